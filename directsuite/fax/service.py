@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Iterator, Sequence
+import itertools
+from collections.abc import AsyncGenerator
 from datetime import datetime
 
 from directsuite.core.call import refuse_timeout
 from directsuite.core.checks import POSITIVE
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing, Prefetch
-from directsuite.errors import InvalidArgumentError
+from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import PAGE, FaxPoller, FetchPage, OnPoll, digest_of, page_at, watch
+from directsuite.fax.pages import FetchPage, PageReader, key_of
+from directsuite.fax.watching import FaxPoller, OnPoll, watch
 from directsuite.wire.models import require_instance
 
 
@@ -48,9 +50,10 @@ class Fax(Facade):
     ) -> Listing[FaxMessage]:
         """All messages of a fax number, newest first, at the most `limit` of them: page by page, one page ahead.
 
-        Faxes that arrive meanwhile shift the pages: each message still comes once, told apart by its handle or, where
-        it has none, by the whole record. A 404 past the last page ends it where the page one message before shows that
-        it is the last. `timeout` holds for each page.
+        Pages may have any size; the listing ends at an empty page. Faxes that arrive meanwhile shift the pages: each
+        message still comes once, identified by its handle or, if it has none, by the complete record. A 404 past the
+        last message is also the end. Raises ResponseDecodeError if the service returns the same messages, ten or more,
+        at every offset, so that others cannot be listed. `timeout` holds for each page.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
@@ -100,46 +103,33 @@ class Fax(Facade):
         return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed, on_poll))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
-        pages, fetch_page = _Pages(limit), self._fetch_page(fax_number, timeout)
+        reader, seen = PageReader(self._fetch_page(fax_number, timeout)), set[str]()
 
-        async def fetch(offset: int) -> list[FaxMessage]:
-            """What a page brings that is new."""
-            return pages.unseen(await page_at(fetch_page, offset))
+        def has_more() -> bool:
+            """Return True if another page has to be read."""
+            return not reader.is_done and len(seen) != limit
 
-        async with Prefetch(pages, fetch, window=1) as answers:
-            async for messages in answers:
+        async def fetch(_: object) -> list[FaxMessage]:
+            """Return the messages of the next page that were on no page before, up to the limit."""
+            fresh: list[FaxMessage] = []
+            for message in await reader.read():
+                key = key_of(message)
+                if key not in seen and len(seen) != limit:
+                    seen.add(key)
+                    fresh.append(message)
+            if reader.hides_rest:
+                raise ResponseDecodeError(
+                    "the service returns the same messages at every offset, so that others cannot be listed",
+                    path="$.MessageDetail",
+                    **operations.GET_MULTIPLE_MESSAGE_INFO.about,
+                )
+            return fresh
+
+        steps = itertools.takewhile(lambda _: has_more(), itertools.count())
+        async with Prefetch(steps, fetch, window=1) as pages:
+            async for messages in pages:
                 for message in messages:
                     yield message
 
     def _fetch_page(self, fax_number: str, timeout: float | None) -> FetchPage:
         return functools.partial(self.get_multiple_message_info, fax_number, timeout=timeout)
-
-
-class _Pages(Iterator[int]):
-    """The offsets of the pages, for as long as the pages before them leave anything to ask for."""
-
-    def __init__(self, limit: int | None) -> None:
-        self._limit = limit
-        self._offset = 0
-        self._seen: set[object] = set()
-        self._barren = 0
-        self._ended = False
-
-    def __next__(self) -> int:
-        if self._ended:
-            raise StopIteration
-        offset, self._offset = self._offset, self._offset + PAGE
-        return offset
-
-    def unseen(self, page: Sequence[FaxMessage]) -> list[FaxMessage]:
-        """The messages of the latest page that were on none before, up to the limit."""
-        fresh: list[FaxMessage] = []
-        for message in page:
-            key = message.message_handle or digest_of(message)
-            if key not in self._seen and len(self._seen) != self._limit:
-                self._seen.add(key)
-                fresh.append(message)
-        # A page of known messages may only have been shifted by new ones; two running are a server that repeats.
-        self._barren = 0 if fresh else self._barren + 1
-        self._ended = len(page) < PAGE or self._barren == 2 or len(self._seen) == self._limit
-        return fresh

@@ -11,7 +11,6 @@ one fax polls that one alone.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -20,11 +19,10 @@ import attrs
 from directsuite.core.clock import wait_until
 from directsuite.core.failures import HOPELESS, Scope, scope_of
 from directsuite.core.retry import Backoff
-from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, NotFoundError
+from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, InvalidArgumentError, NotFoundError
+from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
-
-PAGE = 10
-"""Messages that one answer of getMultipleMessageInfo holds (specification section 8)."""
+from directsuite.fax.pages import PAGE, FetchPage, PageReader, digest_of, key_of, keys_of
 
 LONGEST = timedelta(days=1)
 """How long a fax may be under way, without a change, and still be seen to end."""
@@ -32,9 +30,6 @@ LONGEST = timedelta(days=1)
 _LONGEST_PAUSE = 900.0  # seconds
 _ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't name the latter
 
-
-FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
-"""Gives ten messages, newest first, after so many of them."""
 
 FetchSingle = Callable[[str], Awaitable[FaxMessageInformation]]
 """Gives the message of a handle."""
@@ -49,7 +44,7 @@ class _Record:
 
     digest: bytes
     handle: str | None
-    """None where it is told apart by all that it says."""
+    """The handle by which it can be requested; None if it has none."""
     under_way: bool
     since: float = attrs.field(eq=False)
     """The clock's time at which it was first seen to be so."""
@@ -71,6 +66,8 @@ class _Poll:
     """The keys of older records that are there no more."""
     offset: int = 0
     """Of the next page."""
+    page_size: int = 1
+    """The number of messages of the largest page."""
     ended: bool = False
     """Whether there are no more pages to read."""
     cut: bool = False
@@ -129,15 +126,11 @@ class FaxPoller:
 
     async def _read_newest(self, poll: _Poll) -> None:
         """Read what has come since the failed poll began: pages up to one of which it has seen all."""
-        offset, barren, has_new, read = 0, 0, True, set[str]()
-        while has_new and barren < 2:  # as in `_read_pages`
-            page = await page_at(self.fetch_page, offset)
+        reader, has_new = PageReader(self.fetch_page), True
+        while has_new and not reader.is_done:
+            page = await reader.read()
             self._sift(page, poll, poll.newest)
-            keys = {_record_of(each, 0.0)[0] for each in page}
-            has_new = len(page) == PAGE and not keys <= poll.seen.keys()
-            barren = barren + 1 if keys <= read else 0
-            read |= keys
-            offset += PAGE
+            has_new = not keys_of(page) <= poll.seen.keys()
         poll.seen = poll.newest | poll.seen  # the newest first
         poll.offset += len(poll.newest)
         poll.newest = {}
@@ -150,21 +143,18 @@ class FaxPoller:
         """
         has_failed = poll.offset > 0
         poll.offset = max(0, poll.offset - PAGE)
-        read, barren = set[str](), 0
+        reader = PageReader(self.fetch_page, poll.offset)
         while not poll.ended:
-            page = await page_at(self.fetch_page, poll.offset)
-            if has_failed and poll.offset and not any(_record_of(each, 0.0)[0] in poll.seen for each in page):
+            page = await reader.read()
+            if has_failed and poll.offset and keys_of(page).isdisjoint(poll.seen):
                 poll.offset = max(0, poll.offset - PAGE)
+                reader = PageReader(self.fetch_page, poll.offset)
                 continue
             has_failed = False
-            before = len(read)
-            read.update(_record_of(message, 0.0)[0] for message in page)
             unchanged = self._sift(page, poll, poll.seen)
-            poll.offset += PAGE
-            # A page that came before may only have been shifted by new faxes; two running are a server that repeats.
-            barren = barren + 1 if len(read) == before else 0
-            poll.ended = len(page) < PAGE or barren == 2 or unchanged or self._is_long_past(page)
-            poll.cut = len(page) == PAGE
+            poll.offset, poll.page_size = reader.offset, max(poll.page_size, len(page))
+            poll.ended = reader.is_done or unchanged or self._is_long_past(page)
+            poll.cut = not reader.has_reached_end
 
     def _sift(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
         """Take in records, of each handle the poll's first. Return True if all were known as they are before it."""
@@ -186,7 +176,7 @@ class FaxPoller:
         pages = dict[int, list[str]]()
         for place, (key, record) in enumerate(older.items()):
             if record.under_way and record.since > recently:
-                pages.setdefault(poll.offset + place // PAGE * PAGE, []).append(key)
+                pages.setdefault(poll.offset + place // poll.page_size * poll.page_size, []).append(key)
         for at, keys in pages.items():
             if poll.gone.union(poll.older).issuperset(keys):
                 continue
@@ -260,24 +250,6 @@ async def watch(
             return
 
 
-async def page_at(fetch: FetchPage, offset: int) -> Sequence[FaxMessage]:
-    """Up to ten messages, newest first, after `offset` of them; fewer where they end.
-
-    The specification doesn't say what a service answers past the end: one may say 404. It may also say that of the
-    moment, and what follows would never be seen: so the page one message before has to be short, as the last one is.
-    Raises NotFoundError where it isn't, and at offset 0, where nothing is known of the number.
-    """
-    try:
-        return (await fetch(offset)).message_detail
-    except NotFoundError:
-        if offset == 0:
-            raise
-        last = (await fetch(offset - 1)).message_detail
-        if len(last) >= PAGE:
-            raise
-        return last
-
-
 def _named(answer: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
     """The message of an answer about one fax, which may leave out its handle; none where the answer has none."""
     return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in answer.message_detail[:1]]
@@ -287,12 +259,16 @@ def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:
     """A record's key, and how it is seen now."""
     digest = digest_of(message)
     under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
-    return message.message_handle or f"\0{digest.hex()}", _Record(digest, message.message_handle, under_way, now)
+    return key_of(message), _Record(digest, _usable_handle(message), under_way, now)
 
 
-def digest_of(message: FaxMessage) -> bytes:
-    """A hash of all that a record says: it tells the record from others, and from itself before a change."""
-    return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()
+def _usable_handle(message: FaxMessage) -> str | None:
+    """Return the message's handle, or None if it has none that a request can name, such as `..`."""
+    try:
+        operations.GET_SINGLE_MESSAGE_INFO.check(("0", message.message_handle or ""))
+    except InvalidArgumentError:
+        return None
+    return message.message_handle
 
 
 def _age_of(message: FaxMessage) -> tuple[bool, float]:

@@ -21,11 +21,11 @@ def page(*numbers: int) -> bytes:
 
 
 def answer_pages(server: ScriptedServer, count: int, *, latency: float = 0.0) -> None:
-    """Answer with so many faxes, ten a page, each page after so many seconds."""
+    """Answer with so many faxes, ten a page and then an empty one, each page after so many seconds."""
     server.plays(
         *(
             plays.slow(latency, plays.answer(page(*range(offset, min(offset + 10, count)))))
-            for offset in range(0, count + 1, 10)
+            for offset in [*range(0, count, 10), count]
         )
     )
 
@@ -57,19 +57,27 @@ async def test_no_more_than_one_page_is_ahead(server: ScriptedServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "limit", "pages"),
-    [(25, None, 3), (20, None, 3), (9, None, 1), (0, None, 1), (25, 10, 1), (25, 11, 2), (25, 20, 2), (25, 25, 3)],
+    ("count", "limit", "offsets"),
+    [
+        (25, None, [0, 10, 20, 25]),
+        (20, None, [0, 10, 20]),
+        (9, None, [0, 9]),
+        (0, None, [0]),
+        (25, 10, [0]),
+        (25, 11, [0, 10]),
+        (25, 20, [0, 10]),
+        (25, 25, [0, 10, 20]),
+    ],
 )
 async def test_page_that_is_not_needed_is_not_fetched(
-    server: ScriptedServer, count: int, limit: int | None, pages: int
+    server: ScriptedServer, count: int, limit: int | None, offsets: list[int]
 ) -> None:
     answer_pages(server, count)
     seen: list[str | None] = []
     async with opened(server) as suite:
         await read(suite.fax.iter_messages(NUMBER, limit=limit), pause=10, seen=seen)
     assert seen == [f"h{number}" for number in range(count)][:limit]
-    offsets = [int(request.target.rpartition("/")[2]) for request in server.requests]
-    assert offsets == [10 * number for number in range(pages)]
+    assert [int(request.target.rpartition("/")[2]) for request in server.requests] == offsets
 
 
 async def test_failure_of_the_page_ahead_comes_after_the_page_before(server: ScriptedServer) -> None:
@@ -119,7 +127,7 @@ async def test_leaving_early_ends_the_page_ahead(server: ScriptedServer) -> None
 
 
 async def test_fax_that_shifts_the_page_ahead_comes_once(server: ScriptedServer) -> None:
-    server.plays(*(plays.answer(page(*numbers)) for numbers in (range(10), range(9, 19), [19])))
+    server.plays(*(plays.answer(page(*numbers)) for numbers in (range(10), range(9, 19), [19], [])))
     async with opened(server) as suite:
         handles = [message.message_handle async for message in suite.fax.iter_messages(NUMBER)]
     assert handles == [f"h{number}" for number in range(20)]

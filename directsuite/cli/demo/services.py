@@ -49,7 +49,7 @@ from directsuite.cli.demo.scene import (
 from directsuite.core.iteration import Listing
 from directsuite.errors import BadRequestError, NotFoundError
 from directsuite.fax.models import FaxStatus
-from directsuite.fax.watching import PAGE
+from directsuite.fax.pages import PAGE
 from directsuite.messaging.models import Attachment, Message, MessageDetail, MessageStatus, Recipient, RecipientType
 from directsuite.messaging.service import Mailbox
 from directsuite.registration.models import (
