@@ -32,10 +32,11 @@ class PageReader:
     has_reached_end: bool = attrs.field(default=False, init=False)
     """True if there are no messages at `offset`."""
     is_repeating: bool = attrs.field(default=False, init=False)
-    """True if the service returned the same page at two offsets, so that reading on shows no others."""
+    """True if the service returns the same page at any further offset."""
     hides_rest: bool = attrs.field(default=False, init=False)
     """True if that is a full first page at every offset, so that there may be messages that no page shows."""
-    _previous: tuple[int, frozenset[str]] | None = attrs.field(default=None, init=False)  # offset and keys of a page
+    _keys: frozenset[str] = attrs.field(default=frozenset(), init=False)  # of the previous page
+    _starts: list[int] = attrs.field(factory=list[int], init=False)  # of the last pages, which had these keys
 
     @property
     def is_done(self) -> bool:
@@ -63,19 +64,23 @@ class PageReader:
         end = start + len(messages)
         if end <= self.offset:
             self.has_reached_end = True
-        elif self._previous is not None and self._previous[1] == keys:
-            await self._compare_again(self._previous[0], keys)
-        self._previous, self.offset = (start, keys), max(end, self.offset)
+        elif keys != self._keys:
+            self._keys, self._starts = keys, [start]
+        else:
+            self._starts.append(start)
+            if len(self._starts) > 2:
+                await self._compare_again(self._starts[0], keys)
+        self.offset = max(end, self.offset)
         return messages
 
-    async def _compare_again(self, before: int, keys: frozenset[str]) -> None:
-        """Find out why this page is the same as the one before it, by reading that one (at `before`) again.
+    async def _compare_again(self, first: int, keys: frozenset[str]) -> None:
+        """Find out why the last three pages are the same, by reading the first of them again.
 
-        If faxes have arrived in between, the earlier offset now shows others. Otherwise the service ignores offsets, or
-        those past the end.
+        If new faxes have shifted the same messages to all three offsets, the first offset now shows others. Otherwise
+        the service ignores offsets, or those past the end.
         """
-        self.is_repeating = await self._keys_at(before) == keys
-        if self.is_repeating and before == 0 and len(keys) >= PAGE:
+        self.is_repeating = await self._keys_at(first) == keys
+        if self.is_repeating and first == 0 and len(keys) >= PAGE:
             self.hides_rest = await self._keys_at(1) == keys
 
     async def _keys_at(self, offset: int) -> frozenset[str]:

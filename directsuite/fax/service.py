@@ -9,6 +9,7 @@ from datetime import datetime
 
 from directsuite.core.call import refuse_timeout
 from directsuite.core.checks import POSITIVE
+from directsuite.core.clock import unix_time
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
@@ -78,11 +79,14 @@ class Fax(Facade):
         that has no handle is another one when it changes.
 
         since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
-        out at first, and so are pages that lie a day before it. It ends when the loop is left (`async with`, or
-        `aclose`) or the suite is closed. Requests that fail are made again later, at ever longer intervals up to a
-        quarter of an hour, or an hour where the service asks for that or more (Retry-After); what was found before them
-        is told, and the newest are polled first. Only what another would repeat, such as AuthenticationError, is
-        raised, and at the first poll a number or handle that is refused: BadRequestError or NotFoundError.
+        out at first, and so are pages that lie a day before it. One in the future, set by a clock that was ahead, is
+        set back by a day, and ignored if it is a week ahead: records may then come again, and no new one is left out.
+
+        It ends when the loop is left (`async with`, or `aclose`) or the suite is closed. Requests that fail are made
+        again later, at ever longer intervals up to a quarter of an hour, or an hour where the service asks for that or
+        more (Retry-After); what was found before them is told, and the newest are polled first. Only what another would
+        repeat, such as AuthenticationError, is raised, and at the first poll a number or handle that is refused:
+        BadRequestError or NotFoundError.
 
         message_handle: of the one fax to watch, however old it is; then it ends with the record that is complete, or
         failed. on_poll: called after each poll that isn't the last, when what it found was taken, with the error it
@@ -99,7 +103,8 @@ class Fax(Facade):
         fetch_page = self._fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
         runtime = self.runtime
-        poller = FaxPoller(fetch_page, fetch_single, runtime.clock.monotonic, since, message_handle)
+        now = unix_time(runtime.clock)
+        poller = FaxPoller(fetch_page, fetch_single, runtime.clock.monotonic, since, message_handle, now)
         return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed, on_poll))
 
     async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:

@@ -11,6 +11,7 @@ one fax polls that one alone.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -26,6 +27,9 @@ from directsuite.fax.pages import PAGE, FetchPage, PageReader, digest_of, key_of
 
 LONGEST = timedelta(days=1)
 """How long a fax may be under way, without a change, and still be seen to end."""
+
+_MAX_AHEAD = timedelta(days=7)
+"""How far `since` may be in the future. If it is further, the clock that set it says nothing about time."""
 
 _LONGEST_PAUSE = 900.0  # seconds
 _ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't name the latter
@@ -86,10 +90,12 @@ class FaxPoller:
     """Records last updated before it are known to the caller."""
     handle: str | None = None
     """Of the fax that is watched alone."""
+    unix_time: Callable[[], float] = time.time
     is_over: bool = attrs.field(default=False, init=False)
     """Whether that fax has come to its end, or is there no more."""
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)  # the newest first
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
+    _is_since_checked: bool = attrs.field(default=False, init=False)
 
     async def poll(self) -> Sequence[FaxMessage]:
         """What is new or has changed, the oldest first.
@@ -120,7 +126,9 @@ class FaxPoller:
 
     async def _read_one(self, poll: _Poll, handle: str) -> None:
         """Read the fax of this handle, and no page."""
-        self._sift(_named(await self.fetch_single(handle), handle), poll, poll.seen)
+        message = _named(await self.fetch_single(handle), handle)
+        self._check_since(message)
+        self._sift(message, poll, poll.seen)
         poll.ended = True
         self.is_over = not any(record.under_way for record in poll.seen.values())
 
@@ -151,6 +159,7 @@ class FaxPoller:
                 reader = PageReader(self.fetch_page, poll.offset)
                 continue
             has_failed = False
+            self._check_since(page)
             unchanged = self._sift(page, poll, poll.seen)
             poll.offset, poll.page_size = reader.offset, max(poll.page_size, len(page))
             poll.ended = reader.is_done or unchanged or self._is_long_past(page)
@@ -198,6 +207,22 @@ class FaxPoller:
             return _named(await self.fetch_single(handle), handle)
         except (BadRequestError, NotFoundError):
             return ()
+
+    def _check_since(self, newest: Sequence[FaxMessage]) -> None:
+        """Correct a `since` in the future, once: it was set by a clock that was ahead, and would hide new faxes.
+
+        It is in the future if it is later than the local time and than these records, the newest of the service. Then
+        it is set back by a day or, if it is a week ahead or more, ignored.
+        """
+        if self.since is None or self._is_since_checked:
+            return
+        self._is_since_checked = True
+        times = [message.updated_ts.timestamp() for message in newest if message.updated_ts is not None]
+        ahead = self.since.timestamp() - max(self.unix_time(), *times)
+        if ahead >= _MAX_AHEAD.total_seconds():
+            self.since = None
+        elif ahead > 0:
+            self.since -= LONGEST
 
     def _is_the_callers(self, message: FaxMessage) -> bool:
         """Return True if the caller has this record, which is seen for the first time, from an earlier watch."""

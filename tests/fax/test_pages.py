@@ -135,6 +135,17 @@ async def test_faxes_that_arrive_between_pages_hide_none_from_a_watch(count: int
     assert len(read) == len(set(read))
 
 
+async def test_as_many_new_faxes_as_a_page_has_before_each_page_hide_none() -> None:
+    listed = FaxList(faxes(40))
+
+    def add(page: int) -> None:
+        if 2 <= page < 9:
+            listed.faxes[:0] = faxes(10, f"page {page} ")
+
+    listed.before_page = add
+    assert {name for name in await read_all(listed) if "old" in name} == names("old", 40)
+
+
 @pytest.mark.parametrize("ends_with_404", [False, True])
 @pytest.mark.parametrize("page_size", [1, 5, 7, 10, 50])
 async def test_pages_of_any_size_are_read_to_the_end(page_size: int, ends_with_404: bool) -> None:

@@ -54,7 +54,9 @@ class Listed:
         return ds.FaxMessageInformation(message_handle=message_handle, message_detail=found)
 
 
-def watching(listed: Listed, since: datetime | None = None) -> FaxPoller:
+def watching(
+    listed: Listed, since: datetime | None = None, now: datetime = NOON, handle: str | None = None
+) -> FaxPoller:
     """A watch of them, at a time that stands still."""
 
     def page(offset: int) -> Awaitable[ds.FaxMessageInformation]:
@@ -63,13 +65,13 @@ def watching(listed: Listed, since: datetime | None = None) -> FaxPoller:
     def single(message_handle: str) -> Awaitable[ds.FaxMessageInformation]:
         return listed.single(message_handle)
 
-    return FaxPoller(page, single, lambda: 0.0, since)
+    return FaxPoller(page, single, lambda: 0.0, since, handle, unix_time=now.timestamp)
 
 
 async def test_a_server_that_repeats_its_last_page_comes_to_an_end() -> None:
     listed = Listed([fax(number) for number in reversed(range(30))], repeats=20)
     assert len(await watching(listed).poll()) == 30
-    assert listed.pages == 5
+    assert listed.pages == 6
 
 
 async def test_a_page_that_was_shifted_whole_does_not_end_the_first_look() -> None:
@@ -123,7 +125,7 @@ async def test_404_for_a_number_without_faxes_is_told() -> None:
 
 async def test_a_record_that_changes_is_told_though_its_time_stays() -> None:
     listed = Listed([fax(1, "waiting")])
-    watch = watching(listed, since=NOON + timedelta(hours=1))
+    watch = watching(listed, since=NOON + timedelta(hours=1), now=NOON + timedelta(hours=2))
     assert await watch.poll() == []
     listed.faxes = [fax(1)]
     assert [message.status for message in await watch.poll()] == [ds.FaxStatus.COMPLETE]
@@ -200,3 +202,27 @@ async def test_404_where_older_faxes_were_before_some_were_deleted_hides_none_of
     assert await watch.poll() == []
     listed.faxes[-1] = fax(0)
     assert [(message.message_handle, message.status) for message in await watch.poll()] == [("0", "complete")]
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
+@pytest.mark.parametrize("handle", [None, "29"])
+async def test_since_of_a_clock_that_was_ahead_hides_no_fax(ahead: timedelta, handle: str | None) -> None:
+    listed = Listed([fax(number) for number in reversed(range(30))])
+    now = NOON + timedelta(minutes=30)
+    watch = watching(listed, since=NOON + timedelta(minutes=25) + ahead, now=now, handle=handle)
+    read = {message.message_handle for message in await watch.poll()}
+    assert read >= ({"29"} if handle else {str(number) for number in range(25, 30)})
+
+
+@pytest.mark.parametrize("behind", [timedelta(hours=1), timedelta(days=730)])
+async def test_since_of_a_clock_that_was_behind_reports_more_than_needed(behind: timedelta) -> None:
+    listed = Listed([fax(number) for number in reversed(range(30))])
+    watch = watching(listed, since=NOON + timedelta(minutes=25) - behind, now=NOON + timedelta(minutes=30))
+    assert len(await watch.poll()) == 30
+
+
+@pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
+async def test_since_of_a_service_whose_clock_is_ahead_is_kept(ahead: timedelta) -> None:
+    listed = Listed([fax(number) for number in reversed(range(30))])
+    watch = watching(listed, since=NOON + timedelta(minutes=28), now=NOON + timedelta(minutes=30) - ahead)
+    assert [message.message_handle for message in await watch.poll()] == ["28", "29"]
