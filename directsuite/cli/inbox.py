@@ -248,7 +248,7 @@ async def _messages(
         for message in await box.search_messages_metadata_by_received_date(folder, *period):
             yield message
     else:
-        async with box.iter_metadata(folder, timeout=box.timeout) as messages:
+        async with box.iter_metadata(folder, timeout=box.time_limit()) as messages:
             async for message in messages:
                 yield message
 

@@ -236,7 +236,7 @@ async def _changed(
 async def _metadata_of(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
     """The metadata of these messages, without their contents; that of the folder is read until all are found."""
     wanted, found = set(uids), list[MessageDetail]()
-    async with box.iter_metadata(folder, timeout=box.timeout) as messages:
+    async with box.iter_metadata(folder, timeout=box.time_limit()) as messages:
         async for message in messages:
             if message.uid in wanted:
                 found.append(message)

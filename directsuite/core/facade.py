@@ -84,10 +84,13 @@ class Facade:
             options = attrs.evolve(options, timeout=timeout)
         return self._with(options if retry is None else attrs.evolve(options, retry=retry))
 
-    @property
-    def timeout(self) -> float:
-        """Seconds for a complete call that is not given its own timeout."""
-        return self._transport.timeout if self._options.timeout is None else self._options.timeout
+    def time_limit(self, timeout: float | None = None) -> float:
+        """Return the seconds that a complete call has if it is given this timeout. For the package's own use.
+
+        Raises InvalidArgumentError.
+        """
+        seconds = self._timed(timeout).timeout
+        return self._transport.timeout if seconds is None else seconds
 
     @property
     def runtime(self) -> Runtime:

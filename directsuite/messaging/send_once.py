@@ -2,7 +2,8 @@
 
 since given ─► find it, for the settle time ─► there: its answer
                  │ not there
-                 ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time
+                 ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time,
+                 │   and if since is in the future
                  ├─► somebody has filed it in another folder: its answer
                  └─► send ─► lost: find it, for the settle time ─► there: its answer
                                │ not there
@@ -15,8 +16,10 @@ from __future__ import annotations
 import asyncio
 import enum
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
 
 import attrs
 
@@ -42,10 +45,14 @@ from directsuite.messaging.models import (
     SendMessageResponse,
 )
 
+T = TypeVar("T")
+
 SENT = "INBOX.Sent"
 REQUEST_ID = "X-Request-ID"
 CLOCK_SKEW = timedelta(minutes=15)
 """How far the server's clock may be behind ours."""
+CLOCK_SKEW_BEFORE = timedelta(days=1)
+"""How far it may have been behind the clock that set `since`, which may have been corrected in the meantime."""
 
 _SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
 _IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
@@ -59,8 +66,10 @@ STRICT_PATHS = frozenset(
 )
 """What a search for a mark must read: a message or header that cannot be read might have the mark."""
 
-Search = Callable[[datetime, float], Awaitable[Sequence[MessageDetail]]]
-"""Gives the metadata of what came from a time on, within so many seconds: in INBOX.Sent, or in all other folders."""
+Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
+"""Gives the metadata of what came from a time on (None: of all), within so many seconds: in INBOX.Sent, or in all other
+folders.
+"""
 
 
 class Evidence(enum.Enum):
@@ -111,16 +120,29 @@ class Deadline:
             raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
         return self.at - asyncio.get_running_loop().time()
 
+    async def within(self, work: Awaitable[T]) -> T:
+        """Return the result of work that sends nothing. Raises DeadlineExceededError if it takes longer."""
+        limit = asyncio.timeout_at(self.at)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
+
 
 @attrs.define(eq=False, repr=False)
 class SentMessage:
     """A message that may be in INBOX.Sent."""
 
     mark: str
-    since: datetime
-    """The time of the first attempt to send it."""
+    since: datetime | None
+    """The time of the first attempt to send it. None if that is not known, so that not finding it proves nothing."""
     deadline: Deadline
     """Of the whole method."""
+    skew: timedelta = CLOCK_SKEW
+    """How far the server's clock may be behind the one that gave `since`."""
     evidence: Evidence = Evidence.NOT_SEEN
     _marks_shown: bool = attrs.field(default=False, init=False)
 
@@ -137,8 +159,10 @@ class SentMessage:
         return next((_answer_of(message) for message in messages if self.mark in _marks_of(message)), None)
 
     @property
-    def _begin(self) -> datetime:
-        return max(arguments.within_years(self.since), arguments.FIRST + CLOCK_SKEW) - CLOCK_SKEW
+    def _begin(self) -> datetime | None:
+        if self.since is None:
+            return None
+        return max(arguments.within_years(self.since), arguments.FIRST + self.skew) - self.skew
 
     def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
         for message in messages:
@@ -172,7 +196,9 @@ async def find_earlier(
                 await polling.pause()
             if sent.evidence.allows_sending(after_a_send=False):
                 try:
-                    return await sent.find_filed(search_others)
+                    response = await sent.find_filed(search_others)
+                    if response is not None or sent.since is not None:
+                        return response
                 except (TimeoutError, ClosedError):
                     raise
                 except DirectSuiteError as error:  # it says nothing of the message, which may have been filed there
@@ -182,6 +208,9 @@ async def find_earlier(
     else:
         if failure is not None:
             text, how_to_find_out = "its copy may be in a folder that can't be searched", _BY_HAND
+        elif sent.since is None:
+            text = "since is in the future, so a clock was wrong, and that the message is not found proves nothing"
+            how_to_find_out, looked = _BY_HAND, True
         else:
             text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
     operation = operations.SEND_WITH_HEADER
@@ -276,6 +305,15 @@ def marked(message: Message, mark: str) -> MessageWithHeader:
         headers=[*headers, MessageHeader(REQUEST_ID, mark)],
         extra=message.extra,
     )
+
+
+def is_clock_ahead(headers: Mapping[str, str]) -> bool:
+    """Return True if our clock is further ahead of the server's, by a response's Date, than CLOCK_SKEW allows for."""
+    try:
+        server_time = parsedate_to_datetime(headers.get("Date", ""))
+        return datetime.now(UTC) - server_time > CLOCK_SKEW
+    except (ValueError, OverflowError, TypeError, IndexError):  # no date, a wrong one, or one without a time zone
+        return False
 
 
 def _answer_of(message: MessageDetail) -> SendMessageResponse:

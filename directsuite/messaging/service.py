@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Exchanged
 from directsuite.core.events import Progress, refuse_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
@@ -128,10 +128,12 @@ class Mailbox(Facade):
 
         since: the time of the first attempt, where there may have been one. The message is then looked for before it is
         sent, for the settle time from now, since the last attempt may just have been made. It is sent where it surely
-        isn't there: INBOX.Sent has no message at all since then, or this server was seen to show `X-Request-ID` in the
-        metadata of one (other headers don't tell), and no other folder has it, into which somebody may have moved it.
-        A message that was deleted for ever is found nowhere. Anything else raises OutcomeUnknownError, as does a
-        `timeout` that is not longer than `settle`. An error of the search itself says nothing of the attempts before.
+        isn't there: INBOX.Sent has no message at all since a day before then, or this server was seen to show
+        `X-Request-ID` in the metadata of one (other headers don't tell), and no other folder has it, into which
+        somebody may have moved it. A message that was deleted for ever is found nowhere. Anything else raises
+        OutcomeUnknownError, as does a `timeout` that is not longer than `settle`. An error of the search itself says
+        nothing of the attempts before. A time in the future was set by a clock that was ahead: then all messages are
+        searched, and OutcomeUnknownError is raised if it is not found.
 
         resend: where it isn't found in the settle time, send it again under the same key; only on a server that was
         seen to show such headers, and where `timeout`, which bounds all of it, leaves time. The second send's failure
@@ -151,8 +153,11 @@ class Mailbox(Facade):
         message = send_once.marked(message, mark)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         now = datetime.now(UTC)
-        sent = send_once.SentMessage(mark, now if since is None else min(since, now), deadline)
-        if since is not None:
+        if since is None:
+            sent = send_once.SentMessage(mark, now, deadline)
+        else:
+            began = since if since <= now else None
+            sent = send_once.SentMessage(mark, began, deadline, skew=send_once.CLOCK_SKEW_BEFORE)
             polling, clock = self._transport.polling(settle), self.runtime.clock
             response = await send_once.find_earlier(sent, self._sent_since, self._filed_since, polling, clock)
             if response is not None:
@@ -623,11 +628,6 @@ class Mailbox(Facade):
         request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
         return self._body(request)
 
-    def _deadline(self, timeout: float | None) -> Deadline:
-        """The end of a method that makes several requests, by the same rules as that of one."""
-        seconds = self._timed(timeout).timeout
-        return Deadline.after(self._transport.timeout if seconds is None else seconds)
-
     def _checked(self, message: S) -> S:
         return arguments.checked_message(message, self.username)
 
@@ -688,20 +688,33 @@ class Mailbox(Facade):
 
         return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)
 
-    async def _sent_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
-        return await self._received_since(send_once.SENT, begin, timeout)
+    def _deadline(self, timeout: float | None) -> Deadline:
+        """Return the end of a method that makes several requests, by the rules of a single one."""
+        return Deadline.after(self.time_limit(timeout))
 
-    async def _filed_since(self, begin: datetime, timeout: float) -> list[MessageDetail]:
-        """The metadata of all folders but INBOX.Sent."""
+    async def _sent_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+        return await self._received_since(send_once.SENT, begin, Deadline.after(timeout))
+
+    async def _filed_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+        """The metadata of all folders but INBOX.Sent. Listed folders that no request can name are left out."""
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
         for folder in (INBOX, *await self.get_folders(timeout=deadline.left())):
-            if folder.casefold() != send_once.SENT.casefold():
-                found += await self._received_since(folder, begin, deadline.left())
+            if _can_be_named(folder) and folder.casefold() != send_once.SENT.casefold():
+                found += await self._received_since(folder, begin, deadline)
         return found
 
-    async def _received_since(self, folder: str, begin: datetime, timeout: float) -> list[MessageDetail]:
-        view = self._requiring(send_once.STRICT_PATHS)
-        return await view.search_messages_metadata_by_received_date(folder, begin, None, timeout=timeout)
+    async def _received_since(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+        """The metadata of a folder's messages from a time on; of all if the server's clock is far behind ours.
+
+        The time is by our clock: if that is ahead, the messages that were received after it have earlier dates.
+        """
+        exchanges: list[Exchanged] = []
+        view = self._requiring(send_once.STRICT_PATHS).observed(exchanges.append)
+        search = view.search_messages_metadata_by_received_date
+        found = await search(folder, begin, None, timeout=deadline.left())
+        if begin is not None and exchanges and send_once.is_clock_ahead(exchanges[-1].answer.headers):
+            found = await search(folder, None, None, timeout=deadline.left())
+        return found
 
     async def _in_batches(
         self,
@@ -735,6 +748,15 @@ def _refuse(folder: str, batch_size: int = 1, batch_bytes: int | None = None) ->
         raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
     if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
         raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="batch_bytes")
+
+
+def _can_be_named(folder: str) -> bool:
+    """Return True if a request can name this folder, which a server has listed."""
+    try:
+        operations.GET_UIDS.check((folder,))
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

@@ -133,9 +133,14 @@ def is_over(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
 
 def checked_smtp_id(smtp_id: object) -> str:
     """An smtp_id; InvalidArgumentError where it can't be one."""
-    if not isinstance(smtp_id, str) or not bare(smtp_id) or len(smtp_id) > _LONGEST_ID or _UNWRITABLE.search(smtp_id):
+    if not isinstance(smtp_id, str) or not can_be_followed(smtp_id):
         raise InvalidArgumentError("give the smtp_id that sending gave, and nothing else", parameter="smtp_id")
     return smtp_id
+
+
+def can_be_followed(smtp_id: str) -> bool:
+    """Return True if requests for statuses can name this Message-ID, which a service may have made up."""
+    return bool(bare(smtp_id)) and len(smtp_id) <= _LONGEST_ID and not _UNWRITABLE.search(smtp_id)
 
 
 def checked_recipients(recipients: int | Iterable[Recipient | str]) -> int:

@@ -22,8 +22,8 @@ SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, heigh
 async def test_timeout_of_a_facade_is_that_of_its_calls(server: ScriptedServer) -> None:
     async with opened(server, timeout=6) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
-        assert box.timeout == 6
-        assert box.with_options(timeout=2).timeout == 2
+        assert box.time_limit() == 6
+        assert box.with_options(timeout=2).time_limit() == 2
 
 
 async def test_options_are_a_view_s_own(server: ScriptedServer) -> None:

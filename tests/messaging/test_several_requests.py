@@ -16,7 +16,7 @@ from tests.core.scripted_server import Exchange, Play, ScriptedServer
 from tests.core.virtual_time import elapsed
 
 NOW = datetime.now(UTC)
-ENDS = [datetime.min, datetime.max, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
+FIRST_MOMENTS = [datetime.min, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
 SENT = {"success": True, "code": 0, "smtpId": "<2@direct.example.test>"}
 METADATA = {"success": True, "messages": [{"uid": 1, "msgID": "<1@direct.example.test>"}]}
 UIDS = {"success": True, "uids": [1, 2, 3]}
@@ -112,8 +112,8 @@ async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) 
 
 
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
-@pytest.mark.parametrize("moment", ENDS, ids=str)
-async def test_a_since_at_the_ends_of_the_calendar_is_taken(
+@pytest.mark.parametrize("moment", FIRST_MOMENTS, ids=str)
+async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(
     server: ScriptedServer, zone: timezone, moment: datetime
 ) -> None:
     async with opened(server) as suite:
@@ -124,6 +124,15 @@ async def test_a_since_at_the_ends_of_the_calendar_is_taken(
         "POST",
         "PUT",
     ]  # INBOX.Sent, the folders, INBOX
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
+async def test_a_since_at_the_end_of_the_calendar_sends_nothing(server: ScriptedServer, zone: timezone) -> None:
+    moment = datetime.max.replace(tzinfo=zone)
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
+            await _box(suite).send_once(MESSAGE, key="k", since=moment, settle=0.0)
+    assert _sends(server) == 0
 
 
 @pytest.mark.parametrize("resent", [plays.answer({}, status=429), plays.answer({}, status=503, Retry_After="1")])

@@ -82,6 +82,8 @@ _SENT = sql("""
         message = (SELECT number FROM message WHERE mailbox = :mailbox AND bare_id = :bare_id)
     WHERE mailbox = :mailbox AND mark = :mark
 """)
+_FORGET_BEGIN = sql("UPDATE send SET began_at = 0 WHERE mailbox = :mailbox AND mark = :mark")
+_CORRECT_TIMES = sql("UPDATE message SET added_at = :now WHERE mailbox = :mailbox AND added_at > :now")
 _FOLLOWED = sql("""
     SELECT number, smtp_id, added_at, recipients, give_up_after, isolated FROM message
     WHERE mailbox = :mailbox AND NOT is_over ORDER BY number
@@ -201,14 +203,23 @@ class Records:
 
         return await self._database.transaction(begin)
 
+    async def forget_begin(self, mailbox: str, mark: str) -> None:
+        """Replace the time of the first attempt, which a wrong clock gave, by one that is before any attempt."""
+        await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": mark})
+
     async def withdraw_send(self, mailbox: str, mark: str) -> None:
         """Forget a message that surely wasn't sent."""
         await self._database.execute(_NOT_SENT, {"mailbox": mailbox, "mark": mark})
 
     async def end_send(self, mailbox: str, mark: str, smtp_id: str) -> None:
         """Write down that a message was sent, after it was added."""
+        smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot hold halves of surrogate pairs
         values = {"mailbox": mailbox, "mark": mark, "smtp_id": smtp_id, "bare_id": bare(smtp_id)}
         await self._database.execute(_SENT, values)
+
+    async def correct_times(self, mailbox: str, now: float) -> None:
+        """Set times of adding that are in the future, because a clock was ahead, to the present. now: Unix time."""
+        await self._database.execute(_CORRECT_TIMES, {"mailbox": mailbox, "now": now})
 
     async def load(self, mailbox: str) -> list[TrackedMessage]:
         """The messages of a mailbox that are not over, as they were added."""

@@ -50,14 +50,15 @@ from directsuite.jobs.delivery.changes import (
     TrackingState,
     changes_of,
 )
-from directsuite.jobs.delivery.journal import Journal, JournalError, Records
-from directsuite.messaging import arguments, send_once
+from directsuite.jobs.delivery.journal import Journal, JournalError, Records, Send
+from directsuite.messaging import arguments, operations, send_once
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
     BACKOFF,
     GIVE_UP_AFTER,
     bare,
+    can_be_followed,
     checked_patience,
     checked_recipients,
     checked_smtp_id,
@@ -82,6 +83,10 @@ _PAGE = 200  # changes read at a time
 _CALL_AGAIN = (
     "call send again later, with the same key: it looks for the message first. If this error comes back, it "
     "will again: look in INBOX.Sent and other folders, and send a message that isn't there under another key."
+)
+_RECORD_AGAIN = (
+    "make the journal writable again (is the disk full?), then call send again with the same key: it finds the message "
+    "and follows it. Do not send it under another key."
 )
 
 
@@ -134,10 +139,12 @@ class DeliveryTracker:
         the least; until so many are seen it isn't over. Raises InvalidArgumentError, JournalError, and ClosedError
         where the journal isn't open. Where it is cancelled, the message may be followed.
         """
-        smtp_id, count = checked_smtp_id(smtp_id), checked_recipients(recipients)
+        await self._follow(checked_smtp_id(smtp_id), checked_recipients(recipients))
+
+    async def _follow(self, smtp_id: str, recipients: int) -> None:
         try:
             message = await self._records.add(
-                self._name, smtp_id, at=self._now(), recipients=count, give_up_after=self._give_up_after
+                self._name, smtp_id, at=self._now(), recipients=recipients, give_up_after=self._give_up_after
             )
         except BaseException:  # cancelled or not, it may be the journal's all the same
             self._state.doubt()
@@ -164,16 +171,23 @@ class DeliveryTracker:
         the smtp_id of that time. After an attempt whose end the journal doesn't know, the message is looked for in
         INBOX.Sent for the settle time, then in the other folders, and sent only if it surely isn't there. Another
         message under the same key is refused with InvalidArgumentError. A message to which the service gave no id isn't
-        followed.
+        followed, nor is one whose id no request can name.
 
-        settle, resend, timeout: as for `send_once`. Raises what that raises, and JournalError: where nothing was sent
-        yet, if the journal can't be written. After OutcomeUnknownError call again; where it comes back, look in
-        INBOX.Sent, and send a message that isn't there under another key.
+        settle, resend, timeout: as for `send_once`; the time also covers reading attachments for the hash. Raises what
+        that raises, and JournalError where nothing was sent yet, if the journal can't be written. If it can't be
+        written after the service has accepted the message, OutcomeUnknownError has `happened` set. If a clock that was
+        ahead gave the time of the first attempt, this raises OutcomeUnknownError, and the next call searches all of
+        INBOX.Sent. After OutcomeUnknownError call again; where it comes back, look in INBOX.Sent, and send a message
+        that isn't there under another key.
         """
         send_once.refuse_key(key)
-        content = await arguments.digest_of(arguments.checked_message(message, self.mailbox.username))
+        deadline = send_once.Deadline.after(self.mailbox.time_limit(timeout))
+        checked = arguments.checked_message(message, self.mailbox.username)
+        content = await deadline.within(arguments.digest_of(checked))
         mark = send_once.request_id(self.mailbox.username, key)
-        async with self._state.sending.setdefault(mark, asyncio.Lock()):
+        lock = self._state.sending.setdefault(mark, asyncio.Lock())
+        await deadline.within(lock.acquire())
+        try:
             began = await self._records.begin_send(self._name, mark, at=self._now(), content=content)
             if began.content != content:
                 raise InvalidArgumentError(
@@ -184,10 +198,10 @@ class DeliveryTracker:
                 )
             if began.smtp_id is not None:
                 return SendMessageResponse(success=True, code=0, smtp_id=began.smtp_id)
-            since = None if began.is_new else datetime.fromtimestamp(began.began_at, UTC)
+            since = await self._time_of_first_attempt(began, mark)
             try:
                 sent = await self.mailbox.send_once(
-                    message, key=key, since=since, settle=settle, resend=resend, timeout=timeout
+                    message, key=key, since=since, settle=settle, resend=resend, timeout=deadline.left()
                 )
             except OutcomeUnknownError as error:
                 error.how_to_find_out = _CALL_AGAIN
@@ -197,10 +211,39 @@ class DeliveryTracker:
                     with contextlib.suppress(JournalError):  # the next attempt then looks for it first, to no harm
                         await self._records.withdraw_send(self._name, mark)
                 raise
-            if sent.smtp_id:
-                await self.add(sent.smtp_id, recipients=message.recipients)
-            await self._records.end_send(self._name, mark, sent.smtp_id)
+            await self._record_sent(mark, sent.smtp_id, checked_recipients(message.recipients))
             return sent
+        finally:
+            lock.release()
+
+    async def _time_of_first_attempt(self, began: Send, mark: str) -> datetime | None:
+        """The time from which on an earlier attempt's message is looked for; None if there was no earlier attempt.
+
+        A time in the future says that a clock was ahead, and not since when. This attempt gets `datetime.max`, so that
+        it sends nothing; later ones search everything.
+        """
+        if began.is_new:
+            return None
+        if began.began_at > self._now():
+            await self._records.forget_begin(self._name, mark)
+            return datetime.max.replace(tzinfo=UTC)
+        # The tracker's clock may be another than the one that `send_once` compares it with.
+        return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC))
+
+    async def _record_sent(self, mark: str, smtp_id: str, recipients: int) -> None:
+        """Record that the service has the message, and follow it. Raises OutcomeUnknownError, with `happened`."""
+        try:
+            if can_be_followed(smtp_id):
+                await self._follow(smtp_id, recipients)
+            await self._records.end_send(self._name, mark, smtp_id)
+        except DirectSuiteError as error:
+            raise OutcomeUnknownError(
+                "the message was sent, but the journal could not record it",
+                how_to_find_out=_RECORD_AGAIN,
+                happened=True,
+                operation=operations.SEND_WITH_HEADER.name,
+                service=operations.SEND_WITH_HEADER.service,
+            ) from error
 
     async def followed(self) -> Sequence[str]:
         """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""
@@ -246,6 +289,7 @@ class DeliveryTracker:
 
     async def _read(self) -> Sequence[TrackedMessage]:
         """The messages that are not over, each with an age."""
+        await self._records.correct_times(self._name, self._now())
         messages = await self._records.load(self._name)
         for message in messages:
             self._poller.begin(message)

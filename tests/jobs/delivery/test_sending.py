@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -145,6 +147,95 @@ async def test_a_message_without_an_id_is_sent_once_and_not_followed(
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         assert await tracker.followed() == []
     assert scene.clinic.requests.total() == 0
+
+
+@pytest.mark.parametrize("smtp_id", ["<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
+async def test_an_id_that_no_request_can_name_is_returned_and_not_followed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, smtp_id: str
+) -> None:
+    async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
+        return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
+
+    monkeypatch.setattr(ds.Mailbox, "send_once", odd)
+    async with run(scene) as tracker:
+        assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
+        monkeypatch.undo()
+        assert (await tracker.send(LETTER, key=KEY)).success
+        assert await tracker.followed() == []
+    assert scene.clinic.requests.total() == 0
+
+
+@pytest.mark.parametrize("method", ["add", "end_send"])
+async def test_a_journal_that_is_full_after_the_send_leaves_no_doubt_that_it_was_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    async def full(*_: Any, **__: Any) -> None:
+        raise JournalError("the disk is full")
+
+    async with run(scene) as tracker:
+        with monkeypatch.context() as patched:
+            patched.setattr(Records, method, full)
+            with pytest.raises(ds.OutcomeUnknownError) as caught:
+                await tracker.send(LETTER, key=KEY)
+        assert caught.value.happened
+        assert isinstance(caught.value.__cause__, JournalError)
+        assert "same key" in caught.value.how_to_find_out
+        sent = await tracker.send(LETTER, key=KEY)
+        assert await tracker.followed() == [sent.smtp_id]
+    assert await sends(scene) == 1
+
+
+class SilentFile(io.RawIOBase):
+    """A file whose reads block until it is closed, as on a file server that does not respond."""
+
+    def __init__(self) -> None:
+        self.is_released = threading.Event()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return 20 if whence == io.SEEK_END else offset
+
+    def readinto(self, buffer: Any) -> int:
+        self.is_released.wait()
+        return 0
+
+
+async def test_the_timeout_covers_reading_attachments(scene: Scene) -> None:
+    file = SilentFile()
+    attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
+    async with run(scene) as tracker:
+        with pytest.raises(ds.DeadlineExceededError) as caught:
+            await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
+        file.is_released.set()
+        assert caught.value.outcome is ds.Outcome.NOT_SENT
+        assert (await tracker.send(LETTER, key=KEY)).smtp_id  # nothing was recorded for the key
+
+
+async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(scene: Scene) -> None:
+    async with run(scene) as tracker:
+        started = asyncio.Event()
+        hold = asyncio.Event()
+
+        async def hang(*_: Any, **__: Any) -> ds.SendMessageResponse:
+            started.set()
+            await hold.wait()
+            return ds.SendMessageResponse(success=True, code=0)
+
+        tracker.mailbox.send_once = hang  # type: ignore[method-assign]
+        first = asyncio.create_task(tracker.send(LETTER, key=KEY))
+        await started.wait()
+        with pytest.raises(ds.DeadlineExceededError):
+            await tracker.send(LETTER, key=KEY, timeout=0.01)
+        hold.set()
+        await first
 
 
 async def test_keys_of_two_mailboxes_are_their_own(scene: Scene) -> None:

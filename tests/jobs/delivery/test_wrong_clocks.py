@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ from tests.jobs.delivery.fragile_mailbox import FragileMailbox, fragile_mailbox
 from tests.jobs.delivery.scene import SharedTime
 from tests.jobs.delivery.trackers import NEVER, SLOW, Scene, course, told
 
-DAY, YEAR = 86_400.0, 365 * 86_400.0
+HOUR, DAY, YEAR = 3_600.0, 86_400.0, 365 * 86_400.0
 SMTP_ID = "<1@direct.example.test>"
 
 
@@ -61,6 +62,39 @@ async def test_one_that_was_added_by_a_clock_that_was_ahead_is_followed_as_any(s
     assert [change.given_up for change in changes] == [False, True]
     assert len(box.asked) == 18
     assert sum(scene.clinic.time.slept) == pytest.approx(GIVE_UP_AFTER, abs=1)
+
+
+@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+async def test_one_that_was_added_by_a_clock_that_was_ahead_ages_from_the_next_start(
+    scene: Scene, machine: Machine, ahead: float
+) -> None:
+    box = waiting(scene)
+    async with scene.journal() as journal:
+        machine.off = ahead
+        await tracker(journal, box, machine).add(SMTP_ID)
+        machine.off = 0.0
+    for _ in range(3):  # runs of a program that each end before the message is given up
+        async with scene.journal() as journal, tracker(journal, box, machine).changes() as changes:
+            await anext(changes)
+        scene.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
+    async with scene.journal() as journal:
+        assert [change.given_up for change in await told(tracker(journal, box, machine))] == [False, True]
+    assert sum(scene.clinic.time.slept) == pytest.approx(300, abs=1)
+
+
+@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+async def test_one_that_was_added_by_a_clock_that_was_ahead_is_forgotten_in_time(
+    scene: Scene, machine: Machine, ahead: float
+) -> None:
+    machine.off = ahead
+    async with scene.journal() as journal:
+        followed = tracker(journal, scene.clinic.box, machine)
+        await followed.add(await scene.clinic.send(SLOW))
+        await told(followed)
+    machine.off = 0.0
+    async with scene.journal() as journal:
+        await told(tracker(journal, scene.clinic.box, machine))
+        assert await journal.forget(datetime.fromtimestamp(machine.now() + 1, UTC)) == 1
 
 
 async def test_a_clock_that_is_set_back_delays_no_look(scene: Scene, machine: Machine) -> None:

@@ -1,0 +1,214 @@
+"""Sending once although a clock is or was wrong, and although the mailbox has folders and dates that are odd."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.messaging import send_once
+from tests.core import plays
+from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
+from tests.core.scripted_server import Exchange, ScriptedServer
+
+KEY = "result-17"
+MARK = send_once.request_id(ALICE, KEY)
+HOUR, DAY, YEARS = timedelta(hours=1), timedelta(days=1), timedelta(days=730)
+
+
+def milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+@attrs.define(eq=False)
+class MailServer:
+    """A mailbox on the scripted server, by a clock that may differ from ours."""
+
+    offset: timedelta = timedelta()
+    """How far its clock is ahead."""
+    folders: dict[str, list[dict[str, Any]]] = attrs.field(factory=lambda: {"INBOX": [], "INBOX.Sent": []})
+    sends: int = 0
+    loses_responses: bool = False
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.offset
+
+    def add(self, mark: str, received: datetime | int | str | None = None, folder: str = "INBOX.Sent") -> None:
+        """Add a message with this X-Request-ID, received at this moment: now if it is None."""
+        date = milliseconds(received or self.now) if received is None or isinstance(received, datetime) else received
+        headers = [{"name": "X-Request-ID", "value": mark}]
+        uid = 1 + sum(map(len, self.folders.values()))
+        message = {"uid": uid, "msgID": f"<{uid}@direct.example.test>", "receivedDate": date, "headers": headers}
+        self.folders.setdefault(folder, []).append(message)
+
+    async def __call__(self, exchange: Exchange) -> None:
+        operation, *segments = exchange.request.target.rpartition("/message/")[2].split("/")
+        date = format_datetime(self.now, usegmt=True)
+        document: dict[str, Any] = {"success": True, "code": 0}
+        if operation == "SendWithHeader":
+            await exchange.read()
+            self.sends += 1
+            [header] = json.loads(exchange.request.body)["message"]["headers"]
+            self.add(header["value"])
+            if self.loses_responses:
+                return await plays.reset(exchange)
+            document["smtpId"] = self.folders["INBOX.Sent"][-1]["msgID"]
+        elif operation == "GetFolders":
+            document["folders"] = [name for name in self.folders if name != "INBOX"]
+        else:
+            begin, end = int(segments[1]), int(segments[2])
+            document["messages"] = [
+                message
+                for message in self.folders[unquote(segments[0])]
+                if not isinstance(message["receivedDate"], int) or begin <= message["receivedDate"] <= end
+            ]
+        return await plays.answer(document, Date=date)(exchange)
+
+
+@pytest.fixture
+def mail(server: ScriptedServer) -> MailServer:
+    mail = MailServer()
+    server.otherwise = mail
+    return mail
+
+
+def since(moment: datetime) -> dict[str, Any]:
+    return {"key": KEY, "since": moment, "settle": 0.0}
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=20), HOUR, YEARS, None], ids=str)
+async def test_since_in_the_future_finds_what_was_sent(
+    mail: MailServer, server: ScriptedServer, ahead: timedelta | None
+) -> None:
+    mail.add(MARK, mail.now - 3 * DAY)
+    moment = datetime.max.replace(tzinfo=UTC) if ahead is None else mail.now + ahead
+    async with opened(server) as suite:
+        sent = await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(moment))
+    assert sent.smtp_id == "<1@direct.example.test>"
+    assert mail.sends == 0
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=30), HOUR, YEARS], ids=str)
+@pytest.mark.parametrize("others", [0, 1])
+async def test_since_in_the_future_never_sends(
+    mail: MailServer, server: ScriptedServer, ahead: timedelta, others: int
+) -> None:
+    for _ in range(others):
+        mail.add("another")
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError, match="in the future") as caught:
+            await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now + ahead))
+    assert caught.value.looked
+    assert mail.sends == 0
+
+
+async def test_since_that_was_an_hour_ahead_and_has_passed_finds_what_was_sent(
+    mail: MailServer, server: ScriptedServer
+) -> None:
+    mail.add(MARK, mail.now - 3 * HOUR)
+    async with opened(server) as suite:
+        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - 2 * HOUR))).smtp_id
+    assert mail.sends == 0
+
+
+@pytest.mark.parametrize("offset", [HOUR, -HOUR, YEARS, -YEARS], ids=str)
+async def test_a_lost_response_is_found_however_wrong_our_clock_is(
+    mail: MailServer, server: ScriptedServer, offset: timedelta
+) -> None:
+    mail.add("another", mail.now + offset)
+    mail.offset, mail.loses_responses = offset, True
+    async with opened(server) as suite:
+        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, key=KEY, resend=True, settle=0.0)).smtp_id
+    assert mail.sends == 1
+
+
+@pytest.mark.parametrize("offset", [HOUR, -HOUR, YEARS, -YEARS], ids=str)
+@pytest.mark.parametrize("folder", ["INBOX.Sent", "INBOX.Filed"])
+async def test_an_earlier_attempt_is_found_however_wrong_our_clock_is(
+    mail: MailServer, server: ScriptedServer, offset: timedelta, folder: str
+) -> None:
+    mail.offset = offset
+    mail.add("another")
+    mail.add(MARK, mail.now - timedelta(minutes=1), folder)
+    async with opened(server) as suite:
+        began = datetime.now(UTC) - timedelta(minutes=1)
+        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(began))).smtp_id
+    assert mail.sends == 0
+
+
+@pytest.mark.parametrize("name", [".", "..", ""], ids=repr)
+async def test_a_listed_folder_that_no_request_can_name_is_left_out(
+    mail: MailServer, server: ScriptedServer, name: str
+) -> None:
+    mail.folders[name] = []
+    async with opened(server) as suite:
+        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
+    assert mail.sends == 1
+
+
+@attrs.define
+class WrongClock:
+    """Unix time for a tracker."""
+
+    off: timedelta = timedelta()
+
+    def __call__(self) -> float:
+        return (datetime.now(UTC) + self.off).timestamp()
+
+
+@pytest.mark.parametrize("off", [HOUR, YEARS, -HOUR, -YEARS], ids=str)
+async def test_a_tracker_whose_clock_was_wrong_sends_no_message_twice(
+    mail: MailServer, server: ScriptedServer, tmp_path: Path, off: timedelta
+) -> None:
+    clock = WrongClock(off)
+    mail.loses_responses = True
+    server.plays()
+    async with opened(server) as suite, Journal(tmp_path / "delivery.db") as journal:
+        box = suite.mailbox(ALICE, PASSWORD)
+        tracker = DeliveryTracker(box, journal=journal, now=clock)
+        mail.folders["INBOX.Sent"] = hidden = Hidden()
+        with pytest.raises(ds.OutcomeUnknownError):
+            await tracker.send(MESSAGE, key=KEY, settle=0.0)
+        mail.folders["INBOX.Sent"] = list(hidden.messages)
+        clock.off = timedelta()
+        assert (await tracker.send(MESSAGE, key=KEY, settle=0.0)).smtp_id == "<1@direct.example.test>"
+    assert mail.sends == 1
+
+
+class Hidden(list[dict[str, Any]]):
+    """A folder that shows nothing yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[dict[str, Any]] = []
+
+    def append(self, message: dict[str, Any]) -> None:
+        self.messages.append(message)
+
+
+@pytest.mark.parametrize("off", [HOUR, YEARS], ids=str)
+async def test_a_tracker_whose_clock_was_ahead_sends_only_after_everything_was_searched(
+    mail: MailServer, server: ScriptedServer, tmp_path: Path, off: timedelta
+) -> None:
+    clock = WrongClock(off)
+    mail.add("another", mail.now - 9 * DAY)
+    async with opened(server) as suite, Journal(tmp_path / "delivery.db") as journal:
+        tracker = DeliveryTracker(suite.mailbox(ALICE, PASSWORD), journal=journal, now=clock)
+        server.plays(plays.reset)
+        with pytest.raises(ds.OutcomeUnknownError):
+            await tracker.send(MESSAGE, key=KEY, settle=0.0)
+        clock.off = timedelta()
+        with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
+            await tracker.send(MESSAGE, key=KEY, settle=0.0)
+        assert mail.sends == 0
+        assert (await tracker.send(MESSAGE, key=KEY, settle=0.0)).smtp_id
+    assert mail.sends == 1
