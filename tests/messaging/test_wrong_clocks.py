@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,7 +12,6 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker, Journal
 from directsuite.messaging import send_once
 from tests.core import plays
 from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
@@ -152,63 +150,4 @@ async def test_a_listed_folder_that_no_request_can_name_is_left_out(
     mail.folders[name] = []
     async with opened(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
-    assert mail.sends == 1
-
-
-@attrs.define
-class WrongClock:
-    """Unix time for a tracker."""
-
-    off: timedelta = timedelta()
-
-    def __call__(self) -> float:
-        return (datetime.now(UTC) + self.off).timestamp()
-
-
-@pytest.mark.parametrize("off", [HOUR, YEARS, -HOUR, -YEARS], ids=str)
-async def test_a_tracker_whose_clock_was_wrong_sends_no_message_twice(
-    mail: MailServer, server: ScriptedServer, tmp_path: Path, off: timedelta
-) -> None:
-    clock = WrongClock(off)
-    mail.loses_responses = True
-    server.plays()
-    async with opened(server) as suite, Journal(tmp_path / "delivery.db") as journal:
-        box = suite.mailbox(ALICE, PASSWORD)
-        tracker = DeliveryTracker(box, journal=journal, now=clock)
-        mail.folders["INBOX.Sent"] = hidden = Hidden()
-        with pytest.raises(ds.OutcomeUnknownError):
-            await tracker.send(MESSAGE, key=KEY, settle=0.0)
-        mail.folders["INBOX.Sent"] = list(hidden.messages)
-        clock.off = timedelta()
-        assert (await tracker.send(MESSAGE, key=KEY, settle=0.0)).smtp_id == "<1@direct.example.test>"
-    assert mail.sends == 1
-
-
-class Hidden(list[dict[str, Any]]):
-    """A folder that shows nothing yet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[dict[str, Any]] = []
-
-    def append(self, message: dict[str, Any]) -> None:
-        self.messages.append(message)
-
-
-@pytest.mark.parametrize("off", [HOUR, YEARS], ids=str)
-async def test_a_tracker_whose_clock_was_ahead_sends_only_after_everything_was_searched(
-    mail: MailServer, server: ScriptedServer, tmp_path: Path, off: timedelta
-) -> None:
-    clock = WrongClock(off)
-    mail.add("another", mail.now - 9 * DAY)
-    async with opened(server) as suite, Journal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(suite.mailbox(ALICE, PASSWORD), journal=journal, now=clock)
-        server.plays(plays.reset)
-        with pytest.raises(ds.OutcomeUnknownError):
-            await tracker.send(MESSAGE, key=KEY, settle=0.0)
-        clock.off = timedelta()
-        with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
-            await tracker.send(MESSAGE, key=KEY, settle=0.0)
-        assert mail.sends == 0
-        assert (await tracker.send(MESSAGE, key=KEY, settle=0.0)).smtp_id
     assert mail.sends == 1

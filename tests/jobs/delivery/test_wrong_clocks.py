@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import attrs
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
 from directsuite.messaging.tracking import GIVE_UP_AFTER
+from tests.integration.world import ALICE, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import FragileMailbox, fragile_mailbox
 from tests.jobs.delivery.scene import SharedTime
 from tests.jobs.delivery.trackers import NEVER, SLOW, Scene, course, told
@@ -153,3 +155,47 @@ async def test_a_machine_that_slept_looks_within_a_minute_of_waking(scene: Scene
         await followed.add(SMTP_ID)
         assert course(await told(followed), NEVER) == ["Waiting", "NO MDN Received"]
     assert time.slept == [5, 5, 10, 20, 40, 60]
+
+
+class Unanswered(ds.Mailbox):
+    """A mailbox whose sends never become known. since: what each was called with."""
+
+    since: list[datetime | None]
+
+    async def send_once(self, message: ds.Message, **options: Any) -> ds.SendMessageResponse:
+        self.since.append(options["since"])
+        raise ds.OutcomeUnknownError("it may have been sent", how_to_find_out="look")
+
+
+LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW)])
+
+
+async def first_attempts(scene: Scene, machine: Machine, off: float) -> Sequence[datetime | None]:
+    """The `since` of three attempts to send a message, of which the first was made while the clock was wrong."""
+    box = Unanswered(scene.clinic.box._transport, ALICE, PASSWORD)
+    box.since = []
+    machine.off = off
+    for _ in range(3):
+        async with scene.journal() as journal:
+            with pytest.raises(ds.OutcomeUnknownError):
+                await tracker(journal, box, machine).send(LETTER, key="letter")
+        machine.off = 0.0
+    return box.since
+
+
+@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+async def test_a_send_begun_by_a_clock_that_was_ahead_is_looked_for_everywhere(
+    scene: Scene, machine: Machine, ahead: float
+) -> None:
+    first, second, third = await first_attempts(scene, machine, ahead)
+    assert first is None
+    assert second == datetime.max.replace(tzinfo=UTC)  # nothing is sent
+    assert third == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("behind", [HOUR, 2 * YEAR])
+async def test_a_send_begun_by_a_clock_that_was_behind_is_looked_for_from_then_on(
+    scene: Scene, machine: Machine, behind: float
+) -> None:
+    began = datetime.fromtimestamp(machine.now() - behind, UTC)
+    assert await first_attempts(scene, machine, -behind) == [None, began, began]
