@@ -274,11 +274,12 @@ class FileReader:
         """Nothing: the file is the caller's."""
 
 
-async def read_ahead(reader: PathReader | FileReader, left: int) -> AsyncGenerator[Piece]:
-    """So many bytes. What the system has in memory is read here, up to the first that it has not.
+async def read_ahead(reader: PathReader | FileReader, size: int | None) -> AsyncGenerator[Piece]:
+    """So many bytes, or all to the end. What the system has in memory is read here, up to the first that it has not.
 
     From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
     """
+    left = sys.maxsize if size is None else size
     thread, block, piece = OwnThread(), cast("Piece", b""), cast("Piece | None", b"")
     reading: asyncio.Future[Piece] | None = None
     try:
@@ -291,6 +292,8 @@ async def read_ahead(reader: PathReader | FileReader, left: int) -> AsyncGenerat
         while left > 0:
             block = await (reading or thread.start(reader.read, min(BLOCK, left)))
             left -= len(block)
+            if not block and size is None:
+                break
             if not block:
                 raise wrong_size("the file became shorter while it was sent")
             reading = thread.start(reader.read, min(BLOCK, left)) if left > 0 else None

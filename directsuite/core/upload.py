@@ -323,7 +323,7 @@ class OnDisk(Content):
     """A regular file by its path, opened for each time it is sent; what is appended meanwhile is not sent.
 
     It is made, and its head read, in a thread; so is the rest. A small one is read whole then: another job in a thread
-    would take longer than sending it.
+    would take longer than sending it. One that does not know its size is read to its end.
     """
 
     def __init__(self, path: Path, parameter: str) -> None:
@@ -338,43 +338,56 @@ class OnDisk(Content):
             raise InvalidArgumentError(problem, parameter=parameter)
         if not os.access(path, os.R_OK):
             raise InvalidArgumentError("the file can't be read", parameter=parameter)
-        self.size = self._left = path.stat().st_size
         self._path = path
-        self._whole = b""
-        if self._left <= PIECE:
+        self._whole: bytes | None = None
+        self.size = size = path.stat().st_size
+        if size <= PIECE:
             with contextlib.suppress(OSError):  # told where it is sent
-                self._whole = self.head(self._left)
+                content = self.head(PIECE + 1)
+                if len(content) <= PIECE:
+                    self._whole, self.size = content, len(content)
+                elif size == 0:  # procfs and some FUSE file systems do not know the size
+                    self.size = None
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, through two buffers."""
-        return InMemory(self._whole).pieces() if self._whole else read_ahead(PathReader(self._path), self._left)
+        if self._whole is not None:
+            return InMemory(self._whole).pieces()
+        return read_ahead(PathReader(self._path), self.size)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
-        if self._whole:
+        if self._whole is not None:
             return self._whole[:count]
+        head = bytearray()
         with self._path.open("rb", buffering=0) as file:
-            return file.read(count)
+            while len(head) < count and (some := file.read(count - len(head))):
+                head += some
+        return bytes(head)
 
 
 class InFile(Content):
-    """A file object that can seek, from where it stood. It seeks before it reads: several may read from it."""
+    """A file object that can seek, from where it stood. It seeks before it reads: several may read from it.
 
-    def __init__(self, file: Any, start: int, size: int) -> None:
+    size: None if the file does not know its size, and is read to its end.
+    """
+
+    def __init__(self, file: Any, start: int, size: int | None) -> None:
         super().__init__(size)
         self._file = file
         self._start = start
-        self._size = size
         self._lock = _lock_of(file)
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, block by block."""
         reader = FileReader(self._read, self._start)
-        return read_here(reader, self._size) if type(self._file) is io.BytesIO else read_ahead(reader, self._size)
+        if type(self._file) is io.BytesIO and self.size is not None:
+            return read_here(reader, self.size)
+        return read_ahead(reader, self.size)
 
     def head(self, count: int) -> bytes:
         """The first bytes; the file stands where it stood."""
-        piece = self._read(self._start, min(count, self._size))
+        piece = self._read(self._start, count if self.size is None else min(count, self.size))
         self._file.seek(self._start)
         return piece
 
@@ -465,6 +478,8 @@ def content_of(source: Source | Content, *, parameter: str, size: int | None = N
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidArgumentError("give a number of bytes", parameter="size")
     content = source if isinstance(source, Content) else _content(source, parameter, size)
+    if size is not None and content.size is None:
+        raise InvalidArgumentError("leave it out: the file does not know its size", parameter="size")
     if size is not None and content.size != size:
         raise InvalidArgumentError(f"it has {content.size} bytes", parameter="size")
     return content
@@ -499,15 +514,18 @@ def _in_file(file: Any, parameter: str) -> InFile | None:
         start = file.tell()
         end = file.seek(0, os.SEEK_END)
         file.seek(start)
+        if end == 0 and start == 0 and file.read(1):  # procfs and some FUSE file systems do not know the size
+            end = None
+            file.seek(start)
     except InvalidArgumentError:
         raise
     except (AttributeError, OSError):  # io.UnsupportedOperation among them
         return None
     except ValueError:
         raise InvalidArgumentError("the file is closed", parameter=parameter) from None
-    if not isinstance(start, int) or not isinstance(end, int):
+    if not isinstance(start, int) or not isinstance(end, int | None):
         return None
-    return InFile(file, start, max(end - start, 0))
+    return InFile(file, start, None if end is None else max(end - start, 0))
 
 
 async def _read_through(file: Any) -> AsyncGenerator[bytes]:

@@ -1,0 +1,111 @@
+"""Files whose size the system gives as 0, as procfs and some FUSE file systems do, are read to their end."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.core.files import PIECE
+from directsuite.core.upload import Content, content_of
+from directsuite.errors import InvalidArgumentError, TransportError
+
+SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7]
+
+
+@pytest.fixture
+def hide_sizes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Returns a function that makes the system report this size for every file."""
+    stat = Path.stat
+
+    def hide(size: int) -> None:
+        def report(path: Path, **options: Any) -> os.stat_result:
+            values = list(stat(path, **options))
+            values[6] = size
+            return os.stat_result(values)
+
+        monkeypatch.setattr(Path, "stat", report)
+
+    return hide
+
+
+class ProcFile(io.BytesIO):
+    """A file whose end is where it begins, until it is read."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return 0 if whence == io.SEEK_END else super().seek(offset, whence)
+
+
+async def read(content: Content) -> bytes:
+    return b"".join([bytes(piece) async for piece in content.pieces()])
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_path_of_unknown_size_is_read_to_its_end(
+    size: int, tmp_path: Path, hide_sizes: Callable[[int], None]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(size))
+    hide_sizes(0)
+    content = content_of(path, parameter="file")
+    assert content.size == (size if size <= PIECE else None)
+    assert content.head(5) == path.read_bytes()[:5]
+    for _ in range(2):
+        assert await read(content) == path.read_bytes()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_file_object_of_unknown_size_is_read_to_its_end(size: int) -> None:
+    text = os.urandom(size)
+    content = content_of(ProcFile(text), parameter="file")
+    assert content.size == (None if size else 0)
+    assert content.head(5) == text[:5]
+    for _ in range(2):
+        assert await read(content) == text
+
+
+@pytest.mark.parametrize("reported", [1, 4_096])
+async def test_a_small_file_of_a_wrong_size_is_read_to_its_end(
+    reported: int, tmp_path: Path, hide_sizes: Callable[[int], None]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"as in sysfs")
+    hide_sizes(reported)
+    content = content_of(path, parameter="file")
+    assert content.size == 11
+    assert await read(content) == b"as in sysfs"
+
+
+async def test_what_is_appended_to_a_large_file_is_not_sent(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * (PIECE + 1))
+    content = content_of(path, parameter="file")
+    with path.open("ab") as file:
+        file.write(b"b")
+    assert await read(content) == b"a" * (PIECE + 1)
+
+
+async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a" * (PIECE + 1))
+    content = content_of(path, parameter="file")
+    path.write_bytes(b"a")
+    with pytest.raises(TransportError, match="shorter"):
+        await read(content)
+
+
+def test_a_size_that_cannot_be_checked_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="leave it out"):
+        content_of(ProcFile(b"text"), parameter="file", size=4)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs procfs")
+async def test_a_file_of_procfs_is_read_to_its_end() -> None:
+    path = Path("/proc/self/status")
+    assert b"Name:" in await read(content_of(path, parameter="file"))
+    with io.FileIO(path) as file:
+        assert b"Name:" in await read(content_of(file, parameter="file"))
