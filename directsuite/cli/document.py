@@ -176,10 +176,8 @@ async def _write(
     temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # beside it, so that it only has to be given its name
     try:
         async with suite, progress("working"), _stored(suite.signing, source) as stored:
-            await change(suite.signing, stored, temporary)
-            if options.overwrite:
-                temporary.replace(output)
-            elif not move_new(temporary, output):  # somebody made it meanwhile
+            await change(suite.signing, stored, output if options.overwrite else temporary)
+            if not options.overwrite and not move_new(temporary, output):  # somebody made it meanwhile
                 raise _is_there(output)
     finally:
         temporary.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVa
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.events import Meter, Progress
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.files import Blocks, OwnThread, to_path, wait_briefly
+from directsuite.core.files import Blocks, OwnThread, find_file, to_path, wait_briefly
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
@@ -315,10 +315,15 @@ class Sink(abc.ABC, Generic[R]):
 
 
 class PathSink(Sink[Path]):
-    """A temporary file beside the path that takes its name at last; made at once, so that refusals come early."""
+    """A temporary file beside the path that takes its name at last; made at once, so that refusals come early.
+
+    A link stays a link: the file that it leads to is replaced. A FIFO, a device or an open file, such as /dev/stdout,
+    is never replaced: it gets the pieces while they come, so that they can't be taken back.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._place: Path | None = path
         self._temporary: Path | None = None
         self._kept = False
         self._file: BinaryIO | None = None
@@ -331,11 +336,18 @@ class PathSink(Sink[Path]):
 
     async def begin(self) -> None:
         """Forget what came before: the temporary file is emptied when it is opened."""
+        await super().begin()
         self._blocks.drop()
 
     async def write(self, piece: bytes) -> None:
-        """Have it written to the temporary file."""
-        await self._blocks.add(piece)
+        """Have it written to the temporary file, or to what is not replaced."""
+        if self._place is not None:
+            adding, piece = self._blocks.add(piece), b""  # the frame may stand in a traceback
+            await adding
+            return
+        self.spent = True
+        writing, piece = self._thread.start(self._write, [piece]), b""
+        await writing
 
     async def finish(self) -> None:
         """Have it on the disk."""
@@ -366,11 +378,22 @@ class PathSink(Sink[Path]):
 
     def _make(self) -> None:
         try:
-            if not self._path.parent.is_dir():
-                raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
             if self._path.is_dir():
                 raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
-            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=self._path.parent)
+            self._place = find_file(self._path)
+        except OSError as error:
+            reason = reason_of(error)
+        else:
+            if self._place is not None:
+                self._make_temporary(self._place.parent)
+            return
+        raise InvalidArgumentError(f"no file can be made there ({reason})", parameter="destination")
+
+    def _make_temporary(self, folder: Path) -> None:
+        try:
+            if not folder.is_dir():
+                raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
+            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
         except OSError as error:
             reason = reason_of(error)
         else:
@@ -382,13 +405,17 @@ class PathSink(Sink[Path]):
     def _write(self, pieces: list[bytes]) -> None:
         if self._file is None and self._temporary is not None:
             self._file = self._temporary.open("wb")
+        elif self._file is None and self._place is None:
+            self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "wb")
         if self._file is not None:
             self._file.writelines(pieces)
+            if self._place is None:
+                self._file.flush()
         pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
 
     def _sync(self, pieces: list[bytes]) -> None:
         self._write(pieces)
-        if self._file is not None:
+        if self._file is not None and self._place is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._close()
@@ -400,9 +427,9 @@ class PathSink(Sink[Path]):
 
     def _rename(self) -> None:
         self._close()
-        if self._temporary is not None:
-            self._temporary.replace(self._path)
-            self._kept = True
+        if self._temporary is not None and self._place is not None:
+            self._temporary.replace(self._place)
+        self._kept = True
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):

@@ -14,6 +14,8 @@ import contextlib
 import io
 import os
 import queue
+import re
+import stat
 import sys
 import threading
 import weakref
@@ -37,6 +39,9 @@ PIECE = 192 * 1024
 """Bytes read at a time: a multiple of 3, so that their base64 needs no padding before the end."""
 
 Piece = bytes | memoryview
+
+_OPEN_FILES = re.compile("/proc/.+/fd|/dev/fd")
+"""Folders with links to files that a process has open."""
 
 _MOST_RESTING = 8
 _PATIENCE = 1.0
@@ -352,6 +357,25 @@ class Blocks:
             abandon(self._writing)
         pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
         return pieces
+
+
+def find_file(path: Path) -> Path | None:
+    """Return the regular file that a path names or would create, so that it can be replaced: links are followed.
+
+    Return None for what must be written to as it is: a FIFO, a device, or an open file such as /dev/stdout. Raises
+    OSError if the path cannot be followed, as a link to itself.
+    """
+    place = path
+    while place.is_symlink():
+        if _OPEN_FILES.fullmatch(os.path.realpath(place.parent)):
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            path.stat()  # raises OSError for a loop of links
+        place = place.parent / place.readlink()
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(place.stat().st_mode):
+            return None
+    return place
 
 
 def cut(content: Piece) -> Iterator[Piece]:

@@ -11,6 +11,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
+from directsuite.core.files import find_file
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -58,8 +60,16 @@ def create(path: Path) -> BinaryIO:
 def replacing(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
     """Write a file under another name; it gets its own when the block ends, and is removed where that raises.
 
-    synced: whether its content is on the disk before it gets its name, which `sync_folder` has there.
+    synced: whether its content is on the disk before it gets its name, which `sync_folder` has there. A link stays a
+    link: the file that it leads to is replaced. A FIFO or a device is written to.
     """
+    place = find_file(path)
+    if place is None:
+        with path.open("wb") as file:
+            yield file
+        return
+    if place != path:
+        path, temporary = place, place.with_name(temporary.name)
     try:
         with create(temporary) as file:
             yield file

@@ -171,7 +171,8 @@ class Signing(Facade):
         """The PDF as it stands now, streamed: to a path, which is returned and has a whole file or none, to a file
         object, which is returned, or to an async callable that takes each piece, for which it returns their size.
 
-        Operation GetDoc (specification 4.A). max_bytes: the most that the PDF may have; there is no limit without it.
+        Operation GetDoc (specification 4.A). A path that is a link stays a link: the file that it leads to is replaced.
+        A pipe, a device or /dev/stdout is not replaced but written to, as a file that can't seek. max_bytes: the most that the PDF may have; there is no limit without it.
         sha256: the digest that the PDF must have, in hexadecimal. Where either does not hold, it raises
         ResponseDecodeError, and no file takes the path's name; it is not asked for again. progress: see `Progress`; the
         total is up to 2 bytes too large until the last call. What a file that can't seek, or a callable, has got can't

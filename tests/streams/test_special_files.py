@@ -1,0 +1,133 @@
+"""Downloads to paths that are links, pipes, devices or open files: none of them is replaced by a regular file."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pybase64
+import pytest
+
+import directsuite as ds
+from directsuite.durable.files import replacing
+from tests.core import plays
+from tests.core.opened import failure_of, opened
+from tests.core.scripted_server import ScriptedServer
+
+PDF = b"%PDF-1.7\n" + bytes(range(256))
+CODED = pybase64.b64encode(PDF)
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+
+
+async def download(server: ScriptedServer, destination: Path) -> Path:
+    async with opened(server) as suite:
+        return await suite.signing.download("1", destination)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_link_stays_and_its_target_is_replaced(server: ScriptedServer, tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link = folder / "target.pdf", tmp_path / "link.pdf"
+    if exists:
+        target.write_bytes(b"before")
+    (tmp_path / "between").symlink_to("elsewhere/target.pdf")
+    link.symlink_to("between")
+    server.plays(plays.answer(CODED))
+    assert await download(server, link) == link
+    assert link.is_symlink()
+    assert target.read_bytes() == PDF
+    assert not target.is_symlink()
+    assert files_in(folder) == [target]
+
+
+async def test_a_failed_download_leaves_the_target_of_a_link_unchanged(server: ScriptedServer, tmp_path: Path) -> None:
+    target, link = tmp_path / "target.pdf", tmp_path / "link.pdf"
+    target.write_bytes(b"before")
+    link.symlink_to(target)
+    server.otherwise = plays.pieces(CODED[:200], length=len(CODED))
+    await failure_of(download(server, link))
+    assert target.read_bytes() == b"before"
+    assert files_in(tmp_path) == [link, target]
+
+
+async def test_a_link_to_itself_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
+    link = tmp_path / "link.pdf"
+    link.symlink_to(link)
+    with pytest.raises(ds.InvalidArgumentError, match="destination"):
+        await download(server, link)
+    assert server.requests == []
+
+
+async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    server.plays(plays.answer(CODED))
+    assert await download(server, pipe) == pipe
+    assert os.read(reader, 1_000) == PDF
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert files_in(tmp_path) == [pipe]
+
+
+async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServer, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    server.otherwise = plays.pieces(CODED[:200], length=len(CODED))
+    await failure_of(download(server, pipe))
+    os.close(reader)
+    assert len(server.requests) == 1
+
+
+async def test_a_link_to_a_device_stays(server: ScriptedServer, tmp_path: Path) -> None:
+    link = tmp_path / "nothing"
+    link.symlink_to(os.devnull)
+    server.plays(plays.answer(CODED))
+    await download(server, link)
+    assert link.is_symlink()
+    assert files_in(tmp_path) == [link]
+    assert stat.S_ISCHR(link.stat().st_mode)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs procfs")
+async def test_an_open_file_gets_the_document_after_what_it_has(server: ScriptedServer, tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(descriptor, b"before")
+    inode = path.stat().st_ino
+    server.plays(plays.answer(CODED))
+    await download(server, Path(f"/proc/self/fd/{descriptor}"))
+    os.close(descriptor)
+    assert path.read_bytes() == b"before" + PDF
+    assert path.stat().st_ino == inode
+
+
+def test_replacing_a_linked_file_keeps_the_link(tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    target, link = folder / "status.json", tmp_path / "status.json"
+    link.symlink_to(target)
+    for text in (b"1", b"2"):
+        with replacing(link, temporary=tmp_path / "status.json.new", synced=True) as file:
+            file.write(text)
+        assert target.read_bytes() == text
+    assert link.is_symlink()
+    assert files_in(folder) == [target]
+
+
+def test_replacing_a_device_writes_to_it(tmp_path: Path) -> None:
+    link = tmp_path / "nothing"
+    link.symlink_to(os.devnull)
+    with replacing(link, temporary=tmp_path / "new", synced=False) as file:
+        file.write(b"text")
+    assert files_in(tmp_path) == [link]
+    assert link.is_symlink()
