@@ -172,12 +172,13 @@ class Signing(Facade):
         object, which is returned, or to an async callable that takes each piece, for which it returns their size.
 
         Operation GetDoc (specification 4.A). A path that is a link stays a link: the file that it leads to is replaced.
-        A pipe, a device or /dev/stdout is not replaced but written to, as a file that can't seek. max_bytes: the most that the PDF may have; there is no limit without it.
-        sha256: the digest that the PDF must have, in hexadecimal. Where either does not hold, it raises
-        ResponseDecodeError, and no file takes the path's name; it is not asked for again. progress: see `Progress`; the
-        total is up to 2 bytes too large until the last call. What a file that can't seek, or a callable, has got can't
-        be taken back: a failure after that is not tried again. Without `timeout` only a pause of `attempt_timeout`
-        seconds ends it.
+        A pipe, a device or /dev/stdout is not replaced but written to, like a file that can't seek.
+
+        max_bytes: the most that the PDF may have; there is no limit without it. sha256: the digest that the PDF must
+        have, in hexadecimal. Where either does not hold, it raises ResponseDecodeError, and no file takes the path's
+        name; it is not asked for again. progress: see `Progress`; the total is up to 2 bytes too large until the last
+        call. What a file that can't seek, or a callable, has got can't be taken back: a failure after that is not tried
+        again. Without `timeout` only a pause of `attempt_timeout` seconds ends it.
         """
         name = identifier_of(identifier)
         operations.GET_DOC.check((name,))
