@@ -13,14 +13,14 @@ NEW                                                SAVE           unless it is c
 SAVED            it was stored a short time ago    SIGN           write SIGNING, ask for signatures and PDF, once ever
 SAVED            it was stored long ago            EXPIRE         it may be gone at any moment, and is saved anew
 SIGNING          nothing of the PDF                DOWNLOAD       count the signatures of what is stored
-SIGNING          that the PDF has ours             STORE          write its digest, and have the target keep it
-SIGNING          that it has not                   ABANDON        it is saved anew, under another identifier
+SIGNING          a complete PDF that has ours      STORE          write its digest, and have the target keep it
+SIGNING          another PDF                       ABANDON        it is saved anew, under another identifier
 SIGNED                                             DELETE         what is stored
 DONE                                               END
 
 Each step is in the journal before the next begins; but SIGNING is written in place of SAVED where nothing comes between
 the two. After an unknown outcome nothing is signed again, for the first request may still be on its way: what is stored
-is adopted where it has exactly our signatures more than the source.
+is adopted if it has at least as many more signatures than the source as were requested.
 """
 
 from __future__ import annotations
@@ -240,8 +240,9 @@ def next_step(entry: Entry, facts: Facts, now: float) -> Step:
         return Step.SIGN if is_kept else Step.EXPIRE
     if facts.output is None:
         return Step.DOWNLOAD if entry.identifier is not None else Step.ABANDON
-    has_ours = facts.output.signatures == facts.source.signatures + facts.signatures
-    return Step.STORE if has_ours else Step.ABANDON
+    # Some services add more than was requested, for example a document time stamp.
+    has_ours = facts.output.signatures >= facts.source.signatures + facts.signatures
+    return Step.STORE if has_ours and not facts.output.is_cut_off else Step.ABANDON
 
 
 _BY_STATE = {State.FAILED: Step.RENEW, State.SIGNED: Step.DELETE, State.DONE: Step.END}

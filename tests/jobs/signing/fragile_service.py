@@ -47,6 +47,8 @@ class FragileService:
     late: list[tuple[str, int]] = attrs.field(factory=list[tuple[str, int]])
     made: int = 0
     missing: type[ds.ServiceError] = ds.NotFoundError
+    timestamps: int = 0
+    """The document time stamps that the service adds beside the signatures of a request."""
 
     def act_late(self) -> None:
         """Do what was asked for and put off."""
@@ -85,7 +87,7 @@ class FragileService:
         if fault is Fault.LATE:
             self.late.append((identifier, signatures))
             raise _unknown()
-        self.stored[identifier] += SIGNATURE * signatures
+        self.stored[identifier] += SIGNATURE * (signatures + self.timestamps)
         self._end(fault)
         return self.stored[identifier]
 

@@ -73,6 +73,28 @@ async def test_a_source_that_changed_meanwhile_is_not_signed(jobs: Jobs) -> None
     assert (await jobs.journal.tally()).abandoned == 1
 
 
+@pytest.mark.parametrize("fault", [None, Fault.ANSWER_LOST])
+async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, jobs: Jobs) -> None:
+    jobs.service.timestamps = 1
+    jobs.service.faults = [None, fault]
+    progress = await jobs.job(pdfs("a.pdf")).run()
+    assert (progress.done, progress.failed) == (1, 0)
+    assert (jobs.out / "a.pdf").read_bytes() == CONTENT + SIGNATURE * 2
+    assert jobs.service.asked.total() == 1
+
+
+async def test_signed_pdf_without_its_end_is_not_kept(jobs: Jobs) -> None:
+    class CutsOff(FragileService):
+        """Returns the start of a signed PDF, with its signature."""
+
+        def _signed(self, identifier: str, signatures: int) -> bytes:
+            return super()._signed(identifier, signatures).replace(b"%%EOF", b"")
+
+    progress = await jobs.job(pdfs("a.pdf"), service=CutsOff()).run()
+    assert (progress.done, progress.failed) == (0, 1)
+    assert jobs.signed() == []
+
+
 async def test_trouble_is_waited_out_and_nothing_fails(jobs: Jobs) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 5
     progress = await jobs.job(pdfs("a.pdf"), concurrency=1).run()
