@@ -337,6 +337,7 @@ class _SendRecord:
             self._file.truncate(0)
 
     def _write(self, line: dict[str, Any]) -> None:
+        self._file.seek(0, os.SEEK_END)
         self._file.write(b"\n" + json.dumps(line).encode() + b"\n")  # what broke off before it doesn't spoil it
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -346,19 +347,20 @@ class _SendRecord:
 def _record_of(mark: str) -> Generator[_SendRecord]:
     """The record of a key, by the mark that stands for it, locked. Raises RefusedError."""
     folder = _folder()
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(folder / mark, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
-        (folder / mark).chmod(0o600)  # it may come from a back-up
-    except OSError as error:
-        raise RefusedError(
-            f"what --key needs to remember can't be written ({reason_of(error)}): name another folder with {_STATE}"
-        ) from None
-    with os.fdopen(descriptor, "a+b") as file:
-        _lock(file)
-        files.sync_folder(folder)
-        file.seek(0)
-        yield _SendRecord(file)
+    with contextlib.ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = files.lock_file(folder / mark)
+            stack.callback(lock.release)
+            (folder / mark).chmod(0o600)  # it may come from a back-up
+            files.sync_folder(folder)
+        except BlockingIOError:
+            raise RefusedError("another command is sending with this --key: wait until it has ended") from None
+        except OSError as error:
+            raise RefusedError(
+                f"what --key needs to remember can't be written ({reason_of(error)}): name another folder with {_STATE}"
+            ) from None
+        yield _SendRecord(stack.enter_context(os.fdopen(lock.descriptor, "r+b", closefd=False)))
 
 
 def _read_record_of(mark: str) -> _SendRecord | None:
@@ -376,14 +378,6 @@ def _folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "directsuite" / "sends"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "directsuite" / "sends"
-
-
-def _lock(file: BinaryIO) -> None:
-    """Until the file is closed, or the process ends in any way."""
-    try:
-        files.lock(file.fileno())
-    except BlockingIOError:
-        raise RefusedError("another command is sending with this --key: wait until it has ended") from None
 
 
 def _known(line: bytes) -> dict[str, Any] | None:

@@ -24,30 +24,72 @@ DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
 
-def lock(descriptor: int) -> None:
-    """Lock an open file until it is closed, or the process ends in any way.
+_LOCKED: dict[tuple[int, int, int], list[int]] = {}
+"""The descriptors of each locked file, by process id, device and inode.
 
-    Raises BlockingIOError where another has locked it, and OSError where the file system has no locks.
+A record lock belongs to a process. It does not exclude a second lock by the same process, and closing any descriptor of
+the file ends it. Forked children do not inherit it, unlike a lock by flock, which an orphan would hold.
+"""
+
+
+class FileLock:
+    """A file that this process has locked until `release`, or until the process ends in any way.
+
+    The process must not open the file by other means, because closing it ends the lock: use `descriptor`.
     """
+
+    def __init__(self, key: tuple[int, int, int], descriptor: int) -> None:
+        self._key = key
+        self.descriptor = descriptor
+
+    def release(self) -> None:
+        """Unlock the file, and close it."""
+        for each in _LOCKED.pop(self._key, ()):
+            os.close(each)
+
+
+def lock_file(path: Path, *, create: bool = True) -> FileLock:
+    """Lock a file for this process, whose children do not inherit the lock.
+
+    create: make the file, for its owner alone, if it is missing. Raises BlockingIOError if another holder has locked
+    it, here or in another process, and OSError if it cannot be opened or the file system has no locks.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if lock_key(path.stat()) in _LOCKED:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags, 0o600)
+    key = lock_key(os.fstat(descriptor))
+    descriptors = [descriptor]
+    if (holders := _LOCKED.setdefault(key, descriptors)) is not descriptors:
+        holders.append(descriptor)  # another thread was faster: closing it now would end that thread's lock
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    lock = FileLock(key, descriptor)
+    try:
+        _lock_descriptor(descriptor)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def lock_key(status: os.stat_result) -> tuple[int, int, int]:
+    """Return what identifies a file in this process: the process id, the device and the inode."""
+    return os.getpid(), status.st_dev, status.st_ino
+
+
+def _lock_descriptor(descriptor: int) -> None:
     if sys.platform == "win32":
         os.lseek(descriptor, 0, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except PermissionError as error:
             raise BlockingIOError(*error.args) from None
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def open_locked(path: Path) -> int:
-    """Open a file, made for its owner alone where there is none, and lock it. Raises as `lock`."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        return
     try:
-        lock(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except PermissionError as error:  # some systems report a lock of another process as EACCES
+        raise BlockingIOError(*error.args) from None
 
 
 def create(path: Path) -> BinaryIO:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from directsuite.errors import ClosedError
+from directsuite.errors import ClosedError, ConfigurationError
 
 T = TypeVar("T")
 
@@ -73,6 +74,7 @@ class GroupCommitter:
         self._queue = queue.SimpleQueue[_Job | None]()
         self._waiting = set[_Job]()
         self._ended: asyncio.Future[None] | None = None
+        self._process = 0
         self._is_open = False
         self._is_at_work = False
 
@@ -84,16 +86,20 @@ class GroupCommitter:
         # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
         threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
         self._ended = ended.future
+        self._process = os.getpid()
         await opened.future
         self._is_open = True
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What a work gives, once it is committed; what it raises, once it is undone. Raises ClosedError.
 
-        A work that has begun when its caller is cancelled may be committed.
+        A work that has begun when its caller is cancelled may be committed. Raises ConfigurationError in a forked
+        process, which does not have the thread.
         """
         if not self._is_open or self._ended is None or self._ended.done():
             raise self._refusal()
+        if self._process != os.getpid():
+            raise ConfigurationError("The file was opened before a fork: open it in the process that uses it.")
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._waiting.add(job)
         self._queue.put(job)
@@ -104,9 +110,12 @@ class GroupCommitter:
         return result
 
     async def aclose(self) -> None:
-        """Finish what is queued, disconnect, and end the thread. Raises what disconnecting or an early end raised."""
+        """Finish what is queued, disconnect, and end the thread. Raises what disconnecting or an early end raised.
+
+        Do nothing in a forked process: the file and the thread belong to its parent.
+        """
         self._is_open = False
-        if self._ended is not None:
+        if self._ended is not None and self._process == os.getpid():
             self._queue.put(None)
             await asyncio.wait([self._ended])
             if self._ended.exception() is not None:

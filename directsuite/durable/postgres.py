@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import math
+import os
 import selectors
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -118,6 +119,7 @@ class Connections:
         """How often PostgreSQL was not reached, was silent, or broke a connection off."""
         self._free = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
+        self._process: int | None = None  # in which they were made
         self._closed = False
         problem = _problem_of(self.conninfo)
         if problem is not None:
@@ -151,9 +153,16 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def lent(self) -> AsyncGenerator[Connection]:
-        """A connection for some statements, without time-out and plain words. One that isn't idle then is closed."""
+        """A connection for some statements, without time-out and plain words. One that isn't idle then is closed.
+
+        Raises ConfigurationError in a forked process: both would use the same sockets.
+        """
         from psycopg.pq import TransactionStatus
 
+        if self._is_of_parent():
+            raise ConfigurationError(
+                "The connections to PostgreSQL were made before a fork: make them in the process that uses them."
+            )
         async with self._free:
             connection = self._one_that_is_alive() or await self._connected()
             try:
@@ -166,8 +175,8 @@ class Connections:
                     await connection.close()
 
     async def disconnect(self) -> None:
-        """Close those that are idle. The next call connects again."""
-        while self._idle:
+        """Close those that are idle, except in a forked process. The next call connects again."""
+        while self._idle and not self._is_of_parent():
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
@@ -206,10 +215,14 @@ class Connections:
             connection.pgconn.finish()
         return None
 
+    def _is_of_parent(self) -> bool:
+        return self._process not in (None, os.getpid())
+
     async def _connected(self) -> Connection:
         import psycopg
 
         connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo.reveal(), autocommit=True)
+        self._process = os.getpid()
         self.made += 1
         try:
             cursor = await connection.execute(_SETTINGS, {"ms": str(min(math.ceil(self.timeout * 1000), _MOST_MS))})

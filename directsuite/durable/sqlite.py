@@ -35,12 +35,15 @@ from directsuite.durable.database import (
     in_parts,
     inserting,
 )
-from directsuite.durable.files import open_locked
+from directsuite.durable.files import lock_file, lock_key
 from directsuite.durable.group_commit import GroupCommitter
 from directsuite.errors import DirectSuiteError
 
 E = TypeVar("E", bound=DirectSuiteError)
 T = TypeVar("T")
+
+_OPEN: dict[tuple[int, int, int], object] = {}
+"""The databases that are open for writing, by process id, device and inode."""
 
 _CHECKPOINT = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
 _BESIDE = ("", "-wal", "-shm", "-journal", ".lock")
@@ -114,7 +117,6 @@ class SqliteFile(Generic[E]):
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._locked(path))
-                self._make(path)
                 self._make_private(path)
             with self.explaining():
                 connection = stack.enter_context(contextlib.closing(_connected(path)))
@@ -139,6 +141,7 @@ class SqliteFile(Generic[E]):
         try:
             path = Path(os.path.realpath(path))  # where SQLite has the files beside it, whatever link leads there
             is_there = path.exists()
+            self._refuse_special(path)
         except OSError as error:
             raise self._unusable(error) from None
         if not is_there:
@@ -172,11 +175,14 @@ class SqliteFile(Generic[E]):
         return int(version)
 
     def _make(self, path: Path) -> None:
-        """Make the file, for its owner alone; SQLite gives the files beside it the same mode."""
-        try:
-            path.touch(0o600)  # under the lock: closing a file of this process takes SQLite's own locks from it
-        except OSError as error:
-            raise self._unusable(error) from None
+        """Make the file, for its owner alone; SQLite gives the files beside it the same mode. Raises OSError."""
+        self._refuse_special(path)
+        path.touch(0o600)  # under the lock: closing a file of this process takes SQLite's own locks from it
+
+    def _refuse_special(self, path: Path) -> None:
+        """Raise an error if the path is a folder, a pipe or a device: SQLite might wait for it forever."""
+        if path.exists() and not path.is_file():
+            raise self.error(f"The {self.noun}'s path is no regular file: give the {self.noun} another path.")
 
     def _make_private(self, path: Path) -> None:
         """Take the file, and those beside it, from others: a back-up may have been restored with another mode."""
@@ -198,18 +204,22 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Generator[None]:
-        try:
-            lock = open_locked(path.with_name(f"{path.name}.lock"))
-        except BlockingIOError:
-            raise self.error(
-                f"The {self.noun} is open already, in this program or in another: close it there first."
-            ) from None
-        except OSError as error:
-            raise self._unusable(error) from None
-        try:
+        """Lock the file beside the database, and the database itself against a second name for it in this process."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
+                self._make(path)
+                key, opened = lock_key(path.stat()), object()
+                if _OPEN.setdefault(key, opened) is not opened:
+                    raise BlockingIOError
+            except BlockingIOError:
+                raise self.error(
+                    f"The {self.noun} is open already, in this program or in another: close it there first."
+                ) from None
+            except OSError as error:
+                raise self._unusable(error) from None
+            stack.callback(_OPEN.pop, key)
             yield
-        finally:
-            os.close(lock)
 
     def _unusable(self, error: OSError) -> E:
         """Without the path, which may name somebody."""

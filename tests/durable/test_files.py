@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -10,39 +11,77 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.durable.files import create, open_locked, replacing, sync_folder
+from directsuite.durable.files import FileLock, create, lock_file, replacing, sync_folder
+
+NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
 _LOCK = """
-import sys
+import os, sys
 from pathlib import Path
-from directsuite.durable.files import open_locked
-open_locked(Path(sys.argv[1]))
+from directsuite.durable.files import lock_file
+lock_file(Path(sys.argv[1]))
+if sys.argv[2:] and os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
 print("locked", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_locked_file_is_refused_to_others_until_it_is_closed(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    first = open_locked(path)
+def test_a_locked_file_is_refused_to_others_until_its_release(tmp_path: Path) -> None:
+    path, link = tmp_path / "lock", tmp_path / "link"
+    first = lock_file(path)
+    link.hardlink_to(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 or os.name == "nt"
-    with pytest.raises(BlockingIOError):
-        open_locked(path)
-    os.close(first)
-    os.close(open_locked(path))
+    for name in (path, path, link):
+        with pytest.raises(BlockingIOError):
+            lock_file(name)
+    first.release()
+    lock_file(link).release()
+
+
+def test_a_missing_file_can_be_locked_only_if_it_is_created(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        lock_file(tmp_path / "lock", create=False)
+    lock_file(tmp_path / "lock").release()
+    lock_file(tmp_path / "lock", create=False).release()
+
+
+async def test_one_of_many_threads_locks_a_file(tmp_path: Path) -> None:
+    def lock(_: int) -> FileLock | None:
+        try:
+            return lock_file(tmp_path / "lock")
+        except BlockingIOError:
+            return None
+
+    locks = list(filter(None, await asyncio.gather(*(asyncio.to_thread(lock, number) for number in range(50)))))
+    assert len(locks) == 1
+    assert held_elsewhere(tmp_path / "lock") or os.name == "nt"
+    locks[0].release()
+    lock_file(tmp_path / "lock").release()
+
+
+def held_elsewhere(path: Path) -> bool:
+    """Ask the system, as another process would, whether a file is locked."""
+    if sys.platform != "linux":
+        return True
+    inode = f":{path.stat().st_ino} "
+    return any(inode in line for line in Path("/proc/locks").read_text().splitlines())
 
 
 @pytest.mark.process
-def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+@pytest.mark.parametrize("child", [[], pytest.param(["with a child"], marks=NOT_ON_WINDOWS)], ids=["alone", "forked"])
+def test_the_lock_of_a_killed_process_is_free(child: list[str], tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    command = [sys.executable, "-c", _LOCK, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "locked\n"
+    command = [sys.executable, "-c", _LOCK, str(path), *child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
         with pytest.raises(BlockingIOError):
-            open_locked(path)
-        child.kill()
-    os.close(open_locked(path))
+            lock_file(path)
+        process.kill()
+        process.wait()
+        lock_file(path).release()  # its child is still there, with the open file
 
 
 def test_the_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> None:

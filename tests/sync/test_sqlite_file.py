@@ -13,12 +13,14 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from directsuite.durable import group_commit
 from directsuite.durable.database import sql
-from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.delivery import Journal as DeliveryJournal
 from directsuite.jobs.signing import Journal as SigningJournal
 from directsuite.sync.model import ChangeSet, Folder, Lease, State, StoreError
@@ -329,6 +331,109 @@ async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path
                 await SqliteStore(same).open()
     async with SqliteStore(path):
         pass
+
+
+async def test_a_second_store_on_a_hard_link_is_refused(path: Path) -> None:
+    async with SqliteStore(path):
+        path.with_name("link.db").hardlink_to(path)
+        with pytest.raises(StoreError, match="open already"):
+            await SqliteStore(path.with_name("link.db")).open()
+
+
+async def test_a_second_store_is_refused_after_its_lock_was_removed(path: Path) -> None:
+    async with SqliteStore(path):
+        path.with_name("store.db.lock").unlink()
+        with pytest.raises(StoreError, match="open already"):
+            await SqliteStore(path).open()
+    async with SqliteStore(path):
+        pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
+@pytest.mark.parametrize("use", [*KINDS.values(), look_beside])
+@pytest.mark.parametrize("special", ["pipe", "folder", "lock is a folder"])
+async def test_a_path_that_is_no_regular_file_is_an_error(
+    special: str, use: Callable[[Path], Awaitable[None]], path: Path
+) -> None:
+    if special == "pipe":
+        os.mkfifo(path)
+    else:
+        (path if special == "folder" else path.with_name("store.db.lock")).mkdir()
+    if special == "lock is a folder" and use is look_beside:
+        pytest.skip("who looks beside a worker locks nothing")
+    with pytest.raises(DirectSuiteError, match=r"no regular file|Is a directory"):
+        await use(path)
+
+
+_FORK = """
+import asyncio, multiprocessing, os, signal, sys
+from concurrent.futures import ProcessPoolExecutor
+from directsuite.sync import SqliteStore
+
+async def main():
+    async with SqliteStore(sys.argv[1]) as store:
+        await store.claim("m@direct.example.org")
+        pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
+        print(await asyncio.get_running_loop().run_in_executor(pool, os.getpid), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+_USE_IN_CHILD = """
+import asyncio, os, sys
+from directsuite.sync import SqliteStore
+
+async def main():
+    async with SqliteStore(sys.argv[1]) as store:
+        if (child := os.fork()) == 0:
+            try:
+                asyncio.run(store.claim("m@direct.example.org"))
+            except Exception as error:
+                print(repr(error), flush=True)
+            asyncio.run(store.aclose())
+            print("closed in the child", flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        await store.claim("m@direct.example.org")
+    print("closed in the parent", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_store_is_open_again_while_children_of_a_killed_worker_live(path: Path) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", _FORK, str(path)], stdout=subprocess.PIPE, cwd=_HERE, text=True)
+    assert worker.stdout is not None
+    child = int(worker.stdout.readline())
+    try:
+        assert worker.wait() == -signal.SIGKILL
+        os.kill(child, 0)
+        asyncio.run(opened_and_closed(path))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        worker.stdout.close()
+
+
+async def test_a_store_that_was_open_before_a_fork_is_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SqliteStore(path) as store:
+        with monkeypatch.context() as forked:
+            forked.setattr(group_commit, "os", SimpleNamespace(getpid=lambda: -1))
+            with pytest.raises(ConfigurationError, match="before a fork"):
+                await store.claim(MAILBOX)
+        await store.claim(MAILBOX)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_forked_child_gets_an_error_and_its_parent_goes_on(path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _USE_IN_CHILD, str(path)]
+    lines = subprocess.run(command, capture_output=True, cwd=_HERE, text=True, timeout=60, check=True).stdout
+    refused, *others = lines.splitlines()
+    assert refused.startswith("ConfigurationError('The file was opened before a fork")
+    assert others == ["closed in the child", "closed in the parent"]
 
 
 _OPEN = "import asyncio,sys; from directsuite.sync.store import *; asyncio.run(SqliteStore(sys.argv[1]).open())"

@@ -28,6 +28,7 @@ from directsuite.jobs.signing.documents import STAGING, examined
 T = TypeVar("T")
 
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
+_NO_LOCKS = (errno.EAGAIN, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _ATTEMPTS = 100
 _NO_PATH = "this is no path below the target"
 _NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
@@ -103,9 +104,10 @@ class TargetFolder:
         top = self._path / STAGING
         folder = top / f"{part}.{fence}"
 
-        def undo(lock: int) -> None:
+        def undo(lock: files.FileLock | None) -> None:
             """Do what follows the block, for one that was never entered."""
-            os.close(lock)
+            if lock is not None:
+                lock.release()
             _removed(top, folder)
 
         lock = await _whole(asyncio.to_thread(_made_anew, top, part, fence), undo=undo)
@@ -113,7 +115,8 @@ class TargetFolder:
             await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
             yield folder
         finally:
-            os.close(lock)
+            if lock is not None:
+                lock.release()
             await asyncio.to_thread(_removed, top, folder)
 
     def check(self, name: str) -> None:
@@ -195,8 +198,8 @@ async def _whole(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object])
         raise
 
 
-def _made_anew(top: Path, part: str, fence: int) -> int:
-    """A part for this lease alone. Gives its lock, a file descriptor.
+def _made_anew(top: Path, part: str, fence: int) -> files.FileLock | None:
+    """Make the folder of a part for this lease alone. Return its lock, None if the file system has no locks.
 
     A worker that was paused may come late: what a later lease has stays there.
     """
@@ -214,12 +217,13 @@ def _made_anew(top: Path, part: str, fence: int) -> int:
     raise AssertionError("the attempts don't end by themselves")
 
 
-def _locked(folder: Path) -> int:
-    """Locked until it is closed, or the process ends in any way. Where the file system has no locks, it is open."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    with contextlib.suppress(OSError):
-        files.lock(lock)
-    return lock
+def _locked(folder: Path) -> files.FileLock | None:
+    try:
+        return files.lock_file(folder / _LOCK)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return None
 
 
 def _forget_others(top: Path, own: Path, before: float) -> None:
@@ -230,12 +234,11 @@ def _forget_others(top: Path, own: Path, before: float) -> None:
         with contextlib.suppress(OSError):  # it is locked, has no lock, or another takes it away
             if part == own or max(each.lstat().st_mtime for each in (part, *part.iterdir())) >= before:
                 continue
-            lock = os.open(part / _LOCK, os.O_RDWR)
+            lock = files.lock_file(part / _LOCK, create=False)
             try:
-                files.lock(lock)
                 shutil.rmtree(part, ignore_errors=True)
             finally:
-                os.close(lock)
+                lock.release()
 
 
 def _removed(top: Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from directsuite.durable.files import FileLock, lock_file
 from directsuite.jobs.signing import Journal, Pdf, SigningJob, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE
 from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
@@ -72,12 +73,12 @@ async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocke
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = TargetFolder(jobs.out)
-    begun, go_on, made = threading.Event(), threading.Event(), list[int]()
+    begun, go_on, made = threading.Event(), threading.Event(), list[FileLock]()
 
-    def slowly(folder: Path) -> int:
+    def slowly(folder: Path) -> FileLock:
         begun.set()
         go_on.wait(20)
-        made.append(os.open(folder, os.O_RDONLY))
+        made.append(lock_file(folder / "lock"))
         return made[0]
 
     monkeypatch.setattr("directsuite.jobs.signing.targets._locked", slowly)
@@ -87,7 +88,7 @@ async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocke
     await asyncio.wait([working])
     go_on.set()
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})  # the one that makes it, in a thread
-    assert not is_open(made[0])
+    assert not is_open(made[0].descriptor)
 
 
 def is_open(descriptor: int) -> bool:
