@@ -37,6 +37,7 @@ from directsuite.core.events import (
     SessionRenewed,
     ValuesSkipped,
 )
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ _COUNTERS: Final = {
 }
 
 
+@scrub_class
 class OpenTelemetry:
     """A listener that tells OpenTelemetry of calls, of any number of suites. Providers left out are the global ones.
 

@@ -22,7 +22,7 @@ from directsuite.core.checks import (
     is_proxy_url,
     problem_of_url,
 )
-from directsuite.core.privacy import scrub_init, scrub_traceback
+from directsuite.core.privacy import scrub_class, scrub_traceback
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.session import SessionFactory
 from directsuite.errors import ConfigurationError
@@ -62,7 +62,7 @@ def _is_converter(value: object) -> bool:
 _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).or_none()
 
 
-@scrub_init
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Settings(ValueSemantics):
     """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
@@ -127,7 +127,6 @@ class Settings(ValueSemantics):
     """
 
     @classmethod
-    @scrub_traceback
     def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
         """Settings from variables such as DIRECTSUITE_MESSAGE_URL, and from the settings file.
 
@@ -138,7 +137,6 @@ class Settings(ValueSemantics):
         return settings_of(cls, Configuration.read(environ, profile))
 
     @classmethod
-    @scrub_traceback
     def from_toml(cls, path: str | PathLike[str], *, profile: str | None = None) -> Self:
         """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
         return settings_of(cls, Configuration.of_file(path, profile))

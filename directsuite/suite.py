@@ -20,7 +20,7 @@ from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, SharedLimits
 from directsuite.core.operation import Service
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.core.session import Session
 from directsuite.core.transport import Transport
 from directsuite.errors import ConfigurationError
@@ -43,6 +43,7 @@ _LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the p
 _PATIENCE = 15.0  # seconds beyond a login's own deadline, which is to end it first
 
 
+@scrub_class
 class DirectSuite:
     """The four services, over one pool of connections.
 
@@ -66,7 +67,6 @@ class DirectSuite:
     fax: Fax
     registration: Registration
 
-    @scrub_traceback
     def __init__(
         self,
         settings: Settings | None = None,
@@ -152,7 +152,6 @@ class DirectSuite:
         self.registration = Registration(self._transport, sessions, login)
 
     @classmethod
-    @scrub_traceback
     def from_env(
         cls,
         environ: Mapping[str, str] | None = None,
@@ -184,13 +183,11 @@ class DirectSuite:
             suite._transport.require(_SERVICES[name])
         return suite
 
-    @scrub_traceback
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
         """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
-    @scrub_traceback
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
         password = as_secret(password)

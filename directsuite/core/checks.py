@@ -1,7 +1,7 @@
 """Checks of what users set: validators for the fields of attrs classes, and of arguments.
 
 Each says what it takes, and refuses anything else with a ConfigurationError that names the field. The value is never
-shown: it may hold a password. A class whose fields may hold one is made with `scrub_init`, too, since the frames of
+shown: it may hold a password. A class whose fields may hold one is made with `scrub_class`, too, since the frames of
 a failed `__init__` hold all of them.
 """
 

@@ -23,6 +23,7 @@ import attrs
 from directsuite.core.checks import accepts
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
+from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import (
     AuthenticationError,
@@ -263,6 +264,7 @@ def _cancellations() -> int:
 _VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class AccessToken(ValueSemantics):
     """A token, and how long it is good for."""

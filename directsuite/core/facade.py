@@ -13,7 +13,7 @@ from directsuite.core.call import Confirmation, Exchanged, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
@@ -70,9 +70,7 @@ class Facade:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        for name, method in list(vars(cls).items()):
-            if inspect.isfunction(method) and not name.startswith("_"):
-                setattr(cls, name, scrub_traceback(method))
+        scrub_class(cls)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of a suite that is {self._transport.environment.session.state}>"
@@ -149,6 +147,7 @@ class Facade:
         return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)
 
 
+@scrub_class
 class RawView:
     """A facade's methods by name, for their raw answers: `suite.signing.with_raw_response.get_doc_info(...)`.
 

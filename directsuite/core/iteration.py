@@ -62,6 +62,7 @@ class Listing(AsyncGenerator[T, None]):
             self._note_end(error)
             raise
 
+    @scrub_traceback
     async def aclose(self) -> None:
         """End the listing and its requests."""
         self._is_interrupted = False

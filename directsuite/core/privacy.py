@@ -1,57 +1,94 @@
-"""Keeps what a method was called with out of the tracebacks of its errors.
+"""Removes the arguments of a public callable from the tracebacks of its errors.
 
-Tools that report errors print the locals of every frame: of ours these would be folders, names, numbers and bodies of
-patients. So an error leaves a public method without our frames: the caller's stay, and those of a broken source of the
-caller's. Only of an error that should never happen, a fault of the package's own, the way through here stays to be
-seen, with the frame of the method that was called emptied.
+Tools that report errors print the locals of every frame. In our frames these would be folders, names, numbers and
+bodies of patients. So an error leaves a public callable without our frames and those of the libraries below. The frames
+of the caller stay, and those of the caller's own code that we called, for example a source that failed. If an error
+shows a fault of the package itself, the frames stay, but their locals are deleted.
+
+`scrub_class` applies this to a class and its bases: to all public methods, to `__init__`, and to the methods of the
+language that are listed below. A test finds every public callable, and fails if one is neither scrubbed nor harmless.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from types import TracebackType
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from types import FrameType, FunctionType, TracebackType
+from typing import Any, Generic, TypeVar, cast
 
 from directsuite.errors import DirectSuiteError
 
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T")
 
+SCRUBBED_DUNDERS = frozenset(
+    {"__init__", "__call__", "__enter__", "__exit__", "__aenter__", "__aexit__", "__aiter__", "__anext__"}
+)
 _PACKAGE = __name__.partition(".")[0]
-_BENEATH = "aiohttp"
-"""What we call, whose frames hold headers and bodies."""
+_LIBRARIES = sys.stdlib_module_names | {
+    *("aiohttp", "attr", "attrs", "cattrs", "msgspec", "multidict", "oauthlib", "procrastinate", "psycopg"),
+    *("psycopg_pool", "pybase64", "tenacity", "yarl"),
+}
+"""What we call and what calls us, whose frames may contain arguments, headers and bodies."""
+_MARK = "__is_scrubbed__"
 
 
-def scrub_traceback(method: C) -> C:
-    """The same method, whose errors hold nothing in their frames of what it was called with."""
-    return cast("C", (_awaitable if inspect.iscoroutinefunction(method) else _plain)(method))
+def scrub_traceback(function: C) -> C:
+    """Return the same function, whose errors show no arguments.
+
+    This covers what is awaited, iterated or entered later: coroutines, async generators and context managers.
+    """
+    made = _wrap(function)
+    setattr(made, _MARK, True)
+    return cast("C", made)
 
 
-def scrub_init(cls: type[T]) -> type[T]:
-    """The same class, whose `__init__` is scrub_traceback, and shows nothing of what an object was to be made of."""
-    setattr(cls, "__init__", scrub_traceback(cls.__init__))  # noqa: B010  type checkers refuse the assignment
+def scrub_class(cls: type[T]) -> type[T]:
+    """Return the same class, whose errors show no arguments. Its bases in this package are changed as well."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] == _PACKAGE:
+            _scrub_members(base)
     return cls
 
 
-def strip_frames(error: BaseException, handled: BaseException | None) -> None:
-    """Take our frames out of an error that was just caught in the frame around the one that was called.
+def is_scrubbed(function: object) -> bool:
+    """Return True if the errors of a function show no arguments."""
+    return hasattr(function, _MARK)
 
-    handled: what the caller was handling meanwhile, which is the caller's own.
+
+def _scrub_members(cls: type[Any]) -> None:
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_") and name not in SCRUBBED_DUNDERS:
+            continue
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        if not isinstance(function, FunctionType) or is_scrubbed(function):
+            continue
+        scrubbed = scrub_traceback(function)
+        setattr(cls, name, scrubbed if function is member else type(member)(scrubbed))
+
+
+def strip_frames(error: BaseException, handled: BaseException | None) -> None:
+    """Remove our frames from an error that was just caught in the frame around the one that was called.
+
+    handled: the exception that the caller was handling meanwhile. It stays unchanged.
     """
-    called = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    if called is not None and not _is_foreseen(error):
-        called.tb_frame.clear()  # it has ended, since it raised
+    links = list(_chain(error, handled))
+    if not _is_foreseen(error):
+        _clear_frames(links)
         return
-    for link in _chain(error, handled):
+    for link in links:
+        if isinstance(link, DirectSuiteError) and link.__suppress_context__:
+            link.__context__ = handled  # what is suppressed may name files, and some tools print it
         ours = [line for line in _lines_of(link) if _is_ours(line)]
         if ours:
             rest = ours[-1].tb_next
-            while rest is not None and _package_of(rest) == _BENEATH:
+            while rest is not None and _package_of(rest) in _LIBRARIES:
                 rest = rest.tb_next
             link.__traceback__ = rest
 
@@ -62,13 +99,43 @@ def _is_foreseen(error: BaseException) -> bool:
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
 
+def _clear_frames(links: list[BaseException]) -> None:
+    """Delete the locals of our frames and of those of libraries, except of tasks that still run."""
+    suspended = set(_frames_of_tasks())
+    for link in links:
+        for line in _lines_of(link):
+            if (_is_ours(line) or _package_of(line) in _LIBRARIES) and line.tb_frame not in suspended:
+                with contextlib.suppress(RuntimeError):  # it is running
+                    line.tb_frame.clear()
+
+
+def _frames_of_tasks() -> Iterator[FrameType]:
+    """Yield the frames that wait in tasks: to clear one would end its coroutine."""
+    try:
+        tasks = asyncio.all_tasks()
+    except RuntimeError:  # there is no event loop here
+        return
+    for task in tasks:
+        waiting: Any = task.get_coro()
+        while waiting is not None:
+            kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
+            if kind is None:
+                break
+            if (frame := getattr(waiting, f"{kind}_frame")) is not None:
+                yield frame
+            waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+
+
 def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
-    seen = {id(end)}
-    link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
-        yield link
-        link = link.__context__ if link.__cause__ is None else link.__cause__
+    seen, waiting = {id(None), id(end)}, [error]
+    while waiting:
+        link = waiting.pop()
+        if id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            waiting += [each for each in (link.__context__, link.__cause__) if each is not None]
+            if isinstance(link, BaseExceptionGroup):
+                waiting += link.exceptions
 
 
 def _lines_of(error: BaseException) -> Iterator[TracebackType]:
@@ -84,6 +151,19 @@ def _is_ours(line: TracebackType) -> bool:
 
 def _package_of(line: TracebackType) -> str:
     return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def _wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+        return _awaitable(function)
+    if inspect.isasyncgenfunction(function):
+        return _returning(function, ScrubbedGenerator)
+    entered = getattr(function, "__wrapped__", None)  # by contextlib's decorators
+    if inspect.isasyncgenfunction(entered):
+        return _returning(function, _ScrubbedAsyncContext)
+    if inspect.isgeneratorfunction(entered):
+        return _returning(function, _ScrubbedContext)
+    return _plain(function)
 
 
 def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -114,3 +194,69 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return called
+
+
+def _returning(method: Callable[..., Any], wrapper: Callable[[Any], Any]) -> Callable[..., Any]:
+    called = _plain(method)
+
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(called(*args, **kwargs))
+
+    return wrapped
+
+
+class ScrubbedGenerator(AsyncGenerator[T, None]):
+    """An async generator whose errors show no arguments."""
+
+    def __init__(self, generator: AsyncGenerator[T, None]) -> None:
+        self._generator = generator
+
+    @scrub_traceback
+    async def __anext__(self) -> T:
+        return await self._generator.__anext__()
+
+    @scrub_traceback
+    async def asend(self, value: None) -> T:
+        """Do what `asend` of any async generator does."""
+        return await self._generator.asend(value)
+
+    @scrub_traceback
+    async def athrow(self, *args: Any) -> T:
+        """Do what `athrow` of any async generator does."""
+        return await self._generator.athrow(*args)
+
+    @scrub_traceback
+    async def aclose(self) -> None:
+        """Do what `aclose` of any async generator does."""
+        await self._generator.aclose()
+
+
+class _ScrubbedAsyncContext(AbstractAsyncContextManager[T, bool | None], Generic[T]):
+    def __init__(self, context: AbstractAsyncContextManager[T, bool | None]) -> None:
+        self._context = context
+
+    @scrub_traceback
+    async def __aenter__(self) -> T:
+        return await self._context.__aenter__()
+
+    @scrub_traceback
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._context.__aexit__(kind, error, traceback)
+
+
+class _ScrubbedContext(AbstractContextManager[T, bool | None], Generic[T]):
+    def __init__(self, context: AbstractContextManager[T, bool | None]) -> None:
+        self._context = context
+
+    @scrub_traceback
+    def __enter__(self) -> T:
+        return self._context.__enter__()
+
+    @scrub_traceback
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, traceback)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, Check, accepts
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
 from directsuite.wire.dates import read_http_date
 from directsuite.wire.models import ValueSemantics
@@ -51,6 +52,7 @@ class Backoff:
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
 
 
+@scrub_class
 class WaitAsAsked(wait_base):
     """The default back-off, by what went wrong. Goes wherever tenacity takes a `wait`, its sums and chains included."""
 
@@ -110,6 +112,7 @@ _WAIT = Check("one of tenacity's waits, or a function of its RetryCallState that
 _STOP = Check("one of tenacity's stops, or a function of its RetryCallState that gives a bool", _strategy("stop"))
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class RetryPolicy(ValueSemantics):
     """How a call is tried again.

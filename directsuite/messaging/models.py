@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import attrs
 
 from directsuite.core.files import to_path
+from directsuite.core.privacy import scrub_class
 from directsuite.core.upload import BinaryReader, Content, content_of
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
@@ -43,6 +44,7 @@ class MessageStatus(OpenEnum):
     """No confirmation from the receiver's HISP within one hour."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Authentication(Model):
     """A Direct address and its password."""
@@ -58,6 +60,7 @@ class AuthenticationWithTuser(Authentication):
     direct_addr: str
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class Recipient(Model):
     """One address that a message goes to."""
@@ -73,6 +76,7 @@ class Recipient(Model):
 RecipientCollection = list[Recipient]
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Attachment(Model):
     """A file in a message."""
@@ -145,6 +149,7 @@ class Attachment(Model):
         return (self.content_type or "application/octet-stream").partition(";")[0].strip().lower()
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class MessageHeader(Model):
     """One line of a message's header."""
@@ -171,6 +176,7 @@ class MessageContent(Model):
     """To whom the message goes; a message to send needs at least one."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Message(MessageContent):
     """A message to send; `sender` is filled in where it is left out."""
@@ -202,6 +208,7 @@ class Message(MessageContent):
         )
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageWithHeader(Message):
     """A message to send, with header lines of the sender's own."""
@@ -266,6 +273,7 @@ class SetFoldersSubscribedRequest(Model):
     subscribed: bool
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RawMessage(Model):
     """A message as it stands on the server."""

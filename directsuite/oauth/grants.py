@@ -23,7 +23,7 @@ from yarl import URL
 from directsuite.core.checks import FLAG, TEXT, problem_of_url
 from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.core.operation import Service
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -44,6 +44,7 @@ OnRotated = Callable[[Secret], object]
 """Keeps a new refresh token where the next run of the program finds it: a plain function, or a coroutine function."""
 
 
+@scrub_class
 @attrs.frozen
 class ClientCredentials:
     """The grant for a program that acts for itself (RFC 6749 section 4.4).
@@ -62,6 +63,7 @@ class ClientCredentials:
     """A `token_type` to accept in addition to Bearer, such as "BearerToken". Tokens are sent as Bearer anyway."""
 
 
+@scrub_class
 @attrs.frozen
 class RefreshToken:
     """The grant for a user who has consented before (RFC 6749 section 6).
@@ -95,6 +97,7 @@ class CodeUse:
     """Why it can't be sent any more; None where it still can."""
 
 
+@scrub_class
 @attrs.frozen
 class AuthorizationCode:
     """The grant for a user who has just consented (RFC 6749 section 4.1).
@@ -177,6 +180,7 @@ _REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
 """The codes of RFC 6749 section 4.1.2.1."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True)
 class AuthorizationRequest:
     """A request for a user's consent.
@@ -193,7 +197,6 @@ class AuthorizationRequest:
     """Send the user's browser there; it comes back to the redirect URI."""
 
     @classmethod
-    @scrub_traceback
     def to(
         cls,
         authorize_url: str,
@@ -231,7 +234,6 @@ class AuthorizationRequest:
         url = add_params_to_uri(authorize_url, [(name, text) for name, text in query.items() if text is not None])
         return cls(client_id=client_id, redirect_uri=redirect_uri, state=state, code_verifier=verifier, url=url)
 
-    @scrub_traceback
     def redeem(
         self,
         redirected_url: str | Secret,

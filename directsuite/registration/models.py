@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 import attrs
 
+from directsuite.core.privacy import scrub_class
 from directsuite.secret import Secret, as_optional_secret, as_secret
 from directsuite.wire.models import Model, OpenEnum, Wire, needs_text, needs_whole_number, require_text
 
@@ -63,6 +64,7 @@ class ResellerAPIResponse(Model):
     """The service's own text, which may name patients."""
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
@@ -134,6 +136,7 @@ class DirectUser(BaseUser):
     """The password at the endpoint."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUserDetail(DirectUser):
     """A Direct user and the state of the Direct address, which `direct_address` gives."""
@@ -161,6 +164,7 @@ class AddUsersResponse(ResellerAPIResponse):
     """The users who were added."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Product(Model):
     """One line of an order."""
@@ -216,6 +220,7 @@ class GetPatientAddressesResponse(ResellerAPIResponse):
     patient: Annotated[list[DirectUserDetail], Wire(also=("addresses",))] = attrs.field(factory=list[DirectUserDetail])
 
 
+@scrub_class
 @attrs.frozen(repr=False, eq=False)
 class UserPassword(Model):
     """A patient's Direct username and the password to set."""

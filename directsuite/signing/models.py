@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 
 import attrs
 
+from directsuite.core.privacy import scrub_class
 from directsuite.wire.models import Model, Wire, needs_bytes, needs_number, needs_whole_number
 
 
@@ -134,6 +135,7 @@ class DocumentUpdate(Model):
     """The service's remark about the change."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Widget(Model):
     """Where a signature stands, in points from the top left corner of the unrotated page.
@@ -156,6 +158,7 @@ class Widget(Model):
     """Counts from 1."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Signature(Model):
     """A signature to make: the body of Sign, and an element of MultiSign's list (specification 2.A).

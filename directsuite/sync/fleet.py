@@ -19,6 +19,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Transaction
 from directsuite.durable.fleet import FleetEngine
 from directsuite.durable.postgres import Connections, PostgresDatabase
@@ -53,6 +54,7 @@ class FleetStatus:
     """Workers that were heard of lately."""
 
 
+@scrub_class
 class Fleet:
     """A worker of a fleet, and a way to give the fleet its mailboxes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.postgres import TIMEOUT, Connections, PostgresDatabase
 from directsuite.secret import Secret
 from directsuite.sync.model import StoreError
@@ -11,6 +12,7 @@ from directsuite.sync.store import DatabaseStore, StoreSink
 __all__ = ["PostgresSink", "PostgresStore"]
 
 
+@scrub_class
 class PostgresStore(DatabaseStore):
     """Keeps what is known of mailboxes in PostgreSQL, in the schema `directsuite`, and beside it what its sink writes.
 

@@ -21,6 +21,7 @@ from typing import Self
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import Rate
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
@@ -36,6 +37,7 @@ _SOON = 0.005  # seconds in which PostgreSQL may have answered
 _SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
 
 
+@scrub_class
 class SharedLimits:
     """What suites in several processes may do together, service by service: `DirectSuite(shared_limits=...)`.
 

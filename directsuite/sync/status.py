@@ -21,6 +21,7 @@ from typing import Any
 import attrs
 
 from directsuite.core.events import Event
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.files import replacing
 from directsuite.errors import (
     AuthenticationError,
@@ -52,6 +53,7 @@ class SyncStatus(enum.StrEnum):
     """Its last round failed, or a folder in it; it is tried again."""
 
 
+@scrub_class
 @attrs.define(kw_only=True, repr=False)
 class MailboxProgress:
     """How one mailbox stands, and what was done for it since this process began."""

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 
 import attrs
 
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Database, Refusal, Transaction
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.sync import sql
@@ -245,6 +246,7 @@ class DatabaseStore:
         return await self.database.fetch(sql.QUARANTINED, make=_quarantined)
 
 
+@scrub_class
 class SqliteStore(DatabaseStore):
     """Keeps what is known of mailboxes in an SQLite file, and beside it what its sink writes. It is opened once.
 

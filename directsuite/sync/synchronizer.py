@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock, sleep_or_event
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
@@ -27,6 +28,7 @@ _MOST_ROUNDS = 1000  # of one mailbox in `once`, that an endless change on the s
 _HEARING = 2.0  # seconds between two looks for requests of an operator
 
 
+@scrub_class
 class Synchronizer:
     """Synchronises mailboxes: every change on the server becomes a change for the sink, and none is lost.
 

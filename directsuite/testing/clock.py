@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from directsuite.core.clock import STRIDE, unix_time
+from directsuite.core.privacy import scrub_class
 
 LONGEST_LEAP = STRIDE
 """Seconds that a call waits at the most before it tries again: a suite's default `timeout`."""
@@ -21,6 +22,7 @@ class Advancing(Protocol):
         ...
 
 
+@scrub_class
 class LeapingClock:
     """The machine's time, which leaps over waits and wherever a test moves it; `followers` leap with it.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import DatabaseContext, Tables, Transaction, sql
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import DirectSuiteError
@@ -118,6 +119,7 @@ _FORGET = sql("""
 _DELETED = sql("SELECT changes()")
 
 
+@scrub_class
 class Journal(DatabaseContext):
     """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
 

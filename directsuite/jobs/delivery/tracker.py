@@ -32,7 +32,7 @@ from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.clock import AT_ONCE, STRIDE, sleep_or_event, unix_time
 from directsuite.core.failures import HOPELESS, scope_of
 from directsuite.core.iteration import Listing
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import (
     DirectSuiteError,
     InvalidArgumentError,
@@ -90,6 +90,7 @@ _RECORD_AGAIN = (
 )
 
 
+@scrub_class
 class DeliveryTracker:
     """Sends messages of one mailbox once, and follows each until all recipients have come to an end or it is given up.
 
@@ -115,7 +116,6 @@ class DeliveryTracker:
     InvalidArgumentError.
     """
 
-    @scrub_traceback
     def __init__(
         self,
         mailbox: Mailbox,
@@ -131,7 +131,6 @@ class DeliveryTracker:
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
         self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
-    @scrub_traceback
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
         """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
 
@@ -154,7 +153,6 @@ class DeliveryTracker:
             self._poller.schedule(message)
             self._state.add(message)
 
-    @scrub_traceback
     async def send(
         self,
         message: Message,

@@ -22,6 +22,7 @@ import attrs
 
 from directsuite.core.failures import reason_of
 from directsuite.core.files import resolve_path
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
 
 STAGING = ".directsuite"
@@ -70,6 +71,7 @@ class RemoteFile(abc.ABC):
         """Put them into this file, which isn't there yet. Raises OSError."""
 
 
+@scrub_class
 @attrs.frozen(repr=False)
 class Pdf:
     """A document to sign. name: unique in the job, and its path at the target, in normal form: b/c.pdf.
@@ -165,6 +167,7 @@ def _pieces(content: bytes | Path) -> Generator[bytes]:
             yield piece
 
 
+@scrub_class
 class Folder(AsyncIterable[Pdf]):
     """The PDFs of a folder and of those in it, each under its path from there. pattern: of their names, in
     capital or small letters.

@@ -19,6 +19,7 @@ import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, INTERVAL
 from directsuite.core.clock import Clock, SystemClock
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.fleet import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
@@ -38,6 +39,7 @@ class FleetSigningProgress:
     failed: int
 
 
+@scrub_class
 class SigningFleet:
     """A worker of a signing job: `run` it in as many processes as you like.
 

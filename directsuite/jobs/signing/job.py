@@ -18,7 +18,7 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
 from directsuite.core.clock import Clock, sleep_or_event, unix_time
 from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, is_another
 from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
@@ -76,6 +76,7 @@ class SigningProgress:
     """The type of the error that is waited out, if any."""
 
 
+@scrub_class
 class SigningJob:
     """Signs the documents of a source into a target, each exactly once, whatever happens meanwhile.
 
@@ -91,7 +92,6 @@ class SigningJob:
     clock and the Unix time that goes with it. Raises ConfigurationError.
     """
 
-    @scrub_traceback
     def __init__(
         self,
         signing: Signing,
@@ -164,7 +164,6 @@ class SigningJob:
             trouble=self._outage.kind,
         )
 
-    @scrub_traceback
     async def run(self) -> SigningProgress:
         """Bring every document of the source to its end: signed and at the target, or failed.
 
@@ -188,7 +187,6 @@ class SigningJob:
 
         return await self._run_alone(look_up)
 
-    @scrub_traceback
     async def run_failed(self, problem: str | None = None) -> SigningProgress:
         """Try again the documents of the source that have failed, all or those with this problem, and no others.
 

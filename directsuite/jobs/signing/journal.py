@@ -19,6 +19,7 @@ import attrs
 import msgspec
 
 from directsuite.core.checks import AT_LEAST_ONE
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Database, DatabaseContext, Transaction
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
@@ -221,6 +222,7 @@ class Chunk(JobJournal):
             raise LostChunkError("Another worker has these documents by now: this one was not heard of for too long.")
 
 
+@scrub_class
 class Journal(Chunk, DatabaseContext):
     """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
 
@@ -265,6 +267,7 @@ def exclusive(journal: Chunk) -> Generator[None]:
         _IN_USE.discard(journal)
 
 
+@scrub_class
 class PostgresJournal(JobJournal, DatabaseContext):
     """The journal of one job. Each method raises JournalError.
 

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from pathlib import Path
 from typing import Any, TypeVar
 
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import STAGING, Pdf, RemoteFile, examined
 from directsuite.jobs.signing.targets import refuse_outside, refuse_unwritable, refusing_names
@@ -44,6 +45,7 @@ class StorageError(OSError):
         return type(self), (self.kind, self.errno), self.__dict__
 
 
+@scrub_class
 class StorageFolder(AsyncIterable[Pdf]):
     """The PDFs below a URL, each under its path from there. pattern: of their names, in capital or small
     letters.
@@ -79,6 +81,7 @@ class StorageFolder(AsyncIterable[Pdf]):
                     yield f"{below}/{name}" if below else name
 
 
+@scrub_class
 class StorageTarget:
     """Signed PDFs below a URL. options: those of fsspec for this kind of storage.
 

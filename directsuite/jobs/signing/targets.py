@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 
 from directsuite.core.failures import reason_of
 from directsuite.core.files import resolve_path
+from directsuite.core.privacy import scrub_class
 from directsuite.durable import files
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import STAGING, examined
@@ -78,6 +79,7 @@ class Target(Protocol):
         ...
 
 
+@scrub_class
 class TargetFolder:
     """A folder of signed PDFs, which is made where its parent is there; folders in it are made as names ask for them.
 

@@ -19,6 +19,7 @@ from typing import Self
 import attrs
 
 from directsuite.core.iteration import Listing
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.commits import SinkError
 from directsuite.sync.model import Change
@@ -45,6 +46,7 @@ class _Batch:
             self.done.set_exception(error)
 
 
+@scrub_class
 class Changes:
     """Changes, one after another, for one loop at a time. `deliver` is what a synchronisation is given.
 
@@ -147,6 +149,7 @@ class Changes:
             self._waiting.remove(batch)
 
 
+@scrub_class
 class ChangeStream(Listing[Change]):
     """Changes that a synchronisation gives while it is read, as its method `changes` says."""
 

@@ -42,6 +42,7 @@ import attrs
 
 from directsuite.core.failures import reason_of
 from directsuite.core.files import to_path
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.files import DEVICE, replacing, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
@@ -114,6 +115,7 @@ class _Memory:
                 self._keys -= len(self._known.pop(next(iter(self._known))).keys)
 
 
+@scrub_class
 class MaildirSink:
     """Delivers changes into Maildirs below a folder, which is made where its parent is there.
 

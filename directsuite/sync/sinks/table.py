@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Statement, Tables, Transaction, sql
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import Change, Key, Kind
@@ -88,6 +89,7 @@ _HIDE = sql("UPDATE directsuite.message SET present = false WHERE id = :id")
 _DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
 
 
+@scrub_class
 class TableSink:
     """Writes changes into the tables `message` and `attachment` of the store's database.
 
