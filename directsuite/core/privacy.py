@@ -18,7 +18,7 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, Generic, TypeVar, cast
 
@@ -32,8 +32,8 @@ SCRUBBED_DUNDERS = frozenset(
 )
 _PACKAGE = __name__.partition(".")[0]
 _LIBRARIES = sys.stdlib_module_names | {
-    *("aiohttp", "attr", "attrs", "cattrs", "msgspec", "multidict", "oauthlib", "procrastinate", "psycopg"),
-    *("psycopg_pool", "pybase64", "tenacity", "yarl"),
+    *("aiohttp", "attr", "attrs", "cattrs", "msgspec", "multidict", "oauthlib", "opentelemetry"),
+    *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
 """What we call and what calls us, whose frames may contain arguments, headers and bodies."""
 _MARK = "__is_scrubbed__"
@@ -42,7 +42,7 @@ _MARK = "__is_scrubbed__"
 def scrub_traceback(function: C) -> C:
     """Return the same function, whose errors show no arguments.
 
-    This covers what is awaited, iterated or entered later: coroutines, async generators and context managers.
+    This covers what is awaited, iterated or entered later: coroutines, async generators and async context managers.
     """
     made = _wrap(function)
     setattr(made, _MARK, True)
@@ -66,11 +66,14 @@ def _scrub_members(cls: type[Any]) -> None:
     for name, member in list(vars(cls).items()):
         if name.startswith("_") and name not in SCRUBBED_DUNDERS:
             continue
-        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        function: object = getattr(member, "__func__", member)
         if not isinstance(function, FunctionType) or is_scrubbed(function):
             continue
         scrubbed = scrub_traceback(function)
-        setattr(cls, name, scrubbed if function is member else type(member)(scrubbed))
+        if isinstance(member, classmethod):
+            setattr(cls, name, classmethod(scrubbed))
+        else:
+            setattr(cls, name, staticmethod(scrubbed) if isinstance(member, staticmethod) else scrubbed)
 
 
 def strip_frames(error: BaseException, handled: BaseException | None) -> None:
@@ -134,8 +137,7 @@ def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseExce
             seen.add(id(link))
             yield link
             waiting += [each for each in (link.__context__, link.__cause__) if each is not None]
-            if isinstance(link, BaseExceptionGroup):
-                waiting += link.exceptions
+            waiting += getattr(link, "exceptions", ())  # of a group
 
 
 def _lines_of(error: BaseException) -> Iterator[TracebackType]:
@@ -158,11 +160,8 @@ def _wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         return _awaitable(function)
     if inspect.isasyncgenfunction(function):
         return _returning(function, ScrubbedGenerator)
-    entered = getattr(function, "__wrapped__", None)  # by contextlib's decorators
-    if inspect.isasyncgenfunction(entered):
+    if inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # by contextlib's decorator
         return _returning(function, _ScrubbedAsyncContext)
-    if inspect.isgeneratorfunction(entered):
-        return _returning(function, _ScrubbedContext)
     return _plain(function)
 
 
@@ -245,18 +244,3 @@ class _ScrubbedAsyncContext(AbstractAsyncContextManager[T, bool | None], Generic
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         return await self._context.__aexit__(kind, error, traceback)
-
-
-class _ScrubbedContext(AbstractContextManager[T, bool | None], Generic[T]):
-    def __init__(self, context: AbstractContextManager[T, bool | None]) -> None:
-        self._context = context
-
-    @scrub_traceback
-    def __enter__(self) -> T:
-        return self._context.__enter__()
-
-    @scrub_traceback
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
-        return self._context.__exit__(kind, error, traceback)

@@ -53,6 +53,7 @@ class Authentication(Model):
     password: Secret = attrs.field(converter=as_secret, validator=needs_text)
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AuthenticationWithTuser(Authentication):
     """A T-User's name and password, and the Direct address it acts for."""

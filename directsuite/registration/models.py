@@ -231,6 +231,7 @@ class UserPassword(Model):
     """The password to set; a text becomes a Secret."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividual(Model):
     """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
@@ -247,6 +248,7 @@ class IDProofedIndividual(Model):
     """The date of birth: a date, or a text that is sent as it is."""
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividualRESTful(IDProofedIndividual):
     """An identity-proofed person, and the Direct username and password wanted."""

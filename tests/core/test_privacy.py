@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import directsuite as ds
+from directsuite.core import privacy
+from directsuite.core.privacy import scrub_class
 from directsuite.core.upload import OnDisk
 from directsuite.jobs import signing as jobs
 from directsuite.jobs.delivery import DeliveryTracker, Journal
@@ -119,6 +122,99 @@ async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: 
     assert isinstance(error, AssertionError)
     assert len(inner_frames(error)) > 2
     assert [frame for frame in inner_frames(error) if NAMED in frame] == []
+
+
+class Keeper:
+    """A public class of the package, whose methods fail in several ways."""
+
+    def __init__(self, name: str, *, fails: bool = False) -> None:
+        self.name = name
+        if fails:
+            raise AssertionError
+
+    @classmethod
+    def made(cls, name: str) -> Keeper:
+        """Fail in a library of the system."""
+        Path(name).read_bytes()
+        raise AssertionError
+
+    @staticmethod
+    def checked(name: str) -> None:
+        """Raise an error in place of another one."""
+        try:
+            Path(name).read_bytes()
+        except OSError:
+            raise ds.ConfigurationError("it cannot be read") from None
+
+    async def items(self, name: str) -> AsyncIterator[str]:
+        """Yield one item, and fail."""
+        yield str(len(name))
+        raise AssertionError
+
+    @contextlib.asynccontextmanager
+    async def entered(self, name: str) -> AsyncGenerator[str]:
+        """Fail when the block is entered."""
+        if name:
+            raise AssertionError
+        yield name
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> type[Keeper]:
+    monkeypatch.setattr(privacy, "_PACKAGE", __name__.partition(".")[0])
+    return scrub_class(Keeper)
+
+
+async def _all(items: AsyncIterator[str]) -> None:
+    async for _ in items:
+        pass
+
+
+async def test_every_kind_of_method_is_scrubbed(keeper: type[Keeper]) -> None:
+    async def enter(kept: Keeper) -> None:
+        async with kept.entered(NAMED):
+            pass
+
+    def raised_by(call: Callable[[], object]) -> BaseException:
+        with pytest.raises((AssertionError, OSError, ds.ConfigurationError)) as raised:
+            call()
+        return raised.value
+
+    kept = keeper("another name")
+    errors = [
+        raised_by(lambda: keeper(NAMED, fails=True)),
+        raised_by(lambda: keeper.made(NAMED)),
+        raised_by(lambda: keeper.checked(NAMED)),
+        await caught(_all(kept.items(NAMED))),
+        await caught(enter(kept)),
+    ]
+    for error in errors:
+        frames = traceback.TracebackException.from_exception(error, capture_locals=True).stack
+        assert [frame.locals for frame in frames if NAMED in str(frame.locals)] == [], frames
+    assert errors[2].__context__ is None
+
+
+async def test_a_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(keeper: type[Keeper]) -> None:
+    faults: list[BaseException] = []
+    released = asyncio.Event()
+
+    async def background() -> str:
+        try:
+            raise AssertionError
+        except AssertionError as error:
+            faults.append(error)
+        await released.wait()
+        return "done"
+
+    @privacy.scrub_traceback
+    async def public() -> None:
+        raise faults[0]
+
+    task = asyncio.create_task(background())
+    await until(lambda: bool(faults))
+    assert isinstance(await caught(public()), AssertionError)
+    released.set()
+    assert await task == "done"
 
 
 async def test_wrong_call_shows_no_arguments() -> None:

@@ -33,6 +33,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.failures import Scope, scope_of
+from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import (
     BadRequestError,
@@ -126,6 +127,7 @@ class State(enum.IntEnum):
         return self in (State.DONE, State.FAILED)
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False)
 class Entry:
     """What the journal knows of one document."""

@@ -1,0 +1,324 @@
+"""No error of a public callable shows its arguments: not in its texts, and not in the locals of any frame."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+from directsuite import types
+from directsuite.core.privacy import is_scrubbed
+from directsuite.jobs import delivery, signing
+from directsuite.secret import as_optional_secret, as_secret
+from directsuite.sync import (
+    Changes,
+    ChangeStream,
+    MailboxProgress,
+    MaildirSink,
+    SqliteSink,
+    SqliteStore,
+    Synchronizer,
+)
+from directsuite.sync.fleet import Fleet
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.shared_limits import SharedLimits
+from directsuite.testing import LeapingClock
+from tests.core import plays
+from tests.core.opened import LOGIN, settings
+from tests.core.scripted_server import ScriptedServer
+from tests.public_callables import (
+    MARKER,
+    PublicCallable,
+    arguments_of,
+    finish,
+    leaks,
+    plain_value,
+    public_callables,
+    public_objects,
+)
+
+NO_POSTGRES = "postgresql://user@127.0.0.1:1/none"
+EVERY = {str(each): each for each in public_callables()}
+
+
+class Shown:
+    """An object of a wrong type, whose text is the marker."""
+
+    def __repr__(self) -> str:
+        return MARKER
+
+
+KINDS: dict[str, Callable[[inspect.Parameter], object]] = {
+    "expected": plain_value,
+    "list": lambda _: [MARKER],
+    "text": lambda _: MARKER,
+    "object": lambda _: Shown(),
+    "dict": lambda _: {MARKER: MARKER},
+}
+LIFE_CYCLE = {"__aenter__", "__aexit__", "aclose", "open"}
+ENDLESS = {"Changes.__aiter__", "Changes.__init__", "Changes.deliver", "DeliveryTracker.changes", "Synchronizer.run"}
+"""What waits until it is cancelled, or until something happens that does not happen here."""
+
+
+@attrs.define
+class World:
+    """What instances of public classes are made of."""
+
+    suite: ds.DirectSuite
+    folder: Path
+    made: int = 0
+    cached: dict[type[Any], Any] = attrs.field(factory=dict[type[Any], Any])
+
+    def path(self) -> Path:
+        """Return the path of a new file."""
+        self.made += 1
+        return self.folder / str(self.made)
+
+    async def instance(self, cls: type[Any]) -> Any:
+        """Return an instance of a public class, which is open if it has to be; the same each time."""
+        if cls not in self.cached:
+            self.cached[cls] = INSTANCES[cls](self)
+            if cls in CONTEXTS:
+                await self.cached[cls].__aenter__()
+        return self.cached[cls]
+
+    async def close(self) -> None:
+        """Close what is open."""
+        for cls in CONTEXTS & self.cached.keys():
+            await self.cached[cls].__aexit__(None, None, None)
+
+    @property
+    def mailbox(self) -> ds.Mailbox:
+        """A mailbox of the suite."""
+        return self.suite.mailbox("clinic@direct.example.test", "password")
+
+    def job(self) -> signing.SigningJob:
+        """Return a job whose journal is closed."""
+        journal = signing.Journal(self.path())
+        source, target = signing.Folder(self.folder), signing.TargetFolder(self.folder / "out")
+        return signing.SigningJob(self.suite.signing, source, target, [ds.Signature(name="S")], journal=journal)
+
+    def fleet(self) -> signing.SigningFleet:
+        """Return a fleet whose database cannot be reached."""
+        journal = signing.PostgresJournal(NO_POSTGRES, "job")
+        journal._job = 1
+        target = signing.TargetFolder(self.folder / "out")
+        signatures = [ds.Signature(name="S")]
+        return signing.SigningFleet(
+            self.suite.signing, signing.Folder(self.folder).named, target, signatures, journal=journal
+        )
+
+    def tracker(self) -> delivery.DeliveryTracker:
+        """Return a tracker whose journal is closed."""
+        return delivery.DeliveryTracker(self.mailbox, journal=delivery.Journal(self.path()))
+
+    def synchronizer(self) -> Synchronizer:
+        """Return a synchronizer of one mailbox, whose store is closed."""
+        store = SqliteStore(self.path(), sink=SqliteSink())
+        return Synchronizer(self.suite, store, [f"{MARKER}@direct.example.test"], password)
+
+    def postgres_journal(self) -> signing.PostgresJournal:
+        """Return a journal that was open, and whose database cannot be reached any more."""
+        journal = signing.PostgresJournal(NO_POSTGRES, "job")
+        journal._job = 1
+        return journal
+
+
+async def password(_: str) -> str:
+    """Return the password of each mailbox."""
+    return "password"
+
+
+async def no_items() -> AsyncGenerator[Any]:
+    """Fail at the first item."""
+    for item in [MARKER]:
+        if item:
+            raise LookupError(len(item))
+        yield item
+
+
+async def no_content() -> bytes:
+    """Fail to read a document."""
+    raise LookupError(len(MARKER))
+
+
+INSTANCES: dict[type[Any], Callable[[World], object]] = {
+    ds.Attachment: lambda _: ds.Attachment(content=MARKER.encode(), filename=MARKER),
+    ds.AuthorizationRequest: lambda _: ds.AuthorizationRequest(
+        client_id="id", redirect_uri="https://app.example.test/", state="state", code_verifier="verifier"
+    ),
+    ds.DirectSuite: lambda _: ds.DirectSuite(ds.Settings()),
+    ds.DirectUserDetail: lambda _: ds.DirectUserDetail(),
+    ds.Fax: lambda world: world.suite.fax,
+    ds.FreshConnector: lambda _: ds.FreshConnector(),
+    ds.Listing: lambda _: ds.Listing(no_items()),
+    ds.Mailbox: lambda world: world.mailbox,
+    ds.Message: lambda _: ds.Message(subject=MARKER),
+    ds.MessageWithHeader: lambda _: ds.MessageWithHeader(subject=MARKER),
+    ds.OpenTelemetry: lambda _: ds.OpenTelemetry(),
+    ds.RawMessage: lambda _: ds.RawMessage(data=MARKER.encode()),
+    ds.Registration: lambda world: world.suite.registration,
+    ds.RetryPolicy: lambda _: ds.RetryPolicy(),
+    ds.Secret: lambda _: ds.Secret(MARKER),
+    ds.Settings: lambda _: ds.Settings(),
+    ds.Signing: lambda world: world.suite.signing,
+    ds.TUser: lambda world: world.suite.tuser("tuser", "password", "clinic@direct.example.test"),
+    ds.WaitAsAsked: lambda _: ds.WaitAsAsked(),
+    Changes: lambda _: Changes(),
+    ChangeStream: lambda _: ChangeStream(Changes(), no_items()),
+    MailboxProgress: lambda _: MailboxProgress(name=MARKER),
+    MaildirSink: lambda world: MaildirSink(world.path()),
+    SqliteSink: lambda _: SqliteSink(),
+    SqliteStore: lambda world: SqliteStore(world.path(), sink=SqliteSink()),
+    PostgresStore: lambda _: PostgresStore(NO_POSTGRES),
+    Synchronizer: World.synchronizer,
+    Fleet: lambda world: Fleet(world.suite, PostgresStore(NO_POSTGRES), password),
+    SharedLimits: lambda _: SharedLimits(NO_POSTGRES, processes=1),
+    signing.Entry: lambda _: signing.Entry(number=1, name=MARKER),
+    signing.Folder: lambda world: signing.Folder(world.folder),
+    signing.Journal: lambda world: signing.Journal(world.path()),
+    signing.Pdf: lambda _: signing.Pdf(MARKER, no_content),
+    signing.PostgresJournal: World.postgres_journal,
+    signing.SigningFleet: World.fleet,
+    signing.SigningJob: World.job,
+    signing.StorageFolder: lambda world: signing.StorageFolder(f"file://{world.path()}"),
+    signing.StorageTarget: lambda world: signing.StorageTarget(f"file://{world.path()}"),
+    signing.TargetFolder: lambda world: signing.TargetFolder(world.path()),
+    delivery.DeliveryTracker: World.tracker,
+    delivery.Journal: lambda world: delivery.Journal(world.path()),
+    LeapingClock: lambda _: LeapingClock(),
+}
+
+CONTEXTS = {ds.DirectSuite, SqliteStore, delivery.Journal, signing.Journal}
+"""What is open while its methods are called."""
+HARMLESS = {
+    "FreshConnector.connect": "aiohttp calls it, within a call that is scrubbed",
+    "Secret.__init__": "it only assigns",
+    "Secret.reveal": "it only returns",
+    "mocked_services": "it is for tests, whose data is made up",
+    "make_converter": "it takes a converter",
+    "register_hooks": "it takes a converter",
+    "reveal": "it shows what its caller asks it to show",
+}
+"""Public callables that are not scrubbed, and why."""
+NAMED_IN_TEXTS = {
+    "Settings.from_toml": "the name of the settings file",
+    "SqliteStore.bind": "the name of the sink",
+    "TargetFolder.keep": "its OSError names the file",
+}
+"""Public callables whose errors name what was given, and what that is."""
+ABSTRACT = (types.Content, types.RawView, signing.RemoteFile)
+"""Classes that users do not make: bases, and what facades return."""
+
+
+def test_every_public_callable_is_scrubbed_or_harmless() -> None:
+    unscrubbed = {name for name, each in EVERY.items() if not is_scrubbed(each.function) and not is_generated(each)}
+    abstract = {name for name, each in EVERY.items() if each.owner in ABSTRACT}
+    assert unscrubbed - abstract == HARMLESS.keys()
+
+
+def is_generated(public: PublicCallable) -> bool:
+    """Return True for an `__init__` by attrs that only assigns: then a wrong call fails before it begins."""
+    if public.name != "__init__" or public.owner is None or not attrs.has(public.owner):
+        return False
+    fields: tuple[Any, ...] = attrs.fields(public.owner)
+    converters = [each.converter for each in fields]
+    is_checked = any(each.validator is not None for each in fields) or not HARMLESS_CONVERTERS.issuperset(converters)
+    return not is_checked and not hasattr(public.owner, "__attrs_post_init__")
+
+
+HARMLESS_CONVERTERS: set[object] = {None, as_secret, as_optional_secret}
+
+
+def test_every_public_class_with_methods_has_an_instance_to_walk() -> None:
+    with_methods = {each.owner for each in EVERY.values() if each.owner is not None and each.name != "__init__"}
+    assert with_methods - INSTANCES.keys() - set(ABSTRACT) == set()
+    assert {each for each in public_objects() if inspect.isfunction(each)} == {
+        each.function for each in EVERY.values() if each.owner is None
+    }
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+    monkeypatch.chdir(tmp_path)  # some planted values are paths
+    async with (
+        ScriptedServer(plays.answer({"message": MARKER}, 500)) as server,
+        ds.DirectSuite(settings(server, retry=ds.RetryPolicy.none()), token="token", login=LOGIN) as suite,
+    ):
+        made = World(suite, tmp_path)
+        yield made
+        await made.close()
+
+
+@pytest.mark.by_default(2)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_public_callable_shows_its_arguments(kind: str, world: World) -> None:
+    walked, found = set[str](), dict[str, list[str]]()
+    for name, each in EVERY.items():
+        if each.owner not in ABSTRACT and name not in HARMLESS:
+            walked.add(name)
+            error = await failure_of(each, kind, world)
+            places = [] if error is None else leaks(error)
+            if name in NAMED_IN_TEXTS:
+                places = [place for place in places if not place.startswith("text of ")]
+            if places:
+                found[name] = places
+    assert found == {}
+    assert walked == {name for name, each in EVERY.items() if each.owner not in ABSTRACT} - HARMLESS.keys()
+
+
+def test_leaks_are_found_in_texts_locals_and_contexts() -> None:
+    def fail(argument: str) -> None:
+        try:
+            raise KeyError(argument)
+        except KeyError:
+            raise ValueError("no such key") from None
+
+    assert leaks(_raised_by(fail)) == [f"text of KeyError: '{MARKER}'", f"text of KeyError: KeyError('{MARKER}')"]
+    module = {"__name__": "directsuite.made_up"}
+    outside = FunctionType(fail.__code__, module | {"KeyError": KeyError, "ValueError": ValueError})
+    assert [place for place in leaks(_raised_by(outside)) if place.endswith(": argument")] != []
+
+
+def _raised_by(function: Callable[[str], None]) -> BaseException:
+    with pytest.raises(ValueError, match="no such key") as caught:
+        function(MARKER)
+    return caught.value
+
+
+async def failure_of(public: PublicCallable, kind: str, world: World) -> BaseException | None:
+    """Return what a public callable raised; one that waits for ever is cancelled."""
+    task = asyncio.create_task(call(public, kind, world))
+    if str(public) in ENDLESS:
+        await asyncio.wait([task], timeout=0.1)
+        task.cancel()
+    await asyncio.wait([task], timeout=20)
+    assert task.done(), str(public)
+    return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+async def call(public: PublicCallable, kind: str, world: World) -> None:
+    """Call a public callable with planted values, and use what it returns."""
+    bound = arguments_of(public.function, KINDS[kind])
+    if public.owner is None:
+        await finish(public.function(*bound.args, **bound.kwargs))
+    elif public.name == "__init__":
+        await finish(public.owner(*bound.args, **bound.kwargs))
+    elif public.is_bound_to_class:
+        await finish(getattr(public.owner, public.name)(*bound.args, **bound.kwargs))
+    elif public.name in LIFE_CYCLE:
+        instance: Any = INSTANCES[public.owner](world)
+        try:
+            await getattr(instance, public.name)(*bound.args, **bound.kwargs)
+        finally:
+            await instance.__aexit__(None, None, None)
+    else:
+        instance = await world.instance(public.owner)
+        await finish(getattr(instance, public.name)(*bound.args, **bound.kwargs))
