@@ -36,9 +36,16 @@ _MIGRATIONS = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
 _APPLIED = "INSERT INTO directsuite.queue_migration VALUES (%s)"
 _OTHERS = """
     SELECT EXISTS (
-        SELECT FROM directsuite.procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)
+        SELECT FROM directsuite.procrastinate_workers
+        WHERE abs(extract(epoch FROM now() - last_heartbeat)) < %(stale)s
     )
 """
+_CORRECT_HEARTBEATS = """
+    UPDATE directsuite.procrastinate_workers SET last_heartbeat = clock_timestamp()
+    WHERE last_heartbeat > clock_timestamp()
+"""
+"""A heartbeat in the future was written while the clock was ahead, and would keep a dead worker alive until then. It
+counts as now: who lives writes another one soon."""
 _UNNOTED = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
 """The last migration of procrastinate 3.10, whose tables a database has in which no migrations are noted."""
 
@@ -226,7 +233,7 @@ class FleetQueue:
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
             if pending and "_post_" in pending[-1]:
-                cursor = await connection.execute(_OTHERS, (_STALE,))
+                cursor = await connection.execute(_OTHERS, {"stale": _STALE})
                 if await cursor.fetchone() == (True,):
                     while pending and "_post_" in pending[-1]:
                         pending.pop()
@@ -260,6 +267,7 @@ class FleetQueue:
         """Free what workers had under way that died."""
         from procrastinate.jobs import Status
 
+        await self._connections.fetch(_CORRECT_HEARTBEATS)
         with self._translated():
             if self._running is not None and self._running.worker_id is not None:
                 # Its own signs of life end with the first that fails, and when it is to end.

@@ -361,8 +361,10 @@ async def test_a_path_that_is_no_regular_file_is_an_error(
         (path if special == "folder" else path.with_name("store.db.lock")).mkdir()
     if special == "lock is a folder" and use is look_beside:
         pytest.skip("who looks beside a worker locks nothing")
+    modes = {each.name: each.stat().st_mode for each in path.parent.iterdir()}
     with pytest.raises(DirectSuiteError, match=r"no regular file|Is a directory"):
         await use(path)
+    assert {name: (path.parent / name).stat().st_mode for name in modes} == modes
 
 
 _FORK = """

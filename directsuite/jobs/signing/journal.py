@@ -206,9 +206,17 @@ class Chunk(JobJournal):
         """These stored documents are deleted, or have expired."""
         await self._database.execute(sql.FORGET, {"identifiers": list(identifiers)})
 
-    async def forget_before(self, at: float) -> None:
-        """What was abandoned before this, in Unix time, by others of the job too, has expired."""
-        await self._database.execute(sql.FORGET_BEFORE, {"job": self.job, "at": at})
+    async def forget_expired(self, now: float, lifetime: float) -> None:
+        """Forget what was abandoned more than `lifetime` seconds ago, also by others of the job. now: Unix time.
+
+        What was abandoned at a time in the future counts as abandoned now.
+        """
+
+        async def forget(transaction: Transaction) -> None:
+            await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
+            await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
+
+        await self._database.transaction(forget)
 
     @property
     def _lease(self) -> dict[str, Any]:

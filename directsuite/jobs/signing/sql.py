@@ -73,9 +73,18 @@ ADD = sql("""
     ON CONFLICT (job, name) DO NOTHING RETURNING number
 """)
 
-# Of many workers, in PostgreSQL alone.
+# Of many workers, in PostgreSQL alone. A time in the future was written while the clock was ahead. It counts as now: so
+# a worker that lives keeps its lease, and the chunk of a dead one is due when `patience` is over.
 DUE = sql("""
-    WITH due AS (
+    WITH future AS (
+        SELECT id FROM directsuite.signing_chunk
+        WHERE job = :job AND NOT done AND greatest(seen_at, woken_at) > clock_timestamp()
+        ORDER BY id FOR UPDATE SKIP LOCKED
+    ), corrected AS (
+        UPDATE directsuite.signing_chunk c SET seen_at = CASE WHEN seen_at IS NOT NULL THEN clock_timestamp() END,
+            woken_at = CASE WHEN woken_at IS NOT NULL THEN clock_timestamp() END
+        FROM future WHERE c.id = future.id
+    ), due AS (
         SELECT id FROM directsuite.signing_chunk
         WHERE job = :job AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
             AND (woken_at IS NULL OR woken_at < now() - make_interval(secs => :patience))
@@ -141,6 +150,10 @@ ABANDONED = sql("""
     ORDER BY identifier LIMIT coalesce(:most, 9223372036854775807)
 """)
 FORGET = sql("DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(:identifiers)")
+CORRECT_FUTURE = sql("""
+    UPDATE directsuite.signing_abandoned SET at = :now
+    WHERE at > :now AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
+""")  # written while the clock was ahead
 FORGET_BEFORE = sql("""
     DELETE FROM directsuite.signing_abandoned
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)

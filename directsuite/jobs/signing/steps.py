@@ -141,7 +141,7 @@ class DocumentWorkflow:
 
         Some of it may be signed; the service forgets it by itself, some day. Raises JournalError.
         """
-        await self.journal.forget_before(self.now() - _EXPIRES)
+        await self.journal.forget_expired(self.now(), _EXPIRES)
         last = ""
         while some := await self.journal.abandoned(after=last, most=concurrency):
             gone = await asyncio.gather(*map(self._is_deleted, some))

@@ -114,7 +114,7 @@ class TargetFolder:
 
         lock = await _whole(asyncio.to_thread(_made_anew, top, part, fence), undo=undo)
         try:
-            await asyncio.to_thread(_forget_others, top, folder, time.time() - _FORGOTTEN)
+            await asyncio.to_thread(_forget_others, top, folder, time.time())
             yield folder
         finally:
             if lock is not None:
@@ -228,13 +228,17 @@ def _locked(folder: Path) -> files.FileLock | None:
         return None
 
 
-def _forget_others(top: Path, own: Path, before: float) -> None:
-    """Take away parts without a change since then that no job has locked; what can't be locked is left there."""
+def _forget_others(top: Path, own: Path, now: float) -> None:
+    """Remove parts that no job has locked and that have not changed for a day. What cannot be locked stays.
+
+    A part that seems to have changed more than a day after now was written while the clock was ahead.
+    """
     if sys.platform == "win32":
         return
     for part in top.glob("*"):
         with contextlib.suppress(OSError):  # it is locked, has no lock, or another takes it away
-            if part == own or max(each.lstat().st_mtime for each in (part, *part.iterdir())) >= before:
+            changed_at = max(each.lstat().st_mtime for each in (part, *part.iterdir()))
+            if part == own or abs(now - changed_at) <= _FORGOTTEN:
                 continue
             lock = files.lock_file(part / _LOCK, create=False)
             try:

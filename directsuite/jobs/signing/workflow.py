@@ -238,7 +238,8 @@ def next_step(entry: Entry, facts: Facts, now: float) -> Step:
     if entry.state is State.NEW:
         return Step.SAVE
     if entry.state is State.SAVED:
-        is_kept = entry.identifier is not None and entry.saved_at is not None and now - entry.saved_at <= _KEPT
+        # A time in the future was written while the clock was ahead, and does not say how old the document is.
+        is_kept = entry.identifier is not None and entry.saved_at is not None and 0 <= now - entry.saved_at <= _KEPT
         return Step.SIGN if is_kept else Step.EXPIRE
     if facts.output is None:
         return Step.DOWNLOAD if entry.identifier is not None else Step.ABANDON

@@ -86,7 +86,7 @@ async def test_what_is_abandoned_is_listed_and_counted(kept: Kept) -> None:
     assert await kept.journal.abandoned() == ["id0", "id1", "id2"]
     assert await kept.journal.abandoned(after="id0", most=1) == ["id1"]
     await kept.journal.forget(["id1"])
-    await kept.journal.forget_before(1.0)
+    await kept.journal.forget_expired(1.0, 0.0)
     assert await kept.journal.abandoned() == ["id2"]
 
 

@@ -1,0 +1,203 @@
+"""What stored times do when the wall clock jumps, by an hour and by two years, in both directions.
+
+A stored time in the future was written while the clock was ahead. It counts as now, or it is due now. Durations within
+a process use the monotonic clock, and are not in this table.
+
+where                        stored                       forward 1 h / 2 years      back 1 h / 2 years
+signing journal, document    `saved_at`, machine's time   kept / expired, saved      expired, saved again: the service
+                                                          again                      may have forgotten the document
+signing journal, abandoned   `at`, machine's time         kept / forgotten: the      counts as now: forgotten 4 hours
+document                                                  service has expired it     later
+signing fleet, lease         `seen_at`, PostgreSQL's      due: the worker has to     counts as now: due when the
+                             time                         renew it                   worker is silent for `patience`
+signing fleet, wake-up       `woken_at`, PostgreSQL's     woken again                counts as now: woken again after
+                             time                                                    `patience`
+fleet's queue, heartbeat     `last_heartbeat`,            dead: its jobs are freed   counts as now: dead when it is
+                             PostgreSQL's time                                       silent for `patience`
+fleet's queue, migrations    `last_heartbeat`,            known for a day, then      known / forgotten: migrations go
+                             PostgreSQL's time            forgotten                  on
+target folder, staging       change times of files        kept / removed             kept / removed
+signing journal, source      `source_stamp`: size and     compared for equality      compared for equality
+                             change time of a file
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from directsuite.durable.database import sql
+from directsuite.durable.fleet import _OTHERS, _STALE, FleetQueue
+from directsuite.durable.postgres import Connection, Connections
+from directsuite.jobs.signing import Journal, PostgresJournal, SigningJob, State, TargetFolder
+from directsuite.jobs.signing.documents import Examined
+from directsuite.jobs.signing.journal import JournalError
+from directsuite.jobs.signing.workflow import Entry, Facts, Step, next_step
+from tests.integration.world import StoppedClock
+from tests.jobs.signing.fragile_service import FragileService
+from tests.jobs.signing.jobs import CONTENT, SIGN, pdfs
+
+HOUR = 3600.0
+YEARS = 2 * 365 * 24 * HOUR
+JUMPS = [-YEARS, -HOUR, HOUR, YEARS]
+NOW = 1_800_000_000.0
+PATIENCE = 30.0
+every_jump = pytest.mark.parametrize("jump", JUMPS, ids=["-2 years", "-1 h", "+1 h", "+2 years"])
+
+
+@every_jump
+def test_saved_document_is_saved_again_unless_it_is_known_to_be_fresh(jump: float) -> None:
+    source = Examined(sha256="ab", signatures=0)
+    saved = Entry(number=1, name="a.pdf", state=State.SAVED, identifier="x", saved_at=NOW, source_sha="ab")
+    step = next_step(saved, Facts(signatures=1, source=source), NOW + jump)
+    assert step is (Step.SIGN if jump == HOUR else Step.EXPIRE)
+
+
+@every_jump
+async def test_job_goes_on_after_the_clock_jumped(jump: float, tmp_path: Path) -> None:
+    service: Any = FragileService()
+    async with Journal(tmp_path / "journal.db") as journal:
+        [entry] = await journal.entries(["a.pdf"])
+        stored = await service.save(CONTENT)
+        saved: dict[str, Any] = {"state": State.SAVED, "identifier": stored.identifier, "saved_at": NOW}
+        await journal.put(Entry(number=entry.number, name="a.pdf", **saved))
+        job = SigningJob(
+            service,
+            pdfs("a.pdf"),
+            TargetFolder(tmp_path / "out"),
+            SIGN,
+            journal=journal,
+            clock=StoppedClock(),
+            now=lambda: NOW + jump,
+        )
+        assert (await job.run()).done == 1
+        assert service.asked.total() == 1
+        assert service.stored == {}
+
+
+@every_jump
+async def test_abandoned_document_is_forgotten_when_it_has_expired(jump: float, tmp_path: Path) -> None:
+    async with Journal(tmp_path / "journal.db") as journal:
+        [entry] = await journal.entries(["a.pdf"])
+        saved = await journal.put(
+            Entry(number=entry.number, name="a.pdf", state=State.SAVED, identifier="x", saved_at=NOW)
+        )
+        await journal.abandon(saved, at=NOW)
+        await journal.forget_expired(NOW + jump, 4 * HOUR)
+        assert await journal.abandoned() == ([] if jump == YEARS else ["x"])
+        await journal.forget_expired(NOW + jump + 4 * HOUR + 1, 4 * HOUR)
+        assert await journal.abandoned() == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="what others left is removed elsewhere")
+@every_jump
+async def test_staging_folder_of_an_ended_job_is_removed(jump: float, tmp_path: Path) -> None:
+    target = TargetFolder(tmp_path / "out")
+    async with target.staging_dir("ended") as made:
+        part = made.rename(made.with_name("left.0"))
+    for each in (part / "lock", part):
+        os.utime(each, (time.time() - jump, time.time() - jump))
+    async with target.staging_dir("mine"):
+        assert part.exists() == (abs(jump) == HOUR)
+
+
+@pytest.fixture
+async def fleet_journal(conninfo: str) -> AsyncGenerator[PostgresJournal]:
+    async with PostgresJournal(conninfo, "job") as journal:
+        await journal.add(["a.pdf"])
+        yield journal
+
+
+async def shift(journal: PostgresJournal, column: str, seconds: float) -> None:
+    """Let PostgreSQL's clock jump: what was stored now was stored that long ago."""
+    statement = "UPDATE directsuite.signing_chunk SET column = column - make_interval(secs => :seconds)"
+    await journal._database.execute(sql(statement.replace("column", column)), {"seconds": seconds})
+
+
+@every_jump
+async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: PostgresJournal) -> None:
+    [key] = await fleet_journal.due(PATIENCE)
+    assert await fleet_journal.lease(key, PATIENCE) is not None
+    await shift(fleet_journal, "seen_at", jump)
+    assert await fleet_journal.due(PATIENCE) == ([key] if jump > 0 else [])
+    await shift(fleet_journal, "seen_at", 0.0 if jump > 0 else PATIENCE + 1)
+    assert await fleet_journal.due(PATIENCE) == ([] if jump > 0 else [key])
+    assert await fleet_journal.lease(key, PATIENCE) is not None
+
+
+@every_jump
+async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fleet_journal: PostgresJournal) -> None:
+    [key] = await fleet_journal.due(PATIENCE)
+    chunk = await fleet_journal.lease(key, PATIENCE)
+    assert chunk is not None
+    await shift(fleet_journal, "seen_at", jump)
+    await chunk.confirm()
+    assert await fleet_journal.due(PATIENCE) == []
+    assert await fleet_journal.lease(key, PATIENCE) is None
+
+
+@every_jump
+async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: PostgresJournal) -> None:
+    [key] = await fleet_journal.due(PATIENCE)
+    await shift(fleet_journal, "woken_at", jump)
+    assert await fleet_journal.due(PATIENCE) == ([key] if jump > 0 else [])
+    await shift(fleet_journal, "woken_at", PATIENCE + 1)
+    assert await fleet_journal.due(PATIENCE) == [key]
+
+
+@pytest.fixture
+async def queue(conninfo: str) -> AsyncGenerator[FleetQueue]:
+    connections = Connections(conninfo, error=JournalError)
+
+    async def take(_: int) -> None:
+        raise AssertionError
+
+    made = FleetQueue(connections, "jumps", "one", take, concurrency=1, grace=1.0, patience=PATIENCE)
+    await made.open()
+    yield made
+    await made.aclose()
+    await connections.aclose()
+
+
+ADD_WORKER = """
+    WITH worker AS (
+        INSERT INTO directsuite.procrastinate_workers (last_heartbeat) VALUES (now() - make_interval(secs => %s))
+        RETURNING id
+    )
+    UPDATE directsuite.procrastinate_jobs SET status = 'doing', worker_id = (SELECT id FROM worker)
+"""
+SHIFT_WORKERS = "UPDATE directsuite.procrastinate_workers SET last_heartbeat = last_heartbeat - interval '31 s'"
+JOBS = "SELECT count(*) FROM directsuite.procrastinate_jobs"
+
+
+async def add_worker(queue: FleetQueue, silent: float) -> None:
+    """Add a worker that was heard of that long ago, and has the jobs in hand."""
+
+    async def add(connection: Connection) -> None:
+        await connection.execute("SET LOCAL search_path TO directsuite")
+        await connection.execute(ADD_WORKER, (silent,))
+
+    await queue._connections.run(add)
+
+
+@every_jump
+async def test_jobs_of_a_dead_worker_are_freed(jump: float, queue: FleetQueue) -> None:
+    await queue.wake(1, None)
+    await add_worker(queue, jump)
+    await queue.reap()
+    assert await queue._connections.fetch(JOBS) == [(0 if jump > 0 else 1,)]
+    await queue._connections.fetch(SHIFT_WORKERS)
+    await queue.reap()
+    assert await queue._connections.fetch(JOBS) == [(0,)]
+
+
+@every_jump
+async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, queue: FleetQueue) -> None:
+    await add_worker(queue, jump)
+    assert await queue._connections.fetch(_OTHERS, {"stale": _STALE}) == [(abs(jump) == HOUR,)]
