@@ -50,7 +50,7 @@ class PublicCallable:
 
 
 def public_modules() -> list[str]:
-    """Return the modules that users import from: those above, the jobs, and those that guides name."""
+    """Return the modules that users import from: the list above, the jobs, and the imports in guides."""
     jobs = [each.name for each in pkgutil.iter_modules(directsuite.jobs.__path__, "directsuite.jobs.")]
     guides = Path(ds.__file__).parent / "guides"
     named = {name for guide in guides.glob("*.md") for name in _IMPORT.findall(guide.read_text(encoding="utf-8"))}
@@ -70,7 +70,7 @@ def public_objects() -> list[object]:
 
 
 def public_callables() -> Iterator[PublicCallable]:
-    """Yield every public callable. Exceptions, enums and protocols have no code of ours that takes arguments."""
+    """Yield every public callable, without those of exceptions, enums and protocols."""
     for each in public_objects():
         if inspect.isfunction(each):
             yield PublicCallable(None, each.__name__, each)

@@ -69,7 +69,7 @@ ENDLESS = {"Changes.__aiter__", "Changes.__init__", "Changes.deliver", "Delivery
 
 @attrs.define
 class World:
-    """What instances of public classes are made of."""
+    """The suite and the folder that instances of public classes use."""
 
     suite: ds.DirectSuite
     folder: Path
@@ -213,7 +213,7 @@ NAMED_IN_TEXTS = {
     "SqliteStore.bind": "the name of the sink",
     "TargetFolder.keep": "its OSError names the file",
 }
-"""Public callables whose errors name what was given, and what that is."""
+"""Public callables whose messages contain an argument by design, with the argument."""
 ABSTRACT = (types.Content, types.RawView, signing.RemoteFile)
 """Classes that users do not make: bases, and what facades return."""
 
@@ -294,7 +294,7 @@ def _raised_by(function: Callable[[str], None]) -> BaseException:
 
 
 async def failure_of(public: PublicCallable, kind: str, world: World) -> BaseException | None:
-    """Return what a public callable raised; one that waits for ever is cancelled."""
+    """Return what a public callable raised. Endless calls are cancelled."""
     task = asyncio.create_task(call(public, kind, world))
     if str(public) in ENDLESS:
         await asyncio.wait([task], timeout=0.1)

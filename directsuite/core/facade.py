@@ -147,7 +147,6 @@ class Facade:
         return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)
 
 
-@scrub_class
 class RawView:
     """A facade's methods by name, for their raw answers: `suite.signing.with_raw_response.get_doc_info(...)`.
 

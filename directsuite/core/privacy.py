@@ -2,7 +2,7 @@
 
 Tools that report errors print the locals of every frame. In our frames these would be folders, names, numbers and
 bodies of patients. So an error leaves a public callable without our frames and those of the libraries below. The frames
-of the caller stay, and those of the caller's own code that we called, for example a source that failed. If an error
+of the caller stay, and those of the caller's code that we called, for example a source that failed. If an error
 shows a fault of the package itself, the frames stay, but their locals are deleted.
 
 `scrub_class` applies this to a class and its bases: to all public methods, to `__init__`, and to the methods of the
@@ -77,9 +77,9 @@ def _scrub_members(cls: type[Any]) -> None:
 
 
 def strip_frames(error: BaseException, handled: BaseException | None) -> None:
-    """Remove our frames from an error that was just caught in the frame around the one that was called.
+    """Remove our frames from an error, directly after it was caught around the call.
 
-    handled: the exception that the caller was handling meanwhile. It stays unchanged.
+    handled: the exception that the caller was already handling. It stays unchanged.
     """
     links = list(_chain(error, handled))
     if not _is_foreseen(error):
@@ -97,7 +97,10 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
 
 
 def _is_foreseen(error: BaseException) -> bool:
-    """Return True for what is no fault of the package: its own errors, the system's, and those of others' code."""
+    """Return True unless the error shows a fault of the package.
+
+    Expected are its own error classes, those of the system, and whatever the code of others raised.
+    """
     expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError | MemoryError | RecursionError)
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
@@ -108,7 +111,7 @@ def _clear_frames(links: list[BaseException]) -> None:
     for link in links:
         for line in _lines_of(link):
             if (_is_ours(line) or _package_of(line) in _LIBRARIES) and line.tb_frame not in suspended:
-                with contextlib.suppress(RuntimeError):  # it is running
+                with contextlib.suppress(RuntimeError):  # the frame is still running
                     line.tb_frame.clear()
 
 
@@ -116,7 +119,7 @@ def _frames_of_tasks() -> Iterator[FrameType]:
     """Yield the frames that wait in tasks: to clear one would end its coroutine."""
     try:
         tasks = asyncio.all_tasks()
-    except RuntimeError:  # there is no event loop here
+    except RuntimeError:  # no event loop runs here
         return
     for task in tasks:
         waiting: Any = task.get_coro()

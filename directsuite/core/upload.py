@@ -43,7 +43,6 @@ from directsuite.core.files import (
     to_path,
     wrong_size,
 )
-from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 
@@ -279,7 +278,6 @@ Paths and files, save an io.BytesIO, are read in a thread, a block ahead. An asy
 """
 
 
-@scrub_class
 class Content(abc.ABC):
     """The bytes behind a Source."""
 
