@@ -32,7 +32,7 @@ SCRUBBED_DUNDERS = frozenset(
 )
 _PACKAGE = __name__.partition(".")[0]
 _LIBRARIES = sys.stdlib_module_names | {
-    *("aiohttp", "attr", "attrs", "cattrs", "msgspec", "multidict", "oauthlib", "opentelemetry"),
+    *("aiohttp", "attr", "attrs", "cattrs", "fsspec", "msgspec", "multidict", "oauthlib", "opentelemetry"),
     *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
 """What we call and what calls us, whose frames may contain arguments, headers and bodies."""
