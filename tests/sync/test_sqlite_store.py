@@ -206,8 +206,10 @@ async def test_two_hundred_mailboxes_share_commits(path: Path) -> None:
         await store.database.transaction(trace)
         deltas = [ChangeSet(rows=[row(folder, 1)]) for folder in folders]
         await asyncio.gather(*(store.commit(*each, []) for each in zip(leases, deltas, strict=True)))
-        assert statements.count("COMMIT") <= 20
-        assert sum(statement.startswith("RELEASE") for statement in statements) >= 200
+        commits = statements.count("COMMIT")
+        assert commits <= 20
+        # A change that is alone in its transaction needs no savepoint.
+        assert sum(statement.startswith("RELEASE") for statement in statements) >= 200 - commits
         assert [len(await store.states(folder)) for folder in folders] == [1] * 200
 
 
