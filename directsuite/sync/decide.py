@@ -32,7 +32,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from directsuite.sync.identity import Metadata
+from directsuite.sync.identity import Match, Metadata
 from directsuite.sync.model import LEAVING, LISTED, Folder, Kind, Row, State
 
 _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
@@ -121,10 +121,12 @@ class FolderSnapshot:
         highest = max(self.recorded, default=0)
         late = any(uid <= highest for uid in self.uids - self.recorded.keys())
         returned = any(self.recorded.get(uid) in (*TOLD_GONE, State.MISSING) for uid in self.uids)
-        return late or returned or self._are_many(self.missing)
+        return late or returned or self.has_lost_many
 
-    def _are_many(self, missing: set[int]) -> bool:
-        here = sum(state in LISTED for state in self.recorded.values())
+    @property
+    def has_lost_many(self) -> bool:
+        """True if the listing lacks all messages of the folder, or at least three and 30 % of them."""
+        missing, here = self.missing, sum(state in LISTED for state in self.recorded.values())
         return bool(missing) and (not self.uids or (len(missing) >= _MANY and len(missing) >= _MOST_OF_IT * here))
 
     def is_confirmed_by(self, second: Iterable[int]) -> bool:
@@ -152,26 +154,57 @@ def next_step(state: FolderState, changed: FolderSnapshot | None, *, audit: bool
     return FolderStep.VERIFY if changed is not None or sentinels_due else FolderStep.NONE
 
 
-def numbers_as_before(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int]) -> bool:
-    """Whether the identities say that uids stand for the same messages; where nobody knows any, whether they may."""
-    compared = [metadata[uid].identity == row.identity for uid, row in rows.items() if uid in metadata and row.identity]
-    if compared or not listed:
-        return all(compared)
+def may_number_as_before(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int]) -> bool:
+    """Return False if nothing can show that the uids stand for the same messages as before.
+
+    That is so if no metadata can be compared, and no content, and the listed uids are not all new ones.
+    """
+    if not listed or _comparable(rows, metadata):
+        return True
     all_gone = all(row.state in TOLD_GONE for row in rows.values())
     return bool(_with_content(rows, listed)) or (all_gone and min(listed) > max(rows, default=0))
+
+
+def has_unproven_rows(rows: Mapping[int, Row], metadata: Mapping[int, Metadata]) -> bool:
+    """Return True if the metadata of any message do not prove that it is the recorded one."""
+    return any(metadata[row.uid].match is Match.UNPROVEN for row in _comparable(rows, metadata))
+
+
+def unproven_rows(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], *, audit: bool) -> Sequence[Row]:
+    """Return those of these rows whose contents are compared: some, or at an audit all.
+
+    If the contents are the same, the service's metadata differ from its messages, and the folder has not changed.
+    """
+    unproven = [
+        row
+        for row in _comparable(rows, metadata)
+        if metadata[row.uid].match is Match.UNPROVEN and row.digest is not None
+    ]
+    if audit:
+        return unproven
+    back = [row for row in unproven if row.state is State.MISSING]
+    return [*back, *_sample([row for row in unproven if row.state is not State.MISSING])]
 
 
 def rows_to_compare(
     rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[Row]:
     """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
-    seen = [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
+    seen = _comparable(rows, metadata)
     if not seen:  # the metadata lack what is listed
-        comparable = _with_content(rows, listed)
-        return [*comparable[:_SAMPLE], *comparable[_SAMPLE:][-_SAMPLE:]]
-    every = audit or not any(metadata[row.uid].strong for row in seen)
+        return _sample(_with_content(rows, listed))
+    every = audit or not any(metadata[row.uid].match is Match.SAME for row in seen)
     back = (State.MISSING, *TOLD_GONE)
-    return [row for row in seen if not metadata[row.uid].strong and (every or row.state in back)]
+    return [row for row in seen if metadata[row.uid].match is Match.LIKELY and (every or row.state in back)]
+
+
+def _comparable(rows: Mapping[int, Row], metadata: Mapping[int, Metadata]) -> list[Row]:
+    """Return the rows with an identity that can be compared with metadata."""
+    return [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
+
+
+def _sample(rows: list[Row]) -> list[Row]:
+    return [*rows[:_SAMPLE], *rows[_SAMPLE:][-_SAMPLE:]]
 
 
 def _with_content(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]:

@@ -17,9 +17,17 @@ from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDe
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.commits import Commits, Step, tried_in_vain
 from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
-from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, received_ms, size_of
+from directsuite.sync.identity import Metadata, digest_of, has_content, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.model import LISTED, Change, ChangeSet, Folder, Kind, RoundReport, Row, State
-from directsuite.sync.remote import MOST, Fetched, Remote, SupportsReadState, fetch_batches, fetch_one
+from directsuite.sync.remote import (
+    MOST,
+    Fetched,
+    Remote,
+    SupportsReadState,
+    fetch_batches,
+    fetch_one,
+    says_no_such_folder,
+)
 from directsuite.sync.verify import is_still_there
 
 BATCHES = 16
@@ -59,7 +67,7 @@ class FolderFetch:
         self._new = snapshot.new
         self._batches = max(BATCHES, len(snapshot.uids) // (ROUNDS * MOST))
         self._unread: frozenset[int] | None = None
-        self._listed_elsewhere: dict[str, frozenset[int]] = {}
+        self._listed_elsewhere: dict[str, frozenset[int] | None] = {}
         self._metadata: dict[int | None, Metadata] | None = None
         self._in_vain = 0
 
@@ -116,21 +124,23 @@ class FolderFetch:
 
         Up to one that is another than was told under its uid: its folder is suspect.
         """
-        digests = {digest for _, digest in messages}
+        recorded = await self._recorded(uids)
+        digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
         origins: defaultdict[bytes | None, list[NamedRow]] = defaultdict(list)
         for name, row in await self._commits.store.with_digests(self._commits.lease, digests):
             origins[row.digest].append((name, row))
-        recorded = await self._recorded(uids)
         steps, folders = list[Step](), list[Folder]()
         for uid, (message, digest) in zip(uids, messages, strict=True):
             own = recorded.get(uid)
-            if own is not None and own.digest not in (None, digest):
-                self._state.suspect = True
-                break
             row = self._row(uid, message, digest, 0 if own is None else own.attempts)
-            origin = await self._origin(row, origins[digest])
+            if own is not None and own.digest not in (None, digest):
+                if not has_content(message, own):
+                    self._state.suspect = True
+                    break
+                row = attrs.evolve(own, state=State.LIVE, retry_ms=None)  # the date or size could not be read this time
+            origin = await self._origin(row, origins[row.digest])
             if origin is not None:
-                origins[digest].remove(origin)
+                origins[row.digest].remove(origin)
                 folders += self._taken_over(*origin)
             before = None if origin is None else origin[1]
             steps.append(Step(change=self._change(message, row, origin), before=before, here=row))
@@ -155,12 +165,12 @@ class FolderFetch:
     async def _is_there(self, name: str, row: Row) -> bool:
         """Whether a message that was there is still, so that this one is a copy of it."""
         if row.folder == self._state.folder.id:
-            listed = self._snapshot.uids
+            listed = self._snapshot.uids if self._snapshot.settled else None
         else:  # listed after this folder was: what has moved here is no more there
             if name not in self._listed_elsewhere:
                 self._listed_elsewhere[name] = await self._listed(name)
             listed = self._listed_elsewhere[name]
-        if row.uid not in listed:
+        if listed is not None and row.uid not in listed:
             return False
         if await is_still_there(self._remote, name, row):
             return True
@@ -168,15 +178,22 @@ class FolderFetch:
             self._folders[name].suspect = True
         return False
 
-    async def _listed(self, name: str) -> frozenset[int]:
-        """The uids of another folder; none where there is no such folder any more."""
+    async def _listed(self, name: str) -> frozenset[int] | None:
+        """Return the uids of another folder; none if there is no such folder any more, None if they are in doubt."""
         try:
             listed = await self._remote.uids(name)
-        except ServiceError:
-            if name in await self._remote.folders():
+        except ServiceError as error:
+            if not says_no_such_folder(error) or name in await self._remote.folders():
                 raise
             return frozenset()
-        return frozenset(() if listed is None else listed.uids)
+        uids = frozenset(() if listed is None else listed.uids)
+        state = self._folders.get(name)
+        if state is not None:
+            recorded = await self._commits.store.states(state.folder)
+            snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
+            if snapshot.has_lost_many and await self._remote.count(name) > len(uids):
+                return None
+        return uids
 
     def _taken_over(self, name: str, row: Row) -> list[Folder]:
         """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
@@ -243,6 +260,7 @@ class FolderFetch:
             state=State.POISON_IN_DOUBT if recorded is not None and recorded.state in _MAY_BE_TOLD else State.POISON,
             identity=None if metadata is None else metadata.identity,
             digest=None if recorded is None else recorded.digest,
+            size=-1 if metadata is None else metadata.size,
             received_ms=None if metadata is None else metadata.received_ms,
         )
         row = tried_in_vain(row, self._commits.now_ms())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from array import array
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -22,6 +22,7 @@ from directsuite.errors import (
     DirectSuiteError,
     NotFoundError,
     ResponseDecodeError,
+    ServiceError,
 )
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.listings import Batch, Batches, measured
@@ -31,6 +32,7 @@ from directsuite.sync.identity import digest_of, hashed, is_storable
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_000  # the last second of the year 9999, where the calendar of Python ends
 
 
 @attrs.frozen(repr=False)
@@ -50,7 +52,11 @@ class Remote(Protocol):
     """One mailbox on the server. Every method raises DirectSuiteError."""
 
     async def folders(self) -> list[str]:
-        """Names of all folders."""
+        """Return the names of all folders, including names that no request can contain."""
+        ...
+
+    async def count(self, folder: str) -> int:
+        """Return the number of messages in a folder, from a different operation than `uids`."""
         ...
 
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
@@ -95,6 +101,10 @@ class DirectRemote:
         """Names of all folders: INBOX, and what operation GetFolders lists below it."""
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
+    async def count(self, folder: str) -> int:
+        """Operation GetMessageCount."""
+        return await self._mailbox.get_message_count(folder)
+
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """The listing of a folder: operation GetUIDs. An answer with the mark given isn't even decoded."""
         marks: list[bytes] = []
@@ -126,9 +136,13 @@ class DirectRemote:
         return uids if len(uids) == count else None
 
     async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Operation SearchMessagesMetadataByReceivedDate."""
-        begin, end = (_EPOCH + timedelta(milliseconds=each) for each in (max(0, begin_ms), end_ms))
-        return await self._mailbox.search_messages_metadata_by_received_date(folder, begin, end)
+        """Operation SearchMessagesMetadataByReceivedDate, with times that it can express.
+
+        A begin of 0 means no begin. An end of 0 would mean no end, so that the earliest end is 1.
+        """
+        begin, end = (min(max(first, each), _LAST_MS) for first, each in ((0, begin_ms), (1, end_ms)))
+        times = (_EPOCH + timedelta(milliseconds=each) for each in (begin, end))
+        return await self._mailbox.search_messages_metadata_by_received_date(folder, *times)
 
     async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Operation GetMessagesByUIDs."""
@@ -139,6 +153,19 @@ class DirectRemote:
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
         """Operation GetMessagesByUIDs."""
         return await measured(self._mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
+
+
+def find_name_problem(folder: str) -> str | None:
+    """Return why no request can be about a folder with this name; None if requests can contain the name."""
+    if folder in ("", ".", ".."):
+        return "empty" if not folder else "a dot or two dots"
+    if "\0" in folder:
+        return "a name that contains NUL"
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        return "a name that contains half of a surrogate pair"
+    return None
 
 
 MOST = 200
@@ -153,6 +180,26 @@ _T = TypeVar("_T")
 def may_be_about_messages(error: DirectSuiteError) -> bool:
     """Return True if a failure may be the fault of a message that was asked for; NotFoundError is about the folder."""
     return scope_of(error) in (Scope.ITEM, Scope.UNCERTAIN) and not isinstance(error, NotFoundError)
+
+
+def says_no_such_folder(error: DirectSuiteError) -> bool:
+    """Return True if the service rejected a request about a folder, which it does if the folder does not exist.
+
+    The specification has no code for this reason only.
+    """
+    return isinstance(error, ServiceError) and scope_of(error) is Scope.ITEM
+
+
+def require_agreement(listing: Collection[int], count: int) -> None:
+    """Raise ResponseDecodeError if GetMessageCount reports more messages than a listing that lost many of them.
+
+    Services have answered GetUIDs without uids while every other operation still showed the messages.
+    """
+    if count > len(listing):
+        raise ResponseDecodeError(
+            f"GetUIDs lists {len(listing)} messages and GetMessageCount reports {count}: nothing was deleted, and the "
+            "folder is read again. If this continues, ask the service's provider."
+        )
 
 
 def halves(items: Sequence[_T]) -> list[Sequence[_T]]:

@@ -22,9 +22,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.failures import HOPELESS, scope_of
-from directsuite.errors import (
-    DirectSuiteError,
-)
+from directsuite.errors import DirectSuiteError, ResponseDecodeError
 from directsuite.sync.commits import Commits, Deliver, SinkHealth, Step
 from directsuite.sync.decide import (
     FolderSnapshot,
@@ -38,6 +36,7 @@ from directsuite.sync.decide import (
 from directsuite.sync.fetch import FolderFetch, retry_quarantined
 from directsuite.sync.identity import hex_of
 from directsuite.sync.model import (
+    LISTED,
     QUARANTINED,
     Change,
     ChangeSet,
@@ -48,7 +47,7 @@ from directsuite.sync.model import (
     State,
     Store,
 )
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import Remote, find_name_problem, require_agreement, says_no_such_folder
 from directsuite.sync.verify import full_resync, verify_sentinels
 
 _VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
@@ -149,8 +148,7 @@ class MailboxRounds:
         """Of each folder that isn't as it was."""
         names = self._names
         if names is None:
-            names = await self._remote.folders()
-            await self._note_vanished(commits, names)
+            names = await self._listed_names(commits, report)
         snapshots = list[FolderSnapshot]()
         for name in names:
             with self._reported(report, name):
@@ -163,18 +161,44 @@ class MailboxRounds:
                         report.changes[Kind.MOVED] += snapshot.carried_over
         return snapshots
 
-    async def _note_vanished(self, commits: Commits, names: Sequence[str]) -> None:
-        """A folder that is no more, as two lists say, has lost its messages: to another, as after a change of name."""
+    async def _listed_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
+        """Return the names of all folders that are synchronised in this round. Record folders that were deleted."""
+        listed = await self._remote.folders()
+        problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
+        for name, problem in problems.items():
+            report.failed[name] = ResponseDecodeError(
+                f"GetFolders lists {problem} as a folder. Its messages cannot be synchronised: rename it on the server."
+            )
+        names = {name: None for name in listed if name not in problems}
         if self._recorded is None:
             self._recorded = {folder.name for folder in await self._store.folders(commits.lease)}
-        vanished = self._recorded - set(names)
-        if vanished:
-            vanished -= set(await self._remote.folders())
-        for name in vanished:
-            state = self._folders.pop(name, None) or FolderState(await self._store.folder(commits.lease, name))
-            await self._write_missing(commits, state, await self._store.rows(state.folder))
-            self._unsettled = True
-        self._recorded = (self._recorded - vanished) | set(names)
+        for name in sorted(self._recorded - names.keys()):
+            if await self._has_vanished(commits, name):
+                self._recorded.remove(name)
+            else:
+                names[name] = None
+        self._recorded |= names.keys()
+        return list(names)
+
+    async def _has_vanished(self, commits: Commits, name: str) -> bool:
+        """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
+
+        Its messages may be in another folder, as after it was renamed. The list alone is not believed: while other
+        operations still find the folder, it is synchronised like any other.
+        """
+        state = self._folders.get(name) or FolderState(await self._store.folder(commits.lease, name))
+        rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED]
+        try:
+            if rows:
+                await self._remote.count(name)
+                return False
+        except DirectSuiteError as error:
+            if not says_no_such_folder(error):
+                return False  # the listing of the folder's messages fails as well, and is reported
+        self._folders.pop(name, None)
+        await self._write_missing(commits, state, rows)
+        self._unsettled = True
+        return True
 
     async def _snapshot(self, commits: Commits, name: str, *, audit: bool) -> FolderSnapshot | None:
         """What the folder shows; None where that is what it was."""
@@ -226,6 +250,8 @@ class MailboxRounds:
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """What a second listing lacks, too, has left the folder; where to is not known yet.
 
+        If many messages are missing, GetMessageCount must also agree.
+
         What that one has more was new a moment ago, or moved within the folder: it counts from here on.
         """
         missing = snapshot.missing
@@ -233,9 +259,11 @@ class MailboxRounds:
             snapshot.state.unsure = False
             return
         snapshot.settled = False
+        count = await self._remote.count(snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.uids(snapshot.state.name)
         if second is None or not snapshot.is_confirmed_by(second.uids):
             return  # it changed meanwhile: the next round sees more
+        require_agreement(second.uids, count)
         snapshot.uids, snapshot.fingerprint, snapshot.mark = frozenset(second.uids), second.fingerprint, second.mark
         snapshot.state.unsure = False
         self._unsettled = True

@@ -16,14 +16,16 @@ from directsuite.sync.commits import Commits, Step
 from directsuite.sync.decide import (
     FolderSnapshot,
     FolderState,
-    numbers_as_before,
+    has_unproven_rows,
+    may_number_as_before,
     returned_rows,
     rows_carried_over,
     rows_to_compare,
+    unproven_rows,
 )
-from directsuite.sync.identity import Metadata, digest_of, hex_of, identity_of, is_strong
+from directsuite.sync.identity import Match, Metadata, find_match, has_content, hex_of
 from directsuite.sync.model import Change, ChangeSet, Kind, Row, State, Store
-from directsuite.sync.remote import Listing, Remote, fetch_one, halves, may_be_about_messages
+from directsuite.sync.remote import Listing, Remote, halves, may_be_about_messages
 
 _WIDTH = 1000
 """Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
@@ -51,32 +53,38 @@ def _can_be_sentinel(row: Row) -> bool:
 
 
 async def _is_unchanged(remote: Remote, state: FolderState, row: Row) -> bool:
-    message = await _metadata_like(remote, state.name, row)
-    if message is None or is_strong(message) or await have_content(remote, state.name, [row]):
-        return message is not None
-    state.suspect = True
-    return False
+    is_same = await _has_same_message(remote, state.name, row)
+    state.suspect = state.suspect or is_same is False
+    return is_same is True
 
 
 async def is_still_there(remote: Remote, folder: str, row: Row) -> bool:
-    """Whether a uid that is listed still has the row's message: its metadata tells even where it can't be fetched."""
+    """Return True if a uid still has the row's message. The metadata can prove it even if it cannot be fetched."""
+    return await _has_same_message(remote, folder, row) is True
+
+
+async def _has_same_message(remote: Remote, folder: str, row: Row) -> bool | None:
+    """Return whether a uid still has the row's message; None if nothing proves either."""
     if row.identity is None:
-        return await have_content(remote, folder, [row])
+        return await have_content(remote, folder, [row]) is not False
     if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
-        message = await fetch_one(remote, folder, row.uid)
-        if message is not None:
-            return digest_of(message) == row.digest
-    metadata = await _metadata_like(remote, folder, row)
-    return metadata is not None and (is_strong(metadata) or await have_content(remote, folder, [row]))
+        content_is_same = await have_content(remote, folder, [row])
+        if content_is_same is not None:
+            return content_is_same
+    message = await _metadata_under(remote, folder, row)
+    match = Match.UNPROVEN if message is None else find_match(message, row)
+    if match is Match.SAME:
+        return True
+    content_is_same = await have_content(remote, folder, [row])
+    return True if content_is_same is None and match is Match.LIKELY else content_is_same
 
 
-async def _metadata_like(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
-    """The metadata of the message under the row's uid, received when the row says, if it has the row's identity."""
+async def _metadata_under(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
+    """Return the metadata of the message under the row's uid; None if none of about the same date has the uid."""
     if row.received_ms is None:
-        metadata = await _metadata_of(remote, folder, row.uid)
-        return metadata if metadata is not None and identity_of(metadata) == row.identity else None
+        return await _metadata_of(remote, folder, row.uid)
     near = await remote.metadata_between(folder, row.received_ms - _WIDTH, row.received_ms + _WIDTH)
-    return next((each for each in near if each.uid == row.uid and identity_of(each) == row.identity), None)
+    return next((each for each in near if each.uid == row.uid), None)
 
 
 async def _metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
@@ -88,43 +96,53 @@ async def _metadata_of(remote: Remote, folder: str, uid: int) -> MessageDetail |
     return metadata
 
 
-async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
-    """Whether the messages under these uids still have the contents of the rows. One that can't be fetched may have."""
-    for start in range(0, len(rows), _AT_ONCE):
-        if not await _have_content(remote, folder, rows[start : start + _AT_ONCE]):
+async def have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool | None:
+    """Return whether the messages under these uids have the contents of the rows; None if none can be compared.
+
+    A message that cannot be fetched, or that is not returned, is not compared.
+    """
+    comparable, result = [row for row in rows if row.digest is not None], None
+    for start in range(0, len(comparable), _AT_ONCE):
+        compared = await _have_content(remote, folder, comparable[start : start + _AT_ONCE])
+        if compared is False:
             return False
-    return True
+        result = compared or result
+    return result
 
 
-async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool:
+async def _have_content(remote: Remote, folder: str, rows: Sequence[Row]) -> bool | None:
     try:
-        messages = await remote.messages(folder, [row.uid for row in rows])
+        messages = {each.uid: each for each in await remote.messages(folder, [row.uid for row in rows])}
     except DirectSuiteError as error:
         if not may_be_about_messages(error):
             raise
-        return len(rows) == 1 or all([await _have_content(remote, folder, part) for part in halves(rows)])
-    digests = {message.uid: digest_of(message) for message in messages}
-    return all(row.digest in (None, digests.get(row.uid, row.digest)) for row in rows)
+        if len(rows) == 1:
+            return None
+        compared = [await _have_content(remote, folder, part) for part in halves(rows)]
+    else:
+        compared = [has_content(messages[row.uid], row) for row in rows if row.uid in messages]
+    return False if False in compared else True in compared or None
 
 
 async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, audit: bool) -> FolderSnapshot:
     """Compare everything, and give the folder as it is then.
 
-        identities agree ──► the same numbering: late uids are new, those that came back are fetched again
-        they disagree ─────► a new numbering: who can be told by a strong identity that no other message has is
-                             carried over; all others are fetched again, and known by their content
+        metadata or contents agree ──► the same numbering: late uids are new, those that came back are fetched again
+        contents disagree ───────────► a new numbering: who can be told by a strong identity that no other message has
+                                       is carried over; all others are fetched again, and known by their content
 
     audit: contents of messages without a Message-ID, too, which otherwise are only compared where nothing else is.
     """
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.metadata(state.name)
-    metadata = {message.uid: Metadata.of(message) async for message in messages if message.uid is not None}
+    metadata = {
+        message.uid: Metadata.of(message, rows.get(message.uid)) async for message in messages if message.uid is not None
+    }
     listing = await remote.uids(state.name) or Listing(array("q"), b"")
     listed = frozenset(listing.uids)
     metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # it may be of some of them only
     carried_over = 0
-    as_before = not state.suspect and numbers_as_before(rows, metadata, listed)
-    if as_before and await have_content(remote, state.name, rows_to_compare(rows, metadata, listed, audit=audit)):
+    if not state.suspect and await _numbers_as_before(remote, state.name, rows, metadata, listed, audit=audit):
         await _record_returned(commits, state, rows, listed)
     else:
         carried_over = await _renumber(commits, state, rows, metadata)
@@ -137,6 +155,25 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, a
         mark=listing.mark,
         carried_over=carried_over,
     )
+
+
+async def _numbers_as_before(
+    remote: Remote,
+    folder: str,
+    rows: Mapping[int, Row],
+    metadata: Mapping[int, Metadata],
+    listed: Collection[int],
+    *,
+    audit: bool,
+) -> bool:
+    """Return True if the uids stand for the same messages as before."""
+    if not may_number_as_before(rows, metadata, listed):
+        return False
+    if has_unproven_rows(rows, metadata):
+        unproven = unproven_rows(rows, metadata, audit=audit)
+        if not await have_content(remote, folder, unproven):
+            return False
+    return await have_content(remote, folder, rows_to_compare(rows, metadata, listed, audit=audit)) is not False
 
 
 async def _record_returned(

@@ -55,6 +55,10 @@ class Server:
         """Their names."""
         return sorted(self.boxes)
 
+    async def count(self, folder: str) -> int:
+        """Return the number of messages."""
+        return len(self.boxes[folder])
+
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """All of them."""
         self.asked["uids"] += 1
@@ -172,14 +176,14 @@ async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: 
     assert Counter(kind for kind, _, _ in scene.told) == {Kind.MOVED: 10, Kind.NEW: 1}
 
 
-async def test_a_search_that_never_finds_costs_metadata_once_in_a_while(store: SqliteStore) -> None:
+async def test_search_that_finds_nothing_costs_two_messages_now_and_then(store: SqliteStore) -> None:
     scene = Scene(Server({"INBOX": ten()}), store)
     await scene.come_up_to_date()
     scene.server.search_finds = False
     for _ in range(10):
         scene.clock.now += 60
         await scene.rounds.round()
-    assert scene.server.asked["metadata"] == 1
+    assert (scene.server.asked["metadata"], scene.server.asked["messages"]) == (0, 2)
 
 
 async def test_who_was_missing_for_a_moment_and_moves_much_later_is_moved(store: SqliteStore) -> None:

@@ -57,6 +57,10 @@ class FakeRemote:
         self._called("folders", "")
         return sorted(name for name, box in self._world.boxes.items() if not box.hidden)
 
+    async def count(self, folder: str) -> int:
+        """Return the number of messages of a folder."""
+        return len(self._asked("count", folder).messages)
+
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """All uids of a folder."""
         listed = array("q", sorted(self._asked("uids", folder).messages))

@@ -71,7 +71,7 @@ def _no_canaries(patch: pytest.MonkeyPatch) -> None:
 def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
     def is_odd(self: FolderSnapshot) -> bool:
         returned = any(self.recorded.get(uid) in (State.DELETED, State.MISSING) for uid in self.uids)
-        return returned or self._are_many(self.missing)
+        return returned or self.has_lost_many
 
     patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
 
@@ -80,7 +80,7 @@ def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
 def _returned_is_fine(patch: pytest.MonkeyPatch) -> None:
     def is_odd(self: FolderSnapshot) -> bool:
         highest = max(self.recorded, default=0)
-        return any(uid <= highest for uid in self.uids - self.recorded.keys()) or self._are_many(self.missing)
+        return any(uid <= highest for uid in self.uids - self.recorded.keys()) or self.has_lost_many
 
     patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
 
@@ -136,7 +136,6 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
         return True
 
     patch.setattr(identity, "is_strong", strong)
-    patch.setattr(verify, "is_strong", strong)
 
 
 @_mutant("what has left is gone at once")
