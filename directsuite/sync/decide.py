@@ -29,6 +29,7 @@ from __future__ import annotations
 import enum
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 
@@ -44,6 +45,8 @@ TOLD_GONE = (State.DELETED, State.UNRESOLVED)
 
 _TOLD_AS_BEFORE = (State.IN_DOUBT, State.POISON_IN_DOUBT)
 """States of a uid's own row that tell nothing of where its message was: it is told as it was, or would have been."""
+
+_T = TypeVar("_T")
 
 NamedRow = tuple[str, Row]
 """A row, after the name of its folder."""
@@ -183,7 +186,7 @@ def unproven_rows(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], *, 
     if audit:
         return unproven
     back = [row for row in unproven if row.state is State.MISSING]
-    return [*back, *_sample([row for row in unproven if row.state is not State.MISSING])]
+    return [*back, *sample([row for row in unproven if row.state is not State.MISSING])]
 
 
 def rows_to_compare(
@@ -192,7 +195,7 @@ def rows_to_compare(
     """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
     seen = _comparable(rows, metadata)
     if not seen:  # the metadata lack what is listed
-        return _sample(_with_content(rows, listed))
+        return sample(_with_content(rows, listed))
     every = audit or not any(metadata[row.uid].match is Match.SAME for row in seen)
     back = (State.MISSING, *TOLD_GONE)
     return [row for row in seen if metadata[row.uid].match is Match.LIKELY and (every or row.state in back)]
@@ -203,8 +206,9 @@ def _comparable(rows: Mapping[int, Row], metadata: Mapping[int, Metadata]) -> li
     return [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
 
 
-def _sample(rows: list[Row]) -> list[Row]:
-    return [*rows[:_SAMPLE], *rows[_SAMPLE:][-_SAMPLE:]]
+def sample(items: Sequence[_T]) -> Sequence[_T]:
+    """Return the first items and the last ones."""
+    return [*items[:_SAMPLE], *items[_SAMPLE:][-_SAMPLE:]]
 
 
 def _with_content(rows: Mapping[int, Row], listed: Collection[int]) -> list[Row]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import attrs
+import msgspec
 
 from directsuite.core.call import NO_MORE, Exchanged
 from directsuite.core.failures import Scope, scope_of
@@ -41,6 +43,8 @@ class Listing:
 
     uids: array[int]
     mark: bytes
+    unusable: int = 0
+    """The number of listed values that are no uids. They may be in the place of any message's uid."""
 
     @property
     def fingerprint(self) -> bytes:
@@ -107,19 +111,26 @@ class DirectRemote:
 
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """The listing of a folder: operation GetUIDs. An answer with the mark given isn't even decoded."""
-        marks: list[bytes] = []
+        bodies: list[bytes] = []
 
-        def keep_mark(exchanged: Exchanged) -> object:
-            """Keep the mark of an answer."""
-            marks.append(hashed(exchanged.answer.body, _HASH))
-            return NO_MORE if marks[-1] == mark else None
+        def keep_body(exchanged: Exchanged) -> object:
+            """Keep the body of a response."""
+            bodies.append(exchanged.answer.body)
+            return NO_MORE if hashed(bodies[-1], _HASH) == mark else None
 
-        uids = await self._mailbox.observed(keep_mark).get_uids(folder)
-        if marks[-1] == mark:
+        try:
+            listed: Sequence[object] = await self._mailbox.observed(keep_body).get_uids(folder)
+        except ResponseDecodeError as error:
+            try:
+                listed = _read_damaged_list(bodies[-1])
+            except (IndexError, ValueError):
+                raise error from None
+        now = hashed(bodies[-1], _HASH)
+        if now == mark:
             return None
-        if not all(map(is_storable, uids)):
-            raise ResponseDecodeError("The service lists uids beyond 64 bits: ask its provider.")
-        return Listing(array("q", sorted(set(uids))), marks[-1])
+        uids = {each for each in listed if _is_uid(each)}
+        unusable = sum(not _is_uid(each) for each in listed)
+        return Listing(array("q", sorted(uids)), b"" if unusable else now, unusable)
 
     def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Operation GetMessageMetaData, read while it comes."""
@@ -156,16 +167,23 @@ class DirectRemote:
 
 
 def find_name_problem(folder: str) -> str | None:
-    """Return why no request can be about a folder with this name; None if requests can contain the name."""
+    """Return what is wrong with a folder's name if no request can contain it, as the end of a sentence; else None."""
     if folder in ("", ".", ".."):
-        return "empty" if not folder else "a dot or two dots"
-    if "\0" in folder:
-        return "a name that contains NUL"
-    try:
-        folder.encode()
-    except UnicodeEncodeError:
-        return "a name that contains half of a surrogate pair"
-    return None
+        return "consists of dots" if folder else "is empty"
+    return "contains NUL" if "\0" in folder else None
+
+
+def _read_damaged_list(body: bytes) -> list[object]:
+    """Return the list of a GetUIDs response that could not be decoded. Raises ValueError if it has none."""
+    document = msgspec.json.decode(body.decode(errors="replace"))
+    listed = document.get("uids") if isinstance(document, dict) and document.get("success") is True else None
+    if not isinstance(listed, list):
+        raise ValueError
+    return [int(each) if isinstance(each, str) and re.fullmatch(r"[0-9]{1,19}", each) else each for each in listed]
+
+
+def _is_uid(value: object) -> TypeGuard[int]:
+    return type(value) is int and value >= 0 and is_storable(value)
 
 
 MOST = 200
@@ -199,6 +217,21 @@ def require_agreement(listing: Collection[int], count: int) -> None:
         raise ResponseDecodeError(
             f"GetUIDs lists {len(listing)} messages and GetMessageCount reports {count}: nothing was deleted, and the "
             "folder is read again. If this continues, ask the service's provider."
+        )
+
+
+async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
+    """Raise ResponseDecodeError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
+    try:
+        messages = await remote.messages(folder, uids)
+    except DirectSuiteError as error:
+        if not may_be_about_messages(error):
+            raise
+        return  # services may reject requests for messages that do not exist
+    if any(message.uid in uids and not message.expunged for message in messages):
+        raise ResponseDecodeError(
+            "GetMessagesByUIDs returns messages that GetUIDs does not list: nothing was deleted, and the folder is "
+            "read again. If this continues, ask the service's provider."
         )
 
 

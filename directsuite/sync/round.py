@@ -32,6 +32,7 @@ from directsuite.sync.decide import (
     confirm_deletions,
     missing_rows,
     next_step,
+    sample,
 )
 from directsuite.sync.fetch import FolderFetch, retry_quarantined
 from directsuite.sync.identity import hex_of
@@ -47,7 +48,7 @@ from directsuite.sync.model import (
     State,
     Store,
 )
-from directsuite.sync.remote import Remote, find_name_problem, require_agreement, says_no_such_folder
+from directsuite.sync.remote import Remote, find_name_problem, require_absence, require_agreement, says_no_such_folder
 from directsuite.sync.verify import full_resync, verify_sentinels
 
 _VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
@@ -152,7 +153,7 @@ class MailboxRounds:
         snapshots = list[FolderSnapshot]()
         for name in names:
             with self._reported(report, name):
-                snapshot = await self._snapshot(commits, name, audit=audit)
+                snapshot = await self._snapshot(commits, name, report, audit=audit)
                 if snapshot is None:
                     report.idle += 1
                 else:
@@ -167,7 +168,8 @@ class MailboxRounds:
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
             report.failed[name] = ResponseDecodeError(
-                f"GetFolders lists {problem} as a folder. Its messages cannot be synchronised: rename it on the server."
+                f"GetFolders lists a folder whose name {problem}. No request can name it, so that its messages are not "
+                "synchronised. Rename the folder on the server."
             )
         names = {name: None for name in listed if name not in problems}
         if self._recorded is None:
@@ -200,14 +202,16 @@ class MailboxRounds:
         self._unsettled = True
         return True
 
-    async def _snapshot(self, commits: Commits, name: str, *, audit: bool) -> FolderSnapshot | None:
+    async def _snapshot(
+        self, commits: Commits, name: str, report: RoundReport, *, audit: bool
+    ) -> FolderSnapshot | None:
         """What the folder shows; None where that is what it was."""
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderState(await self._store.folder(commits.lease, name))
         state.outdated = False
         audit = audit or self._is_audit_due(state)
-        changed = await self._changed(state)
+        changed = await self._changed(state, report)
         match next_step(state, changed, audit=audit, sentinels_due=self._are_sentinels_due(state)):
             case FolderStep.NONE:
                 return None
@@ -225,11 +229,16 @@ class MailboxRounds:
             await self._write(commits, state, attrs.evolve(state.folder, audited_ms=self._now_ms()))
         return snapshot
 
-    async def _changed(self, state: FolderState) -> FolderSnapshot | None:
+    async def _changed(self, state: FolderState, report: RoundReport) -> FolderSnapshot | None:
         """What the folder lists; None where that is what it listed when everything up to it was done."""
         listed = await self._remote.uids(state.name, state.mark)
         if listed is None:
             return None
+        if listed.unusable:
+            report.failed[state.name] = ResponseDecodeError(
+                f"GetUIDs lists {listed.unusable} values that are not uids. The other messages are synchronised, and "
+                "nothing is deleted in this folder. Ask the service's provider."
+            )
         if listed.fingerprint == state.folder.fingerprint:
             state.mark = listed.mark
             return None
@@ -250,7 +259,7 @@ class MailboxRounds:
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """What a second listing lacks, too, has left the folder; where to is not known yet.
 
-        If many messages are missing, GetMessageCount must also agree.
+        GetMessagesByUIDs must not return it, and if many messages are missing, GetMessageCount must agree as well.
 
         What that one has more was new a moment ago, or moved within the folder: it counts from here on.
         """
@@ -261,9 +270,10 @@ class MailboxRounds:
         snapshot.settled = False
         count = await self._remote.count(snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.uids(snapshot.state.name)
-        if second is None or not snapshot.is_confirmed_by(second.uids):
+        if second is None or second.unusable or not snapshot.is_confirmed_by(second.uids):
             return  # it changed meanwhile: the next round sees more
         require_agreement(second.uids, count)
+        await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.mark = frozenset(second.uids), second.fingerprint, second.mark
         snapshot.state.unsure = False
         self._unsettled = True

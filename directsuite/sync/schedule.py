@@ -67,9 +67,12 @@ class RoundResult:
     @property
     def done(self) -> bool:
         """Whether another round at once would find nothing to do, or fail as this one did."""
-        if self.report is None or self.report.failed or self.fruitless:
+        report = self.report
+        if report is None or self.fruitless:
             return True
-        return not (self.report.more or self.report.waiting)
+        if report.failed and not report.changes.total():
+            return not report.waiting
+        return not (report.more or report.waiting)
 
 
 @attrs.define(eq=False, repr=False)

@@ -136,7 +136,9 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, a
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.metadata(state.name)
     metadata = {
-        message.uid: Metadata.of(message, rows.get(message.uid)) async for message in messages if message.uid is not None
+        message.uid: Metadata.of(message, rows.get(message.uid))
+        async for message in messages
+        if message.uid is not None
     }
     listing = await remote.uids(state.name) or Listing(array("q"), b"")
     listed = frozenset(listing.uids)

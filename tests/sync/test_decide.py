@@ -15,16 +15,18 @@ from directsuite.sync.decide import (
     FolderStep,
     confirm_deletions,
     has_surely_left,
+    has_unproven_rows,
     kind_of,
+    may_number_as_before,
     missing_rows,
     next_step,
-    numbers_as_before,
     ranked_origins,
     returned_rows,
     rows_carried_over,
     rows_to_compare,
+    unproven_rows,
 )
-from directsuite.sync.identity import Metadata
+from directsuite.sync.identity import Match, Metadata
 from directsuite.sync.model import LEAVING, LISTED, QUARANTINED, Folder, Kind, Row, State
 
 UIDS = st.integers(1, 12)
@@ -192,21 +194,23 @@ def test_only_what_the_sink_still_has_is_carried_over(state: State) -> None:
     assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
 
 
-def test_whether_a_folder_numbers_as_before() -> None:
-    same = {1: Metadata(identity=b"a", strong=True, size=1, received_ms=0)}
-    other = {1: Metadata(identity=b"b", strong=True, size=1, received_ms=0)}
-    assert numbers_as_before({1: row(1)}, same, {1})
-    assert not numbers_as_before({1: row(1)}, other, {1})
-    assert numbers_as_before({1: row(1)}, {}, set())  # nothing is listed: nothing speaks against it
-    assert numbers_as_before({1: row(1)}, {}, {1})  # contents can be compared
-    assert not numbers_as_before({2: row(2)}, {}, {1})
+def metadata(match: Match) -> Metadata:
+    return Metadata(identity=b"a", strong=match is Match.SAME, size=1, received_ms=0, match=match)
+
+
+def test_folder_may_number_as_before_unless_nothing_can_show_it() -> None:
+    unproven = {1: metadata(Match.UNPROVEN)}
     gone = {1: attrs.evolve(row(1, State.DELETED), digest=None)}
-    assert numbers_as_before(gone, {}, {2})  # all were gone, and this one is newer
-    assert not numbers_as_before(gone, {}, {1})
+    assert may_number_as_before({1: row(1)}, unproven, {1})  # metadata can be compared
+    assert may_number_as_before({1: row(1)}, {}, {1})  # contents can be compared
+    assert may_number_as_before({1: row(1)}, {}, set())  # nothing is listed
+    assert may_number_as_before(gone, {}, {2})  # all messages were gone, and this one is newer
+    assert not may_number_as_before({2: row(2)}, {}, {1})
+    assert not may_number_as_before(gone, {}, {1})
 
 
 def test_contents_are_compared_where_identities_prove_nothing() -> None:
-    weak, strong = (Metadata(identity=b"a", strong=strong, size=1, received_ms=0) for strong in (False, True))
+    weak, strong = metadata(Match.LIKELY), metadata(Match.SAME)
     rows = {1: row(1), 2: row(2), 3: row(3, State.MISSING)}
     compared = {
         "all strong": rows_to_compare(rows, {1: strong, 2: strong}, {1, 2}, audit=False),
@@ -224,6 +228,20 @@ def test_contents_are_compared_where_identities_prove_nothing() -> None:
         "one came back": [3],
         "no metadata": [*range(1, 11), *range(31, 41)],
     }
+
+
+def test_contents_decide_if_metadata_prove_nothing() -> None:
+    rows = {uid: row(uid) for uid in range(1, 41)} | {20: row(20, State.MISSING)}
+    seen = {uid: metadata(Match.UNPROVEN) for uid in range(1, 41)} | {2: metadata(Match.SAME)}
+    some = [each.uid for each in unproven_rows(rows, seen, audit=False)]
+    assert some == [20, 1, *range(3, 12), *range(31, 41)]
+    assert len(unproven_rows(rows, seen, audit=True)) == 39
+    assert has_unproven_rows(rows, seen)
+    assert not has_unproven_rows(rows, {2: metadata(Match.SAME)})
+    assert not has_unproven_rows({1: attrs.evolve(row(1), identity=None)}, seen)
+    without_content = {1: attrs.evolve(row(1), digest=None)}
+    assert has_unproven_rows(without_content, seen)
+    assert unproven_rows(without_content, seen, audit=True) == []
 
 
 def test_a_message_is_looked_for_at_its_own_position_first() -> None:

@@ -97,7 +97,9 @@ async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
     assert running.cancelled()
 
 
-async def test_a_uid_that_no_store_takes_is_the_services_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     get_uids = Mailbox.get_uids
 
     async def with_another(self: Mailbox, folder: str = "INBOX") -> list[int]:
@@ -105,7 +107,9 @@ async def test_a_uid_that_no_store_takes_is_the_services_fault(world: World, mon
 
     await world.deliver("hers")
     monkeypatch.setattr(Mailbox, "get_uids", with_another)
+    told = Told()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=world.clock)
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
         status = await sync.once()
-    assert status[ALICE].folders == {"INBOX": "The service lists uids beyond 64 bits: ask its provider."}
+    assert told.subjects == [("new", "hers")]
+    assert "GetUIDs lists 1 values that are not uids" in status[ALICE].folders["INBOX"]

@@ -1,0 +1,185 @@
+"""A messaging service on loopback whose responses a test can change: what servers in the world return by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import unquote
+
+import attrs
+from aiohttp import web
+
+import directsuite as ds
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync import Change, Kind, MailboxProgress, SqliteStore, Synchronizer
+from tests.integration.world import StoppedClock
+
+ADDRESS = "alice@direct.example.test"
+RECEIVED_MS = 1_700_000_000_123
+
+Document = dict[str, Any]
+
+
+def message(folder: str, uid: int, **fields: Any) -> Document:
+    """Return the JSON of a message."""
+    return {
+        "uid": uid,
+        "msgnum": uid,
+        "msgID": f"<{folder}.{uid}@x>",
+        "folder": folder,
+        "size": 100 + uid,
+        "sentDate": RECEIVED_MS + 5000 * uid,
+        "receivedDate": RECEIVED_MS + 5000 * uid,
+        "sender": "bob@direct.example.test",
+        "subject": f"{folder} {uid}",
+        "body": f"Message {uid} of {folder}",
+        "htmlBody": False,
+        "recipients": [{"email": ADDRESS, "type": "TO"}],
+        "headers": [],
+        "attachments": [],
+        **fields,
+    }
+
+
+@attrs.define
+class MailService:
+    """Folders with messages by uid. change: changes the response of an operation to a request about a folder.
+
+    A change returns a document, or the bytes of a body. asked: the operations of all requests. fetched: all uids that
+    were fetched.
+    """
+
+    url: str = ""
+    folders: dict[str, dict[int, Document]] = attrs.field(factory=lambda: {"INBOX": dict[int, Document]()})
+    change: dict[str, Callable[[str, Document], Document | bytes]] = attrs.field(
+        factory=dict[str, Callable[[str, Document], Document | bytes]]
+    )
+    asked: list[str] = attrs.field(factory=list[str])
+    fetched: list[int] = attrs.field(factory=list[int])
+
+    def add(self, folder: str, *uids: int, **fields: Any) -> None:
+        """Add messages."""
+        box = self.folders.setdefault(folder, {})
+        box.update({uid: message(folder, uid, **fields) for uid in uids})
+
+    async def respond(self, request: web.Request) -> web.Response:
+        """Respond to a request."""
+        operation, *segments = [unquote(each) for each in request.raw_path.strip("/").split("/")]
+        folder, body = segments[0], json.loads(await request.read())
+        self.asked.append(operation)
+        document: Document | bytes = self._respond(operation, folder, segments[1:], body)
+        if operation in self.change:
+            document = self.change[operation](folder, document)
+        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        return web.Response(body=content, content_type="application/json")
+
+    def _respond(self, operation: str, folder: str, arguments: list[str], body: Document) -> Document:
+        done: Document = {"success": True, "code": 0, "message": ""}
+        if operation == "GetFolders":
+            return done | {"folders": list(self.folders)}
+        if folder not in self.folders:
+            return {"success": False, "code": 3, "message": "no such folder"}
+        box = self.folders[folder]
+        metadata = [{**each, "body": None, "attachments": []} for each in box.values()]
+        match operation:
+            case "GetUIDs":
+                return done | {"uids": list(box)}
+            case "GetMessageCount":
+                return done | {"count": len(box)}
+            case "GetMessagesByUIDs":
+                self.fetched += body["uids"]
+                return done | {"messages": [box[uid] for uid in body["uids"] if uid in box]}
+            case "GetMessageMetaData":
+                return done | {"messages": metadata}
+            case "SearchMessagesMetadataByReceivedDate":
+                begin, end = map(int, arguments)
+                return done | {"messages": [each for each in metadata if begin <= each["receivedDate"] <= end]}
+        raise AssertionError(operation)
+
+
+@attrs.define
+class Sink:
+    """A sink that keeps the changes, and the messages that the mailbox has according to them, by folder and uid."""
+
+    changes: list[Change] = attrs.field(factory=list[Change])
+    messages: dict[tuple[str, int], MessageDetail | None] = attrs.field(
+        factory=dict[tuple[str, int], MessageDetail | None]
+    )
+
+    async def __call__(self, changes: list[Change] | tuple[Change, ...] | Any) -> None:
+        """Take changes."""
+        for change in changes:
+            self.changes.append(change)
+            if change.previous is not None:
+                self.messages.pop((change.previous.folder, change.previous.uid), None)
+            if change.kind is Kind.GONE:
+                self.messages.pop((change.key.folder, change.key.uid), None)
+            else:
+                self.messages[change.key.folder, change.key.uid] = change.message
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """The kinds of the changes, in their order."""
+        return [each.kind for each in self.changes]
+
+
+@attrs.define
+class Client:
+    """A suite and a store for one mailbox of the service. now: the time of day, in Unix time."""
+
+    suite: ds.DirectSuite
+    store: SqliteStore
+    clock: StoppedClock
+    sink: Sink = attrs.field(factory=Sink)
+    now: float = 1_800_000_000.0
+    folders: tuple[str, ...] | None = None
+
+    async def synchronise(self) -> MailboxProgress:
+        """Bring the mailbox up to date in a new process, which knows only what is in the store."""
+        synchronizer = Synchronizer(
+            self.suite,
+            self.store,
+            [ADDRESS],
+            password,
+            deliver=self.sink,
+            folders=self.folders,
+            clock=self.clock,
+            now=lambda: self.now,
+        )
+        return (await synchronizer.once())[ADDRESS]
+
+
+async def password(_: str) -> str:
+    """Return the mailbox's password."""
+    return "password"
+
+
+@asynccontextmanager
+async def running_service() -> AsyncGenerator[MailService]:
+    """A service on loopback, until the block ends."""
+    service = MailService()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", service.respond)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0]
+    service.url = f"http://{host}:{port}"
+    try:
+        yield service
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def client_for(service: MailService, path: str = ":memory:") -> AsyncGenerator[Client]:
+    """A client of the service with an empty store, until the block ends."""
+    clock = StoppedClock()
+    settings = ds.Settings(message_url=service.url, requests_per_second=100_000.0, burst=100_000)
+    async with ds.DirectSuite(settings, clock=clock) as suite, SqliteStore(path) as store:
+        yield Client(suite, store, clock)
+        await asyncio.sleep(0)

@@ -1,0 +1,273 @@
+"""Responses that contradict each other: they delete and reload nothing, and everything else is synchronised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from directsuite.sync import Kind, SyncStatus
+from tests.sync.mail_service import RECEIVED_MS, Client, Document, MailService, client_for, running_service
+
+BEFORE_1970_MS = -86_400_000
+LAST_MS = 253_402_300_799_000
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[MailService]:
+    async with running_service() as service:
+        yield service
+
+
+@pytest.fixture
+async def client(service: MailService) -> AsyncIterator[Client]:
+    async with client_for(service) as client:
+        yield client
+
+
+def without(member: str) -> Callable[[str, Document], Document]:
+    return lambda _, document: {name: value for name, value in document.items() if name != member}
+
+
+def with_member(member: str, value: Any) -> Callable[[str, Document], Document]:
+    return lambda _, document: document | {member: value}
+
+
+def with_metadata(**changed: Callable[[Any], Any]) -> Callable[[str, Document], Document]:
+    """Change fields of all messages in a response."""
+
+    def change(_: str, document: Document) -> Document:
+        messages = [
+            each | {name: function(each[name]) for name, function in changed.items()} for each in document["messages"]
+        ]
+        return document | {"messages": messages}
+
+    return change
+
+
+LOST_LISTS = {
+    "no uids": without("uids"),
+    "null": with_member("uids", None),
+    "empty": with_member("uids", []),
+    "some": with_member("uids", [1]),
+    "most": with_member("uids", [1, 2, 3, 4]),
+}
+
+
+@pytest.mark.parametrize("listing", LOST_LISTS)
+async def test_uids_missing_from_one_listing_delete_nothing(listing: str, service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2, 3, 4, 5)
+    await client.synchronise()
+    service.change["GetUIDs"] = LOST_LISTS[listing]
+    during = await client.synchronise()
+    service.change.clear()
+    after = await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 5
+    assert list(during.folders) == ["INBOX"]
+    assert "nothing was deleted" in during.folders["INBOX"]
+    assert (after.status, after.folders) == (SyncStatus.UP_TO_DATE, {})
+
+
+async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(
+    service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1, 2, 3, 4, 5)
+    await client.synchronise()
+    service.folders["INBOX"].clear()
+    status = await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 5 + [Kind.GONE] * 5
+    assert status.status is SyncStatus.UP_TO_DATE
+
+
+async def test_new_mail_arrives_while_a_listing_lacks_other_messages(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2, 3, 4, 5)
+    await client.synchronise()
+    service.add("INBOX", 6)
+    service.change["GetUIDs"] = with_member("uids", [5, 6])
+    await client.synchronise()
+    assert client.sink.messages.keys() == {("INBOX", uid) for uid in range(1, 7)}
+
+
+async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2, 3, 4, 5)
+    service.add("INBOX.Archive", 1)
+    await client.synchronise()
+    service.folders["INBOX.Archive"][2] = service.folders["INBOX"][3] | {"uid": 2, "folder": "INBOX.Archive"}
+    service.change["GetUIDs"] = lambda folder, document: document | ({"uids": []} if folder == "INBOX" else {})
+    await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 7
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(
+    rounds: int, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1)
+    service.add("INBOX.Archive", 1, 2)
+    await client.synchronise()
+    service.change["GetFolders"] = with_member("folders", ["INBOX"])
+    service.add("INBOX.Archive", 3)
+    for _ in range(rounds):
+        status = await client.synchronise()
+        assert status.status is SyncStatus.UP_TO_DATE
+    assert client.sink.messages.keys() == {("INBOX", 1), *(("INBOX.Archive", uid) for uid in (1, 2, 3))}
+    assert set(client.sink.kinds) == {Kind.NEW}
+
+
+async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1)
+    service.add("INBOX.Archive", 1, 2)
+    await client.synchronise()
+    del service.folders["INBOX.Archive"]
+    await client.synchronise()
+    status = await client.synchronise()
+    assert client.sink.messages.keys() == {("INBOX", 1)}
+    assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "INBOX.a\0b"])
+async def test_folder_that_no_request_can_name_is_skipped_and_reported(
+    name: str, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1)
+    service.add("INBOX.Sent", 1, 2)
+    service.change["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
+    first = await client.synchronise()
+    assert client.sink.messages.keys() == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
+    del service.folders["INBOX.Sent"][1]
+    second = await client.synchronise()
+    assert client.sink.messages.keys() == {("INBOX", 1), ("INBOX.Sent", 2)}
+    for status in (first, second):
+        assert (status.status, list(status.folders)) == (SyncStatus.FAILING, [name])
+        assert "GetFolders lists a folder whose name" in status.folders[name]
+
+
+@pytest.mark.parametrize(
+    ("folders", "others"),
+    [
+        (["INBOX", "INBOX"], set[str]()),
+        (["INBOX", "inbox"], set[str]()),
+        (["INBOX", f"INBOX.{'x' * 5000}"], {f"INBOX.{'x' * 5000}"}),
+        (["INBOX", "INBOX.a\nb"], {"INBOX.a\nb"}),
+        (["INBOX", " "], {" "}),
+        (None, set[str]()),
+        ("INBOX.Sent", set[str]()),
+    ],
+)
+async def test_odd_list_of_folders_leaves_the_others_synchronised(
+    folders: Any, others: set[str], service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1)
+    service.add("inbox", 1)
+    service.add("INBOX.Sent", 1)
+    service.change["GetFolders"] = with_member("folders", folders)
+    status = await client.synchronise()
+    assert ("INBOX", 1) in client.sink.messages
+    assert status.folders.keys() == others
+
+
+@pytest.mark.parametrize("received_ms", [BEFORE_1970_MS, -1, 0, LAST_MS, LAST_MS + 999])
+async def test_message_received_before_1970_or_in_9999_stops_no_other(
+    received_ms: int, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1, receivedDate=received_ms)
+    service.add("INBOX", 2)
+    await client.synchronise()
+    service.add("INBOX", 3, receivedDate=received_ms)
+    service.add("INBOX.Sent", 1)
+    for _ in range(2):
+        status = await client.synchronise()
+        client.clock.now += 700
+    assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
+    assert client.sink.kinds == [Kind.NEW] * 4
+
+
+DIFFERENT_METADATA = {
+    "size of -1": with_metadata(size=lambda _: -1),
+    "other size": with_metadata(size=lambda size: size + 7),
+    "date to the second": with_metadata(receivedDate=lambda ms: ms // 1000 * 1000),
+    "date to the minute": with_metadata(receivedDate=lambda ms: ms // 60_000 * 60_000),
+    "no date": with_metadata(receivedDate=lambda _: None),
+    "unreadable date": with_metadata(receivedDate=lambda _: {"year": 2023}),
+    "no Message-ID": with_metadata(msgID=lambda _: None),
+    "Message-ID without brackets": with_metadata(msgID=lambda text: text.strip("<>")),
+    "no sender and subject": with_metadata(sender=lambda _: None, subject=lambda _: None),
+}
+UNREADABLE = {"unreadable date"}
+"""Cases that need a field to be readable, or the response to be read without it."""
+
+
+@pytest.mark.parametrize("difference", [each for each in DIFFERENT_METADATA if each not in UNREADABLE])
+async def test_metadata_that_differ_from_messages_move_nothing(
+    difference: str, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", *range(1, 31))
+    for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
+        service.change[operation] = DIFFERENT_METADATA[difference]
+    await client.synchronise()
+    for uid in range(31, 34):
+        service.fetched.clear()
+        service.add("INBOX", uid)
+        await client.synchronise()
+        assert len(service.fetched) <= 3  # the new message, and the two whose contents show that nothing has changed
+    client.now += 2 * 86_400
+    await client.synchronise()  # all messages are compared
+    del service.folders["INBOX"][7]
+    service.folders["INBOX"][40] = service.folders["INBOX"].pop(8) | {"uid": 40}
+    status = await client.synchronise()
+    assert client.sink.kinds[:33] == [Kind.NEW] * 33
+    assert sorted(client.sink.kinds[33:]) == [Kind.GONE, Kind.MOVED]
+    assert status.status is SyncStatus.UP_TO_DATE
+
+
+@pytest.mark.parametrize("difference", ["size of -1", "no Message-ID"])
+async def test_new_numbers_are_seen_although_metadata_differ(
+    difference: str, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", *range(1, 31))
+    service.change["GetMessageMetaData"] = DIFFERENT_METADATA[difference]
+    service.change["SearchMessagesMetadataByReceivedDate"] = DIFFERENT_METADATA[difference]
+    await client.synchronise()
+    messages = [service.folders["INBOX"][uid] for uid in range(30, 0, -1)]
+    service.folders["INBOX"] = {uid: each | {"uid": uid} for uid, each in enumerate(messages, start=1)}
+    service.add("INBOX", 31)
+    await client.synchronise()
+    assert sorted(client.sink.kinds[30:]) == [Kind.MOVED] * 30 + [Kind.NEW]
+
+
+async def test_message_whose_date_is_lost_in_one_response_is_the_same(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2, 3)
+    await client.synchronise()
+    service.change["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
+    service.change["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
+    client.now += 2 * 86_400
+    service.add("INBOX", 4)
+    await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 4
+
+
+async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: Client) -> None:
+    """Identities in stores are those of complete messages, with their date and size."""
+    service.add("INBOX", *range(1, 11))
+    await client.synchronise()
+    changed = with_metadata(size=lambda _: -1, receivedDate=lambda ms: ms // 1000 * 1000)
+    for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
+        service.change[operation] = changed
+    client.now += 2 * 86_400
+    service.fetched.clear()
+    status = await client.synchronise()
+    assert service.fetched == []
+    assert client.sink.kinds == [Kind.NEW] * 10
+    assert status.status is SyncStatus.UP_TO_DATE
+
+
+async def test_date_without_milliseconds_is_within_the_searched_window(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, receivedDate=RECEIVED_MS + 999)
+    change = with_metadata(receivedDate=lambda ms: ms // 1000 * 1000)
+    service.change["SearchMessagesMetadataByReceivedDate"] = change
+    await client.synchronise()
+    service.add("INBOX", 2)
+    service.fetched.clear()
+    await client.synchronise()
+    assert service.fetched == [2]
