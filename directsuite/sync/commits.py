@@ -27,9 +27,10 @@ from typing import Protocol
 
 import attrs
 
-from directsuite.core.retry import Backoff
+from directsuite.core.clock import Clock
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
+from directsuite.sync.decide import tried_in_vain
 from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
 from directsuite.sync.remote import halves
 
@@ -40,10 +41,8 @@ _STRIKES = 3
 
 Or the rounds in which it is, where nothing else is told.
 """
-_ALONE_FOR = 60_000  # milliseconds for which a change alone is refused until it is to blame: a sink may be restarted
+_ALONE_FOR = 60.0  # seconds for which a change alone is refused until it is to blame: a sink may be restarted
 _IN_VAIN = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
-_BACKOFF = Backoff(900.0, 86_400.0)
-"""Of what was quarantined."""
 
 OF_THE_SYSTEM = frozenset(
     getattr(errno, name)
@@ -144,34 +143,29 @@ class Step:
 _KNOWN_TO_THE_SINK = (State.LIVE, State.MISSING, State.IN_DOUBT, State.POISON_IN_DOUBT)
 
 
-def tried_in_vain(row: Row, now_ms: int) -> Row:
-    """A row of what was tried once more, and is tried again later."""
-    attempts = row.attempts + 1
-    return attrs.evolve(row, attempts=attempts, retry_ms=now_ms + round(1000 * _BACKOFF.after(attempts)))
-
-
 @attrs.define(kw_only=True)
 class Refusal:
     """How a sink refuses a change alone."""
 
     taken: int
     """How often the sink had taken others when it refused this one for the first time."""
-    since_ms: int
-    """When that was, in milliseconds since 1970."""
+    since: float
+    """When that was, in monotonic seconds."""
     rounds: int = 0
     """In how many rounds in a row it refused this one."""
     has_message: bool = True
     """Whether it is about a message: then only others that are, too, count as taken, for many sinks ignore the rest."""
 
 
-def is_to_blame(refusal: Refusal, *, taken: int, others: int, now_ms: int) -> bool:
+def is_to_blame(refusal: Refusal, *, taken: int, others: int, now: float) -> bool:
     """Whether a change is to blame for its refusal, and not the sink.
 
-    taken: how often the sink has taken others by now. others: changes that it refused likewise, and nothing since.
+    taken: how often the sink has taken others by now. others: changes that it refused likewise, and nothing since. now:
+    monotonic seconds.
     """
     if taken > refusal.taken:
         return True
-    is_alone = not others and refusal.rounds >= _STRIKES and now_ms - refusal.since_ms >= _ALONE_FOR
+    is_alone = not others and refusal.rounds >= _STRIKES and now - refusal.since >= _ALONE_FOR
     return is_alone and taken > 0
 
 
@@ -195,16 +189,16 @@ class SinkHealth:
         for change in changes if self.refused else ():
             self.refused.pop(change.key, None)
 
-    def note_refused(self, change: Change, *, taken: int, now_ms: int) -> None:
+    def note_refused(self, change: Change, *, taken: int, now: float) -> None:
         """Note that the sink refused this one alone in a round. taken: how often it had taken others before that."""
-        first = Refusal(taken=taken, since_ms=now_ms, has_message=change.message is not None)
+        first = Refusal(taken=taken, since=now, has_message=change.message is not None)
         self.refused.setdefault(change.key, first).rounds += 1
 
-    def is_to_blame(self, key: Key, now_ms: int) -> bool:
+    def is_to_blame(self, key: Key, now: float) -> bool:
         """Whether this change is to blame for its refusal, and not the sink."""
         refusal = self.refused[key]
         others = sum(other != key and not self.has_taken_others_since(other) for other in self.refused)
-        return is_to_blame(refusal, taken=self.taken(refusal.has_message), others=others, now_ms=now_ms)
+        return is_to_blame(refusal, taken=self.taken(refusal.has_message), others=others, now=now)
 
     def has_taken_others_since(self, key: Key) -> bool:
         """Return True if the sink has refused this change alone, and took others since."""
@@ -225,12 +219,14 @@ class Commits:
         lease: Lease,
         deliver: Deliver | None,
         *,
+        clock: Clock,
         now_ms: Callable[[], int],
         health: SinkHealth,
     ) -> None:
         self.store = store
         self.lease = lease
         self.now_ms = now_ms
+        self._clock = clock
         self._deliver = deliver
         self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
         """True if the sink wants to know which new messages are unread."""
@@ -319,7 +315,7 @@ class Commits:
                 refused.append((step, error))
                 if not step.attempts:
                     before = taken[step.change.message is not None]
-                    self._health.note_refused(step.change, taken=before, now_ms=self.now_ms())
+                    self._health.note_refused(step.change, taken=before, now=self._clock.monotonic())
                 self._in_vain += not step.attempts
                 if self._in_vain > self._most_in_vain:
                     raise error
@@ -333,7 +329,7 @@ class Commits:
         taken, quarantine = list[Step](), ChangeSet()
         for step, error in refused:
             change = step.change
-            if not step.attempts and not self._health.is_to_blame(change.key, self.now_ms()):
+            if not step.attempts and not self._health.is_to_blame(change.key, self._clock.monotonic()):
                 self.unsure[change.key.folder] = RefusedError(error.explanation)
                 self.unsure[change.key.folder].__cause__ = error.__cause__
             elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:

@@ -33,11 +33,15 @@ from typing import TypeVar
 
 import attrs
 
+from directsuite.core.retry import Backoff
 from directsuite.sync.identity import Match, Metadata
 from directsuite.sync.model import LEAVING, LISTED, Folder, Kind, Row, State
 
 _MANY, _MOST_OF_IT = 3, 0.3  # messages, and their share of the folder, whose disappearance at once is looked into
 _PATIENCE = 3  # rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE
+_BACKOFF = Backoff(900.0, 86_400.0)  # of what was quarantined
+_AUDIT_MS = 86_400_000  # between two comparisons of everything
+_CLOCK_DIFFERENCE_MS = 60_000
 _SAMPLE = 10  # messages at either end whose contents are compared where the metadata tell of none
 
 TOLD_GONE = (State.DELETED, State.UNRESOLVED)
@@ -249,6 +253,35 @@ def rows_carried_over(
         yield old[0], row
 
 
+def is_due(due_ms: int, now_ms: int, longest_pause_ms: int) -> bool:
+    """Return True if a stored time has come, or is further ahead than anything is ever scheduled.
+
+    In the second case, the clock was ahead when the time was stored. longest_pause_ms: how far ahead of the present
+    the time can have been when it was stored. Clocks of several machines may differ by a minute.
+    """
+    return not now_ms < due_ms <= now_ms + longest_pause_ms + _CLOCK_DIFFERENCE_MS
+
+
+def is_audit_due(folder: Folder, now_ms: int) -> bool:
+    """Return True if everything in a folder must be compared again. The first complete round counts as an audit."""
+    return folder.audited_ms is not None and is_due(folder.audited_ms + _AUDIT_MS, now_ms, _AUDIT_MS)
+
+
+def is_retry_due(row: Row, now_ms: int) -> bool:
+    """Return True if it is time to try again what a row records."""
+    return row.retry_ms is None or is_due(row.retry_ms, now_ms, _retry_pause_ms(row.attempts))
+
+
+def tried_in_vain(row: Row, now_ms: int) -> Row:
+    """A row of what was tried once more, and is tried again later."""
+    attempts = row.attempts + 1
+    return attrs.evolve(row, attempts=attempts, retry_ms=now_ms + _retry_pause_ms(attempts))
+
+
+def _retry_pause_ms(attempts: int) -> int:
+    return round(1000 * _BACKOFF.after(attempts))
+
+
 def missing_rows(rows: Iterable[Row]) -> Iterator[Row]:
     """What becomes of rows whose messages two listings lack."""
     for row in rows:
@@ -317,7 +350,7 @@ def confirm_deletions(
     for name, row in candidates:
         since = waiting_since.get(row.key, round_number)
         waited = round_number - since
-        if row.retry_ms is not None and row.retry_ms > now_ms:
+        if not is_retry_due(row, now_ms):
             postponed = True
         elif several_folders and (waited < 1 or (some_incomplete and waited < _PATIENCE)):
             still_waiting[row.key] = since

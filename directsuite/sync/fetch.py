@@ -15,8 +15,16 @@ import attrs
 
 from directsuite.errors import AuthenticationError, DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.commits import Commits, Step, tried_in_vain
-from directsuite.sync.decide import FolderSnapshot, FolderState, NamedRow, has_surely_left, kind_of, ranked_origins
+from directsuite.sync.commits import Commits, Step
+from directsuite.sync.decide import (
+    FolderSnapshot,
+    FolderState,
+    NamedRow,
+    has_surely_left,
+    kind_of,
+    ranked_origins,
+    tried_in_vain,
+)
 from directsuite.sync.identity import Metadata, digest_of, has_content, hex_of, identity_of, received_ms, size_of
 from directsuite.sync.model import LISTED, Change, ChangeSet, Folder, Kind, RoundReport, Row, State
 from directsuite.sync.remote import (

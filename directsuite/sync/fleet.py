@@ -37,6 +37,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 _AT_ONCE = 1.0  # seconds: what is due sooner isn't left to the next look at what is due
 _MOST_DUE = 500  # mailboxes that workers are woken for at a time
+_MAX_PAUSE = 86_400.0  # seconds between two rounds of a mailbox, unless the interval is longer
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +95,7 @@ class Fleet:
         DURATION.require("grace", grace)
         self._clock = clock or SystemClock()
         self._id = secrets.token_hex(8)
-        self._table = FleetTable(store.connections, self._id, patience)
+        self._table = FleetTable(store.connections, self._id, patience, max(_MAX_PAUSE, 2 * (interval or 0.0)))
         self._engine = FleetEngine(
             store.connections,
             "sync",
@@ -247,10 +248,12 @@ class FleetTable:
         connections: Connections,
         worker: str,
         patience: float,  # seconds after which a worker that isn't heard of counts as dead
+        max_pause: float = _MAX_PAUSE,  # seconds: what is due later than that was set by a clock that was ahead
     ) -> None:
         self._database = PostgresDatabase(connections)
         self._worker = worker
         self._patience = patience
+        self._max_pause = max_pause
 
     async def prepare(self) -> None:
         """Make the tables where there are none, beside those of the store."""
@@ -281,12 +284,14 @@ class FleetTable:
 
     async def due(self) -> Sequence[tuple[int, str | None]]:
         """Mailboxes to wake, by nobody else for a while, each with the worker that had its last round and lives."""
-        found = await self._database.execute(sql.DUE, {"patience": self._patience, "most": _MOST_DUE})
+        values = {"patience": self._patience, "longest": self._max_pause, "most": _MOST_DUE}
+        found = await self._database.execute(sql.DUE, values)
         return [(mailbox, worker) for mailbox, worker in found]
 
     async def claim(self, mailbox: int) -> LeasedRound | None:
         """Claim a round; None where none is due."""
-        found = await self._database.execute(sql.CLAIM_ROUND, {"mailbox": mailbox, "worker": self._worker})
+        values = {"mailbox": mailbox, "worker": self._worker, "longest": self._max_pause}
+        found = await self._database.execute(sql.CLAIM_ROUND, values)
         return LeasedRound(*found[0]) if found else None
 
     async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
@@ -295,7 +300,7 @@ class FleetTable:
         failures: in a row.
         """
         values = {"mailbox": leased.mailbox, "fence": leased.fence}
-        outcome = {"next_in": next_in, "problem": problem, "failures": failures}
+        outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
         return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
 
     async def reassign(self) -> None:

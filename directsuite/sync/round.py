@@ -30,6 +30,8 @@ from directsuite.sync.decide import (
     FolderStep,
     NamedRow,
     confirm_deletions,
+    is_audit_due,
+    is_retry_due,
     missing_rows,
     next_step,
     sample,
@@ -52,7 +54,6 @@ from directsuite.sync.remote import Remote, find_name_problem, require_absence, 
 from directsuite.sync.verify import full_resync, verify_sentinels
 
 _VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
-_AUDIT = 86_400_000  # milliseconds between two comparisons of everything
 _RETRIES = 20  # quarantined messages that a round asks for again
 
 
@@ -111,7 +112,9 @@ class MailboxRounds:
         if self._commits is None:
             lease = await self._store.claim(self._name)
             self.mailbox = lease.mailbox
-            self._commits = Commits(self._store, lease, self._deliver, now_ms=self._now_ms, health=self._health)
+            self._commits = Commits(
+                self._store, lease, self._deliver, clock=self._clock, now_ms=self._now_ms, health=self._health
+            )
         commits = self._commits
         commits.begin()
         if self._in_doubt:
@@ -210,7 +213,7 @@ class MailboxRounds:
         if state is None:
             state = self._folders[name] = FolderState(await self._store.folder(commits.lease, name))
         state.outdated = False
-        audit = audit or self._is_audit_due(state)
+        audit = audit or is_audit_due(state.folder, self._now_ms())
         changed = await self._changed(state, report)
         match next_step(state, changed, audit=audit, sentinels_due=self._are_sentinels_due(state)):
             case FolderStep.NONE:
@@ -252,9 +255,6 @@ class MailboxRounds:
 
     def _are_sentinels_due(self, state: FolderState) -> bool:
         return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION
-
-    def _is_audit_due(self, state: FolderState) -> bool:
-        return state.folder.audited_ms is not None and self._now_ms() - state.folder.audited_ms >= _AUDIT
 
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """What a second listing lacks, too, has left the folder; where to is not known yet.
@@ -311,7 +311,7 @@ class MailboxRounds:
         due, now_ms = list[tuple[FolderState, Row]](), self._now_ms()
         for name, row in await self._quarantined(commits, report.failed):
             state = self._folders.get(name)
-            is_due = row.retry_ms is None or row.retry_ms <= now_ms
+            is_due = is_retry_due(row, now_ms)
             if self._health.has_taken_others_since(commits.key(name, row)):
                 is_due = True  # nothing showed that it was to blame, and not the sink
             if is_due and state is not None and row.uid_validity == state.folder.uid_validity:

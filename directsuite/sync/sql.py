@@ -217,22 +217,28 @@ REMOVE_FROM_SCHEDULE = sql("""
 HEARTBEAT = sql("""
     INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
 """)
-LEAVE = sql("DELETE FROM directsuite.worker WHERE id = :worker OR seen_at < now() - interval '1 day'")
-DUE = sql("""
+# A time further in the future than it can have been set was set by a clock that was ahead: it counts as past.
+_IS_DUE = "(next_due_at <= now() OR next_due_at > now() + make_interval(secs => :longest))"
+_IS_RECENT = "BETWEEN now() - make_interval(secs => :patience) AND now() + make_interval(secs => :patience)"
+LEAVE = sql("""
+    DELETE FROM directsuite.worker
+    WHERE id = :worker OR seen_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 day'
+""")
+DUE = sql(f"""
     WITH due AS (
         SELECT mailbox FROM directsuite.schedule
-        WHERE next_due_at <= now() AND (woken_at IS NULL OR woken_at < now() - make_interval(secs => :patience))
+        WHERE {_IS_DUE} AND (woken_at IS NULL OR woken_at NOT {_IS_RECENT})
         ORDER BY next_due_at LIMIT :most FOR UPDATE SKIP LOCKED
     )
     UPDATE directsuite.schedule s SET woken_at = now() FROM due WHERE s.mailbox = due.mailbox
     RETURNING s.mailbox, (SELECT id FROM directsuite.worker w
-        WHERE w.id = s.worker AND w.seen_at > now() - make_interval(secs => :patience))
-""")
-CLAIM_ROUND = sql("""
+        WHERE w.id = s.worker AND w.seen_at {_IS_RECENT})
+""")  # noqa: S608  of constants
+CLAIM_ROUND = sql(f"""
     UPDATE directsuite.schedule s SET fence = s.fence + 1, worker = :worker FROM directsuite.mailbox m
-    WHERE s.mailbox = :mailbox AND m.id = s.mailbox AND s.next_due_at <= now()
+    WHERE s.mailbox = :mailbox AND m.id = s.mailbox AND {_IS_DUE}
     RETURNING s.mailbox, m.name, s.fence, s.fail_count
-""")
+""")  # noqa: S608  of constants
 FINISH_ROUND = sql("""
     UPDATE directsuite.schedule s SET woken_at = NULL, last_error = :problem,
         next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
@@ -245,26 +251,26 @@ HASTEN = sql("""
     UPDATE directsuite.schedule s SET next_due_at = least(next_due_at, now()), woken_at = NULL
     FROM directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names) RETURNING s.mailbox
 """)
-REASSIGN = sql("""
+REASSIGN = sql(f"""
     UPDATE directsuite.procrastinate_jobs j SET queue_name = 'directsuite_sync'
     WHERE j.status = 'todo' AND j.task_name = 'directsuite.sync.turn' AND j.queue_name <> 'directsuite_sync' AND (
         NOT EXISTS (SELECT FROM directsuite.worker w WHERE j.queue_name = 'directsuite_sync_' || w.id
-            AND w.seen_at > now() - make_interval(secs => :patience))
+            AND w.seen_at {_IS_RECENT})
         OR EXISTS (SELECT FROM directsuite.schedule s WHERE s.mailbox = (j.args ->> 'key')::bigint
             AND s.next_due_at < now() - make_interval(secs => :patience)))
-""")  # procrastinate has no method that gives a waiting job to another queue
+""")  # noqa: S608  of constants; procrastinate has no method that gives a waiting job to another queue
 SCHEDULED = sql("""
     SELECT m.name, s.fence, extract(epoch FROM s.up_to_date_at)::float8, extract(epoch FROM s.next_due_at)::float8,
         s.fail_count, s.last_error
     FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox ORDER BY m.name COLLATE "C"
 """)
 OF_WORKER = sql("SELECT mailbox FROM directsuite.schedule WHERE worker = :worker")
-FLEET_STATUS = sql("""
+FLEET_STATUS = sql(f"""
     SELECT count(*), count(*) FILTER (WHERE fence = 0),
         greatest(0, coalesce(extract(epoch FROM now() - min(next_due_at)), 0))::float8,
-        (SELECT count(*) FROM directsuite.worker WHERE seen_at > now() - make_interval(secs => :patience))
+        (SELECT count(*) FROM directsuite.worker WHERE seen_at {_IS_RECENT})
     FROM directsuite.schedule
-""")
+""")  # noqa: S608  of constants
 PROBLEMS = sql("SELECT last_error, count(*) FROM directsuite.schedule WHERE fail_count > 0 GROUP BY last_error")
 
 RATE_TABLES = Tables(
@@ -302,4 +308,8 @@ TAKE_SLOTS = sql("""
 PUSH_BACK = sql("""
     INSERT INTO directsuite.rate AS r VALUES (:rate, clock_timestamp() + make_interval(secs => :seconds))
     ON CONFLICT (name) DO UPDATE SET arrival = greatest(r.arrival, excluded.arrival)
+""")
+SET_RATE_RIGHT = sql("""
+    UPDATE directsuite.rate SET arrival = clock_timestamp()
+    WHERE name = :rate AND arrival > clock_timestamp() + make_interval(secs => :longest)
 """)

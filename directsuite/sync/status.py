@@ -80,8 +80,11 @@ class MailboxProgress:
     """The store's own number of it, which names nobody; None before its first round."""
 
     def lag(self, now: float) -> float | None:
-        """Seconds since it was last up to date; None if it never was."""
-        return None if self.up_to_date_at is None else max(0.0, now - self.up_to_date_at)
+        """Return the seconds since it was last up to date; None if it never was.
+
+        A time in the future was set by a clock that was ahead, and counts as equally long ago.
+        """
+        return None if self.up_to_date_at is None else abs(now - self.up_to_date_at)
 
     def __repr__(self) -> str:
         return f"MailboxProgress({self.status})"
@@ -175,8 +178,8 @@ class WorkerStatus:
     mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
 
     def age(self, now: float) -> float:
-        """Seconds since it was written."""
-        return max(0.0, now - self.written_at)
+        """Return the seconds since it was written; one from the future, by a clock that was ahead, is equally old."""
+        return abs(now - self.written_at)
 
     def was_killed(self) -> bool:
         """Return True if the process is no more and said nothing of its end; False where nobody can tell from here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -102,15 +102,21 @@ class MailService:
 
 @attrs.define
 class Sink:
-    """A sink that keeps the changes, and the messages that the mailbox has according to them, by folder and uid."""
+    """A sink that keeps the changes, and the messages that the mailbox has according to them, by folder and uid.
+
+    accept: returns False for a change that it rejects.
+    """
 
     changes: list[Change] = attrs.field(factory=list[Change])
     messages: dict[tuple[str, int], MessageDetail | None] = attrs.field(
         factory=dict[tuple[str, int], MessageDetail | None]
     )
+    accept: Callable[[Change], bool] = lambda _: True
 
-    async def __call__(self, changes: list[Change] | tuple[Change, ...] | Any) -> None:
+    async def __call__(self, changes: Sequence[Change]) -> None:
         """Take changes."""
+        if not all(map(self.accept, changes)):
+            raise ValueError("rejected")
         for change in changes:
             self.changes.append(change)
             if change.previous is not None:

@@ -31,7 +31,7 @@ from tests.sync.test_partial_answers import Scene, Server, Told, letter
 from tests.sync.test_partial_answers import store as store
 from tests.sync.test_synchronizer import HeldClock, Passwords
 
-HOUR, MINUTE = 3_600_000, 60_000
+HOUR = 3_600_000
 
 
 class Picky(Told):
@@ -180,7 +180,7 @@ async def test_one_alone_is_quarantined_after_a_minute_where_the_sink_took_other
     refuse_new(scene, sink, 6)
     for _ in range(6):  # a poll every 10 seconds: a sink that restarts is back by then
         assert await fails(scene)
-        scene.now_ms += 10_000
+        scene.clock.now += 10.0
     report = await scene.rounds.round()
     assert (report.quarantined, report.failed) == (1, {})
     calls = sink.calls
@@ -188,12 +188,18 @@ async def test_one_alone_is_quarantined_after_a_minute_where_the_sink_took_other
     assert sink.calls == calls
 
 
+def let_a_minute_pass(scene: Scene) -> None:
+    """Advance the clock and the time of day."""
+    scene.clock.now += 60.0
+    scene.now_ms += 60_000
+
+
 async def until_quarantined(scene: Scene) -> None:
     """A round a minute, until none is to blame but a message."""
     for _ in range(5):
         if not await fails(scene):
             return
-        scene.now_ms += MINUTE
+        let_a_minute_pass(scene)
     raise AssertionError("it was never quarantined")
 
 
@@ -203,13 +209,34 @@ def refuse_new(scene: Scene, sink: Picky, *uids: int) -> None:
     sink.refuses = lambda change: change.key.uid in uids
 
 
+async def test_clock_that_is_set_back_puts_off_no_quarantine(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6)
+    assert await fails(scene)
+    scene.now_ms -= 2 * 365 * 24 * HOUR
+    let_a_minute_pass(scene)
+    await until_quarantined(scene)
+    assert await in_state(scene, State.POISON_IN_DOUBT) == [6]
+
+
+async def test_clock_that_is_set_forward_blames_no_change(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.round()
+    refuse_new(scene, sink, 6)
+    for _ in range(5):
+        assert await fails(scene)
+        scene.now_ms += HOUR
+    assert await in_state(scene, State.POISON_IN_DOUBT) == []
+
+
 async def test_two_that_are_refused_while_nothing_passes_are_not_to_blame(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 5)
     await scene.rounds.round()
     refuse_new(scene, sink, 6, 7)
     for _ in range(10):
         assert await fails(scene)
-        scene.now_ms += MINUTE
+        let_a_minute_pass(scene)
     assert await in_state(scene, State.POISON_IN_DOUBT) == []
 
 
@@ -222,7 +249,7 @@ async def test_a_sink_that_is_away_sets_one_aside_and_gets_it_when_it_is_back(st
     refuse_new(scene, sink, 6, 7)
     for _ in range(10):  # it takes nothing: whatever comes now is not to blame
         assert await fails(scene)
-        scene.now_ms += MINUTE
+        let_a_minute_pass(scene)
     assert await in_state(scene, State.POISON_IN_DOUBT) == [6]
     sink.refuses = lambda _: False
     for _ in range(2):
@@ -256,16 +283,16 @@ async def test_one_that_comes_after_a_refused_one_is_told_in_the_next_round(stor
 @pytest.mark.parametrize(
     ("refusal", "taken", "others", "is_blamed"),
     [
-        (Refusal(taken=1, since_ms=0, rounds=3), 1, 0, True),
-        (Refusal(taken=1, since_ms=0, rounds=2), 1, 0, False),
-        (Refusal(taken=1, since_ms=1, rounds=9), 1, 0, False),  # not for a minute
-        (Refusal(taken=1, since_ms=0, rounds=9), 1, 1, False),  # another is refused, too
-        (Refusal(taken=0, since_ms=0, rounds=9), 0, 0, False),  # it never took any
-        (Refusal(taken=0, since_ms=9, rounds=1), 1, 5, True),  # it took one since
+        (Refusal(taken=1, since=0, rounds=3), 1, 0, True),
+        (Refusal(taken=1, since=0, rounds=2), 1, 0, False),
+        (Refusal(taken=1, since=1, rounds=9), 1, 0, False),  # not for a minute
+        (Refusal(taken=1, since=0, rounds=9), 1, 1, False),  # another is refused, too
+        (Refusal(taken=0, since=0, rounds=9), 0, 0, False),  # it never took any
+        (Refusal(taken=0, since=9, rounds=1), 1, 5, True),  # it took one since
     ],
 )
 def test_who_is_to_blame(refusal: Refusal, taken: int, others: int, is_blamed: bool) -> None:
-    assert is_to_blame(refusal, taken=taken, others=others, now_ms=MINUTE) is is_blamed
+    assert is_to_blame(refusal, taken=taken, others=others, now=60.0) is is_blamed
 
 
 @pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])
