@@ -1,0 +1,141 @@
+"""Each stored time of a fleet, if PostgreSQL's clock was wrong when it was stored: nothing waits for years."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import psycopg
+import pytest
+
+from directsuite.durable.fleet import FleetQueue
+from directsuite.sync.fleet import FleetTable
+from directsuite.sync.postgres import PostgresStore
+from directsuite.sync.shared_limits import SharedRate
+
+pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
+from tests.sync.fleet.fleet_worker import LoggingSink
+
+MAILBOX = "alice@direct.example.test"
+JUMPS = ["-2 years", "-1 hour", "1 hour", "2 years"]
+
+
+@pytest.fixture
+async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
+    async with PostgresStore(conninfo, sink=LoggingSink()) as store:
+        yield store
+
+
+@pytest.fixture
+async def table(store: PostgresStore) -> FleetTable:
+    table = FleetTable(store.connections, "me", 30.0)
+    await table.prepare()
+    await table.add([MAILBOX])
+    return table
+
+
+def change(conninfo: str, statement: str, jump: str) -> None:
+    """Run a statement: it changes stored times as if the clock had been wrong when they were stored."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(statement.encode(), (jump,))
+
+
+async def run_round(table: FleetTable, *, next_in: float) -> int:
+    """Run a round; return the mailbox."""
+    ((mailbox, _),) = await table.due()
+    leased = await table.claim(mailbox)
+    assert leased is not None
+    assert await table.finish(leased, next_in, None)
+    return mailbox
+
+
+@pytest.mark.parametrize(
+    ("jump", "is_now"), [("-2 years", True), ("-1 hour", True), ("1 hour", False), ("2 years", True)]
+)
+async def test_round_is_due_after_the_clock_is_set_right(
+    jump: str, is_now: bool, table: FleetTable, conninfo: str
+) -> None:
+    mailbox = await run_round(table, next_in=30.0)
+    change(conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at + %s::interval", jump)
+    assert [found for found, _ in await table.due()] == ([mailbox] if is_now else [])
+    assert (await table.claim(mailbox) is not None) is is_now
+    if not is_now:  # an hour is no longer than a pause can be: it passes
+        change(
+            conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at - %s::interval", "1 hour 30 seconds"
+        )
+        assert [found for found, _ in await table.due()] == [mailbox]
+
+
+async def test_pause_between_rounds_may_be_as_long_as_the_interval(store: PostgresStore, table: FleetTable) -> None:
+    patient = FleetTable(store.connections, "me", 30.0, max_pause=10 * 86_400.0)
+    mailbox = await run_round(patient, next_in=9 * 86_400.0)
+    assert await patient.claim(mailbox) is None
+
+
+async def test_pause_between_rounds_is_a_day_at_most(table: FleetTable) -> None:
+    mailbox = await run_round(table, next_in=3 * 86_400.0)
+    assert await table.claim(mailbox) is None
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+async def test_mailbox_is_woken_again_after_the_clock_is_set_right(jump: str, table: FleetTable, conninfo: str) -> None:
+    ((mailbox, _),) = await table.due()
+    assert await table.due() == []  # somebody was woken for it
+    change(conninfo, "UPDATE directsuite.schedule SET woken_at = woken_at + %s::interval", jump)
+    assert [found for found, _ in await table.due()] == [mailbox]
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
+    jump: str, table: FleetTable, store: PostgresStore, conninfo: str
+) -> None:
+    await table.heartbeat()
+    assert (await table.status()).workers == 1
+    await run_round(table, next_in=0.0)
+    change(conninfo, "UPDATE directsuite.worker SET seen_at = seen_at + %s::interval", jump)
+    assert (await table.status()).workers == 0
+    assert [worker for _, worker in await table.due()] == [None]
+    await FleetTable(store.connections, "other", 30.0).leave()
+    with psycopg.connect(conninfo) as connection:
+        (left,) = connection.execute("SELECT count(*) FROM directsuite.worker").fetchone() or (None,)
+    assert left == (1 if "hour" in jump else 0)
+
+
+@pytest.mark.parametrize("jump", ["1 hour", "2 years"])
+async def test_job_of_a_dead_worker_is_given_to_all_after_the_clock_is_set_right(
+    jump: str, table: FleetTable, store: PostgresStore, conninfo: str
+) -> None:
+    async def run(_: int) -> None:
+        pass
+
+    dead = FleetTable(store.connections, "dead", 30.0)
+    await dead.heartbeat()
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=60.0)
+    await queue.open()
+    try:
+        await queue.wake(1, "dead")
+        change(conninfo, "UPDATE directsuite.worker SET seen_at = seen_at + %s::interval", jump)
+        await table.reassign()
+        jobs = "SELECT queue_name FROM directsuite.procrastinate_jobs"
+        assert await store.connections.fetch(jobs) == [("directsuite_sync",)]
+    finally:
+        await queue.aclose()
+
+
+@pytest.mark.parametrize(
+    ("jump", "is_now"), [("-2 years", True), ("-1 hour", True), ("1 hour", False), ("2 years", True)]
+)
+async def test_requests_go_on_after_the_clock_is_set_right(jump: str, is_now: bool, conninfo: str) -> None:
+    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
+        await asyncio.wait_for(rate.take(), 10)
+    change(conninfo, "UPDATE directsuite.rate SET arrival = arrival + %s::interval", jump)
+    async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
+        if is_now:
+            await asyncio.wait_for(rate.take(), 10)
+            return
+        while rate._asking is None or not rate._asking.done():  # a service may ask for a pause of an hour
+            assert not rate.try_acquire()
+            await asyncio.sleep(0)
+            if rate._asking is not None:
+                await asyncio.wait([rate._asking])
+        assert 3500 < rate.wait() < 3601
