@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock, sleep_or_event
@@ -19,7 +20,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import Change, Store, StoreError, TakesOperatorRequests
+from directsuite.sync.model import Store, StoreError, TakesOperatorRequests
 from directsuite.sync.schedule import Passwords, PollSchedule, Schedule, Worker
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
@@ -149,30 +150,23 @@ class Synchronizer:
                     await keep(change)
 
         A change whose loop body was left is told again, with its whole batch, by the next run; one that can't be kept
-        is to be refused, by `changes.refuse()`, for the loop to go on with others. For a synchronizer and a store
+        is to be refused, by `changes.refuse()`, for the loop to go on with others. If a step is interrupted, as by
+        `asyncio.timeout`, the next step continues at the same place. For a synchronizer and a store
         without another sink: else ConfigurationError.
         """
         if self._worker.deliver is not None:
             raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")
         changes = Changes()
-        return ChangeStream(changes, self._told(changes))
+        return ChangeStream(changes, functools.partial(self._run_into, changes))
 
-    async def _told(self, changes: Changes) -> AsyncGenerator[Change]:
+    async def _run_into(self, changes: Changes) -> None:
+        """Synchronise all, and send the changes to a loop over them, until cancelled."""
         async with changes:
             self._worker.deliver = changes.deliver
-            running = asyncio.create_task(self.run())
-            ending: list[asyncio.Task[None]] = []
-            running.add_done_callback(lambda _: ending.append(asyncio.ensure_future(changes.aclose())))
             try:
-                async with contextlib.aclosing(aiter(changes)) as loop:
-                    async for change in loop:
-                        yield change
+                await self.run()
             finally:
                 self._worker.deliver = None
-                running.cancel()
-                await asyncio.wait([running])
-        if not running.cancelled():
-            running.result()  # nothing but a fault of the package's own ends it
 
     async def _until_something_is_due(self, schedule: Schedule) -> None:
         due = schedule.next_due()

@@ -70,10 +70,9 @@ class MailService:
         operation, *segments = [unquote(each) for each in request.raw_path.strip("/").split("/")]
         folder, body = segments[0], json.loads(await request.read())
         self.asked.append(operation)
-        document: Document | bytes = self._respond(operation, folder, segments[1:], body)
-        if operation in self.change:
-            document = self.change[operation](folder, document)
-        content = document if isinstance(document, bytes) else json.dumps(document).encode()
+        document = self._respond(operation, folder, segments[1:], body)
+        changed = self.change[operation](folder, document) if operation in self.change else document
+        content = changed if isinstance(changed, bytes) else json.dumps(changed).encode()
         return web.Response(body=content, content_type="application/json")
 
     def _respond(self, operation: str, folder: str, arguments: list[str], body: Document) -> Document:

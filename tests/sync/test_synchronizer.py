@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
-from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer, SyncStatus
+from directsuite.sync import Change, Kind, RoundFinished, SqliteSink, SqliteStore, Synchronizer, SyncStatus
 from tests.integration.world import ALICE, BOB, PASSWORD, World, raw_message
 
 HALF_A_MINUTE = 30.0
@@ -256,6 +257,70 @@ async def test_changes_are_done_when_the_loop_asks_for_the_next(world: World) ->
                 if len(seen) == 5:
                     break
     assert seen == ["one", "two", "one", "two", "three"]
+
+
+async def test_step_that_is_interrupted_is_continued_by_the_next(world: World) -> None:
+    seen, clock = list[str | None](), HeldClock()
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=clock)
+        async with asyncio.timeout(60), sync.changes() as changes:
+            for subject in ("one", "two", "three"):
+                waiting = asyncio.ensure_future(anext(changes))
+                for _ in range(len(subject)):  # at various points of a round
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                assert waiting.cancelled()
+            await world.deliver("one", "two", "three")
+            while len(seen) < 3:
+                waiting = asyncio.ensure_future(anext(changes))
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                if waiting.done():
+                    seen.append(subject_of(waiting.result()))
+                    continue
+                waiting.cancel()
+                await asyncio.wait([waiting])
+                clock.pass_by(1.0)
+            assert seen == ["one", "two", "three"]
+
+
+async def test_changes_end_once_they_are_closed_and_start_again_in_another_stream(world: World) -> None:
+    await world.deliver("one")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        changes = sync.changes()
+        assert subject_of(await anext(changes)) == "one"
+        await changes.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(changes)
+        async with sync.changes() as others:
+            assert subject_of(await anext(others)) == "one"
+
+
+async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(world: World) -> None:
+    async with SqliteStore(":memory:", sink=SqliteSink()) as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        async with sync.changes() as changes:
+            with pytest.raises(ds.ConfigurationError, match="sink of its own"):
+                await anext(changes)
+            with pytest.raises(StopAsyncIteration):
+                await anext(changes)
+
+
+async def test_stream_that_nothing_refers_to_ends_its_synchronisation(world: World) -> None:
+    await world.deliver("one")
+    async with SqliteStore(":memory:") as store:
+        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        async for change in sync.changes():
+            assert subject_of(change) == "one"
+            break
+        gc.collect()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others)
+        async with sync.changes() as changes:
+            assert subject_of(await anext(changes)) == "one"
 
 
 async def test_changes_beside_another_sink_are_refused(world: World) -> None:

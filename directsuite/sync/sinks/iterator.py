@@ -12,13 +12,12 @@ import contextlib
 import functools
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import attrs
 
-from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, DirectSuiteError
 from directsuite.sync.commits import SinkError
@@ -150,16 +149,58 @@ class Changes:
 
 
 @scrub_class
-class ChangeStream(Listing[Change]):
-    """Changes that a synchronisation gives while it is read, as its method `changes` says."""
+class ChangeStream(AsyncIterator[Change]):
+    """Changes that a synchronisation gives while it is read, as its method `changes` says.
 
-    def __init__(self, changes: Changes, generator: AsyncGenerator[Change]) -> None:
-        super().__init__(generator)
+    If a step is interrupted, as by a time-out, the next step continues at the same place.
+    """
+
+    def __init__(self, changes: Changes, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """run: synchronises until it is cancelled, and then closes the changes. Its errors end the stream."""
         self._changes = changes
+        self._run = run
+        self._loop: ChangeLoop | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def __anext__(self) -> Change:
+        if self._closed:
+            raise StopAsyncIteration
+        if self._loop is None or self._running is None:
+            self._loop = aiter(self._changes)
+            self._running = asyncio.create_task(self._run())
+        with contextlib.suppress(StopAsyncIteration):
+            return await anext(self._loop)
+        running = self._running
+        await self.aclose()
+        if not running.cancelled():
+            running.result()  # nothing but a wrong setting or a fault of the package's own ends it
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the stream and the synchronisation. The change given last is not done."""
+        self._closed = True
+        if self._loop is not None and self._running is not None:
+            await self._loop.aclose()
+            self._running.cancel()
+            await asyncio.wait([self._running])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     def refuse(self) -> None:
         """The change given last can't be kept: once others can, it is quarantined, and told again later."""
         self._changes.refuse()
+
+    def __del__(self) -> None:
+        if self._running is not None and not self._running.done():
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                self._running.get_loop().call_soon_threadsafe(self._running.cancel)
 
 
 class ChangeLoop:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import attrs
 
@@ -34,13 +34,30 @@ class Fuse:
             self.steps -= 1
 
 
+def _to_the_second(message: MessageDetail) -> MessageDetail:
+    received = message.received_date
+    return attrs.evolve(message, received_date=None if received is None else received.replace(microsecond=0))
+
+
+METADATA_FORMS: Mapping[str, Callable[[MessageDetail], MessageDetail]] = {
+    "same": lambda message: message,
+    "size of -1": lambda message: attrs.evolve(message, size=-1),
+    "other size": lambda message: attrs.evolve(message, size=(message.size or 0) + 7),
+    "date to the second": _to_the_second,
+    "no date": lambda message: attrs.evolve(message, received_date=None),
+    "no Message-ID": lambda message: attrs.evolve(message, msg_id=None),
+}
+
+
 class FakeRemote:
     """Answers from the world.
 
     fault: "lost", "partial", "short" (a listing that lacks a uid) or "vague" (metadata that lack a message), of the
     next call that it fits once so many calls went well. limit: bytes of an answer, None for any. disturbance: an act,
     and before which of the calls from now on it happens. calls: since the beginning, by method. troubled: folders whose
-    calls failed in this round.
+    calls failed in this round. glitch: what every listing of this round lacks or has in addition: "empty" (a folder
+    without uids), "unlisted" (a folder that the list of folders lacks) or "impossible" (names that no folder can have).
+    metadata_form: how metadata differ from messages.
     """
 
     def __init__(self, world: World, fuse: Fuse) -> None:
@@ -51,11 +68,17 @@ class FakeRemote:
         self.disturbance: tuple[int, Act] | None = None
         self.calls = Counter[str]()
         self.troubled = set[str]()
+        self.glitch: tuple[str, str] | None = None
+        self.metadata_form = "same"
 
     async def folders(self) -> list[str]:
         """Those that are there."""
         self._called("folders", "")
-        return sorted(name for name, box in self._world.boxes.items() if not box.hidden)
+        names = {name for name, box in self._world.boxes.items() if not box.hidden}
+        if self.glitch is not None:
+            kind, folder = self.glitch
+            names = {"unlisted": names - {folder}, "impossible": names | {"", "..", "\0"}}.get(kind, names)
+        return sorted(names)
 
     async def count(self, folder: str) -> int:
         """Return the number of messages of a folder."""
@@ -64,6 +87,9 @@ class FakeRemote:
     async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
         """All uids of a folder."""
         listed = array("q", sorted(self._asked("uids", folder).messages))
+        if self.glitch == ("empty", folder):
+            self.troubled.add(folder)
+            listed = array("q")
         if self._is_due("short") and listed:
             self.fault = None
             self.troubled.add(folder)
@@ -81,14 +107,14 @@ class FakeRemote:
             self._world.weird.add(folder)
             messages.pop(len(messages) // 2)
         for uid, message in reversed(messages):
-            yield attrs.evolve(message.detail, uid=uid, folder=folder, body=None)
+            yield self._metadata(folder, uid, message)
 
     async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Those received in a window of whole seconds."""
         messages = self._asked("metadata_between", folder).messages
         begin, end = begin_ms // 1000, end_ms // 1000
         return [
-            attrs.evolve(message.detail, uid=uid, folder=folder, body=None)
+            self._metadata(folder, uid, message)
             for uid, message in messages.items()
             if message.detail.received_date is not None
             and begin <= int(message.detail.received_date.timestamp()) <= end
@@ -120,6 +146,9 @@ class FakeRemote:
             self.troubled.add(folder)
             found.pop()
         return [_whole(uid, message) for uid, message in reversed(found)], size
+
+    def _metadata(self, folder: str, uid: int, message: Message) -> MessageDetail:
+        return attrs.evolve(METADATA_FORMS[self.metadata_form](message.detail), uid=uid, folder=folder, body=None)
 
     def _asked(self, method: str, folder: str) -> Box:
         self._called(method, folder)

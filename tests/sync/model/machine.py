@@ -16,7 +16,7 @@ from directsuite.sync.model import Change, Kind, Lease, RoundReport, Row, StaleL
 from directsuite.sync.round import MailboxRounds
 from tests.core.virtual_time import ManualClock
 
-from .fake_remote import DiedError, FakeRemote, Fuse
+from .fake_remote import METADATA_FORMS, DiedError, FakeRemote, Fuse
 from .mirror import Mirror
 from .stores import DictStore, DiskFullError, FailingStore, Write
 from .world import FOLDERS, MAILBOX, Act, World
@@ -25,6 +25,9 @@ _FOLDER = st.sampled_from(FOLDERS)
 _KIND = st.sampled_from(["strong", "strong", "weak", "dateless"])
 _INDEX = st.integers(0, 8)
 _FAULT = st.sampled_from(["lost", "partial", "short", "vague"])
+_GLITCH = st.sampled_from(["empty", "unlisted", "impossible"])
+_METADATA_FORM = st.sampled_from(sorted(METADATA_FORMS))
+_JUMP = st.sampled_from([-2 * 365 * 24, -1, 1, 2 * 365 * 24])  # hours
 _DAY = 86_400
 
 
@@ -60,12 +63,14 @@ class SyncMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.fuse = Fuse()
 
-    @initialize(folders=st.integers(1, 3), named=st.booleans())
-    def begin(self, folders: int, named: bool) -> None:
+    @initialize(folders=st.integers(1, 3), named=st.booleans(), metadata_form=_METADATA_FORM)
+    def begin(self, folders: int, named: bool, metadata_form: str = "same") -> None:
         """A mailbox with so many folders, which the process is given by name, or lists."""
         self.named = named
+        self.skew = 0
         self.world = World(FOLDERS[:folders])
         self.remote = FakeRemote(self.world, self.fuse)
+        self.remote.metadata_form = metadata_form
         self.aside = set[tuple[str, int, int]]()
         self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.again)
         self.store = FailingStore(self.made_store(self.mirror.write), self.fuse, self.aside)
@@ -84,7 +89,7 @@ class SyncMachine(RuleBasedStateMachine):
             folders=list(self.world.boxes) if self.named else None,
             deliver=self.deliver if self.again else None,
             clock=self.clock,
-            now_ms=lambda: 1_800_000_000_000 + int(self.clock.now * 1000),
+            now_ms=lambda: 1_800_000_000_000 + int(self.clock.now * 1000) + self.skew,
         )
 
     async def deliver(self, changes: Sequence[Change]) -> None:
@@ -152,6 +157,26 @@ class SyncMachine(RuleBasedStateMachine):
     def round(self, audit: bool) -> None:
         """One round."""
         self.one_round(audit=audit)
+
+    @rule(act=_ANY, kind=_GLITCH, folder=_FOLDER, rounds=st.integers(1, 3))
+    def rounds_with_a_glitch(self, act: Act, kind: str, folder: str, rounds: int) -> None:
+        """For a few rounds, the service lists something that contradicts all its other responses."""
+        self.world.act(act)
+        there = list(self.world.boxes)
+        self.remote.glitch = (kind, there[FOLDERS.index(folder) % len(there)])
+        for _ in range(rounds):
+            self.one_round()
+        self.remote.glitch = None
+
+    @rule(hours=_JUMP, act=_ANY, rounds=st.integers(0, 2), is_set_right=st.booleans())
+    def clock_that_jumps(self, hours: int, act: Act, rounds: int, is_set_right: bool) -> None:
+        """The time of day jumps, and is set right after some rounds or stays wrong."""
+        self.skew = hours * 3_600_000
+        self.world.act(act)
+        for _ in range(rounds):
+            self.one_round()
+        if is_set_right:
+            self.skew = 0
 
     @rule(before=st.integers(0, 12), first=_CHANGE, act=_JOURNEY | _ANY, last=st.booleans())
     def disturbed_round(self, before: int, first: Act, act: Act, last: bool) -> None:
