@@ -125,7 +125,7 @@ class FolderSnapshot:
     @property
     def is_odd(self) -> bool:
         """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
-        highest = max(self.recorded, default=0)
+        highest = max(self.recorded, default=-1)
         late = any(uid <= highest for uid in self.uids - self.recorded.keys())
         returned = any(self.recorded.get(uid) in (*TOLD_GONE, State.MISSING) for uid in self.uids)
         return late or returned or self.has_lost_many
@@ -169,24 +169,21 @@ def may_number_as_before(rows: Mapping[int, Row], metadata: Mapping[int, Metadat
     if not listed or _comparable(rows, metadata):
         return True
     all_gone = all(row.state in TOLD_GONE for row in rows.values())
-    return bool(_with_content(rows, listed)) or (all_gone and min(listed) > max(rows, default=0))
+    return bool(_with_content(rows, listed)) or (all_gone and min(listed) > max(rows, default=-1))
 
 
-def has_unproven_rows(rows: Mapping[int, Row], metadata: Mapping[int, Metadata]) -> bool:
-    """Return True if the metadata of any message do not prove that it is the recorded one."""
-    return any(metadata[row.uid].match is Match.UNPROVEN for row in _comparable(rows, metadata))
+def have_different_metadata(rows: Mapping[int, Row], metadata: Mapping[int, Metadata]) -> bool:
+    """Return True if the metadata of any message contradict what was recorded."""
+    return any(metadata[row.uid].match is Match.DIFFERENT for row in _comparable(rows, metadata))
 
 
 def unproven_rows(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], *, audit: bool) -> Sequence[Row]:
-    """Return those of these rows whose contents are compared: some, or at an audit all.
+    """Return rows whose metadata do not prove that the message is the recorded one: some, or at an audit all.
 
-    If the contents are the same, the service's metadata differ from its messages, and the folder has not changed.
+    If their contents are the same, the service's metadata differ from its messages, and the folder has not changed.
     """
-    unproven = [
-        row
-        for row in _comparable(rows, metadata)
-        if metadata[row.uid].match is Match.UNPROVEN and row.digest is not None
-    ]
+    proofs = (Match.SAME, Match.LIKELY)
+    unproven = [row for row in _comparable(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]
     if audit:
         return unproven
     back = [row for row in unproven if row.state is State.MISSING]

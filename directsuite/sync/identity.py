@@ -6,7 +6,7 @@ digest     of the complete content
 
 A row records the identity, date and size of the complete message. Some services return other values in a message's
 metadata: no size (-1), a date without milliseconds, no Message-ID. Metadata therefore can prove that a message is the
-recorded one (`find_match`). They never prove that it is another one: only the content does (`has_content`).
+recorded one (`find_match`). If they do not, the content decides (`has_content`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Match(enum.Enum):
     LIKELY = enum.auto()
     """It has the same date, size, sender and subject, and no Message-ID. Another message may have them as well."""
     UNPROVEN = enum.auto()
-    """Something differs: it is another message, or the service's metadata differ from its messages."""
+    """The metadata lack the Message-ID, or what identifies a message without one."""
+    DIFFERENT = enum.auto()
+    """The Message-ID or date is another one: of another message, or the service's metadata differ from its messages."""
 
 
 @attrs.frozen
@@ -80,9 +82,12 @@ def find_match(message: MessageDetail, row: Row) -> Match:
     """Compare metadata with a row. A size is not compared, nor a date that one of the two lacks."""
     if row.identity == identity_of(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
+    if not _may_be_equal(received_ms(message), row.received_ms):
+        return Match.DIFFERENT
+    if not is_strong(message):
+        return Match.UNPROVEN
     # With the row's own date and size, only another Message-ID makes another identity.
-    has_same_id = is_strong(message) and row.identity == _identity(message, row.received_ms, row.size)
-    return Match.SAME if has_same_id and _may_be_equal(received_ms(message), row.received_ms) else Match.UNPROVEN
+    return Match.SAME if row.identity == _identity(message, row.received_ms, row.size) else Match.DIFFERENT
 
 
 def _may_be_equal(one: int | None, other: int | None) -> bool:

@@ -52,6 +52,10 @@ class Listing:
         return hashed(self.uids.tobytes(), _HASH)
 
 
+class ContradictionError(ResponseDecodeError):
+    """Operations of the service contradict each other, or a response contradicts itself. The rest is synchronised."""
+
+
 class Remote(Protocol):
     """One mailbox on the server. Every method raises DirectSuiteError."""
 
@@ -209,19 +213,19 @@ def says_no_such_folder(error: DirectSuiteError) -> bool:
 
 
 def require_agreement(listing: Collection[int], count: int) -> None:
-    """Raise ResponseDecodeError if GetMessageCount reports more messages than a listing that lost many of them.
+    """Raise ContradictionError if GetMessageCount reports more messages than a listing that lost many of them.
 
     Services have answered GetUIDs without uids while every other operation still showed the messages.
     """
     if count > len(listing):
-        raise ResponseDecodeError(
+        raise ContradictionError(
             f"GetUIDs lists {len(listing)} messages and GetMessageCount reports {count}: nothing was deleted, and the "
             "folder is read again. If this continues, ask the service's provider."
         )
 
 
 async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
-    """Raise ResponseDecodeError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
+    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
     try:
         messages = await remote.messages(folder, uids)
     except DirectSuiteError as error:
@@ -229,7 +233,7 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
             raise
         return  # services may reject requests for messages that do not exist
     if any(message.uid in uids and not message.expunged for message in messages):
-        raise ResponseDecodeError(
+        raise ContradictionError(
             "GetMessagesByUIDs returns messages that GetUIDs does not list: nothing was deleted, and the folder is "
             "read again. If this continues, ask the service's provider."
         )

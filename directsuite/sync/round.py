@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.failures import HOPELESS, scope_of
-from directsuite.errors import DirectSuiteError, ResponseDecodeError
+from directsuite.errors import DirectSuiteError
 from directsuite.sync.commits import Commits, Deliver, SinkHealth, Step
 from directsuite.sync.decide import (
     FolderSnapshot,
@@ -50,7 +50,14 @@ from directsuite.sync.model import (
     State,
     Store,
 )
-from directsuite.sync.remote import Remote, find_name_problem, require_absence, require_agreement, says_no_such_folder
+from directsuite.sync.remote import (
+    ContradictionError,
+    Remote,
+    find_name_problem,
+    require_absence,
+    require_agreement,
+    says_no_such_folder,
+)
 from directsuite.sync.verify import full_resync, verify_sentinels
 
 _VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
@@ -170,7 +177,7 @@ class MailboxRounds:
         listed = await self._remote.folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
-            report.failed[name] = ResponseDecodeError(
+            report.failed[name] = ContradictionError(
                 f"GetFolders lists a folder whose name {problem}. No request can name it, so that its messages are not "
                 "synchronised. Rename the folder on the server."
             )
@@ -238,7 +245,7 @@ class MailboxRounds:
         if listed is None:
             return None
         if listed.unusable:
-            report.failed[state.name] = ResponseDecodeError(
+            report.failed[state.name] = ContradictionError(
                 f"GetUIDs lists {listed.unusable} values that are not uids. The other messages are synchronised, and "
                 "nothing is deleted in this folder. Ask the service's provider."
             )

@@ -28,7 +28,7 @@ from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver, RefusedError, SinkError, SinkHealth
 from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, TakesOperatorRequests
-from directsuite.sync.remote import DirectRemote, Remote
+from directsuite.sync.remote import ContradictionError, DirectRemote, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, problem_of
 
@@ -70,7 +70,8 @@ class RoundResult:
         report = self.report
         if report is None or self.fruitless:
             return True
-        if report.failed and not report.changes.total():
+        is_failing = not all(isinstance(error, ContradictionError) for error in report.failed.values())
+        if is_failing and not report.changes.total():
             return not report.waiting
         return not (report.more or report.waiting)
 

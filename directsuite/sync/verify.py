@@ -16,7 +16,7 @@ from directsuite.sync.commits import Commits, Step
 from directsuite.sync.decide import (
     FolderSnapshot,
     FolderState,
-    has_unproven_rows,
+    have_different_metadata,
     may_number_as_before,
     returned_rows,
     rows_carried_over,
@@ -72,11 +72,11 @@ async def _has_same_message(remote: Remote, folder: str, row: Row) -> bool | Non
         if content_is_same is not None:
             return content_is_same
     message = await _metadata_under(remote, folder, row)
-    match = Match.UNPROVEN if message is None else find_match(message, row)
+    match = Match.DIFFERENT if message is None else find_match(message, row)
     if match is Match.SAME:
         return True
     content_is_same = await have_content(remote, folder, [row])
-    return True if content_is_same is None and match is Match.LIKELY else content_is_same
+    return True if content_is_same is None and match is not Match.DIFFERENT else content_is_same
 
 
 async def _metadata_under(remote: Remote, folder: str, row: Row) -> MessageDetail | None:
@@ -171,10 +171,9 @@ async def _numbers_as_before(
     """Return True if the uids stand for the same messages as before."""
     if not may_number_as_before(rows, metadata, listed):
         return False
-    if has_unproven_rows(rows, metadata):
-        unproven = unproven_rows(rows, metadata, audit=audit)
-        if not await have_content(remote, folder, unproven):
-            return False
+    content_is_same = await have_content(remote, folder, unproven_rows(rows, metadata, audit=audit))
+    if content_is_same is False or (content_is_same is None and have_different_metadata(rows, metadata)):
+        return False
     return await have_content(remote, folder, rows_to_compare(rows, metadata, listed, audit=audit)) is not False
 
 

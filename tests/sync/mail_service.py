@@ -13,8 +13,7 @@ import attrs
 from aiohttp import web
 
 import directsuite as ds
-from directsuite.messaging.models import MessageDetail
-from directsuite.sync import Change, Kind, MailboxProgress, SqliteStore, Synchronizer
+from directsuite.sync import Change, Key, Kind, MailboxProgress, SqliteStore, Synchronizer
 from tests.integration.world import StoppedClock
 
 ADDRESS = "alice@direct.example.test"
@@ -101,29 +100,25 @@ class MailService:
 
 @attrs.define
 class Sink:
-    """A sink that keeps the changes, and the messages that the mailbox has according to them, by folder and uid.
-
-    accept: returns False for a change that it rejects.
-    """
+    """A sink that keeps the changes. accept: returns False for a change that it rejects."""
 
     changes: list[Change] = attrs.field(factory=list[Change])
-    messages: dict[tuple[str, int], MessageDetail | None] = attrs.field(
-        factory=dict[tuple[str, int], MessageDetail | None]
-    )
     accept: Callable[[Change], bool] = lambda _: True
 
     async def __call__(self, changes: Sequence[Change]) -> None:
         """Take changes."""
         if not all(map(self.accept, changes)):
             raise ValueError("rejected")
-        for change in changes:
-            self.changes.append(change)
-            if change.previous is not None:
-                self.messages.pop((change.previous.folder, change.previous.uid), None)
-            if change.kind is Kind.GONE:
-                self.messages.pop((change.key.folder, change.key.uid), None)
-            else:
-                self.messages[change.key.folder, change.key.uid] = change.message
+        self.changes += changes
+
+    @property
+    def messages(self) -> set[tuple[str, int]]:
+        """Folder and uid of each message that the mailbox has according to the changes."""
+        keys = set[Key]()
+        for change in self.changes:
+            keys -= {change.previous}
+            keys = keys - {change.key} if change.kind is Kind.GONE else keys | {change.key}
+        return {(key.folder, key.uid) for key in keys}
 
     @property
     def kinds(self) -> list[Kind]:

@@ -15,7 +15,7 @@ from directsuite.sync.decide import (
     FolderStep,
     confirm_deletions,
     has_surely_left,
-    has_unproven_rows,
+    have_different_metadata,
     kind_of,
     may_number_as_before,
     missing_rows,
@@ -236,12 +236,13 @@ def test_contents_decide_if_metadata_prove_nothing() -> None:
     some = [each.uid for each in unproven_rows(rows, seen, audit=False)]
     assert some == [20, 1, *range(3, 12), *range(31, 41)]
     assert len(unproven_rows(rows, seen, audit=True)) == 39
-    assert has_unproven_rows(rows, seen)
-    assert not has_unproven_rows(rows, {2: metadata(Match.SAME)})
-    assert not has_unproven_rows({1: attrs.evolve(row(1), identity=None)}, seen)
+    assert not have_different_metadata(rows, seen)
+    assert have_different_metadata(rows, seen | {1: metadata(Match.DIFFERENT)})
     without_content = {1: attrs.evolve(row(1), digest=None)}
-    assert has_unproven_rows(without_content, seen)
     assert unproven_rows(without_content, seen, audit=True) == []
+    without_identity = {1: attrs.evolve(row(1), identity=None)}
+    assert unproven_rows(without_identity, seen, audit=True) == []
+    assert not have_different_metadata(without_identity, {1: metadata(Match.DIFFERENT)})
 
 
 def test_a_message_is_looked_for_at_its_own_position_first() -> None:

@@ -86,7 +86,7 @@ async def test_new_mail_arrives_while_a_listing_lacks_other_messages(service: Ma
     service.add("INBOX", 6)
     service.change["GetUIDs"] = with_member("uids", [5, 6])
     await client.synchronise()
-    assert client.sink.messages.keys() == {("INBOX", uid) for uid in range(1, 7)}
+    assert client.sink.messages == {("INBOX", uid) for uid in range(1, 7)}
 
 
 async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(service: MailService, client: Client) -> None:
@@ -111,7 +111,7 @@ async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(
     for _ in range(rounds):
         status = await client.synchronise()
         assert status.status is SyncStatus.UP_TO_DATE
-    assert client.sink.messages.keys() == {("INBOX", 1), *(("INBOX.Archive", uid) for uid in (1, 2, 3))}
+    assert client.sink.messages == {("INBOX", 1), *(("INBOX.Archive", uid) for uid in (1, 2, 3))}
     assert set(client.sink.kinds) == {Kind.NEW}
 
 
@@ -122,7 +122,7 @@ async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: M
     del service.folders["INBOX.Archive"]
     await client.synchronise()
     status = await client.synchronise()
-    assert client.sink.messages.keys() == {("INBOX", 1)}
+    assert client.sink.messages == {("INBOX", 1)}
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
@@ -134,10 +134,10 @@ async def test_folder_that_no_request_can_name_is_skipped_and_reported(
     service.add("INBOX.Sent", 1, 2)
     service.change["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
     first = await client.synchronise()
-    assert client.sink.messages.keys() == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
+    assert client.sink.messages == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
     del service.folders["INBOX.Sent"][1]
     second = await client.synchronise()
-    assert client.sink.messages.keys() == {("INBOX", 1), ("INBOX.Sent", 2)}
+    assert client.sink.messages == {("INBOX", 1), ("INBOX.Sent", 2)}
     for status in (first, second):
         assert (status.status, list(status.folders)) == (SyncStatus.FAILING, [name])
         assert "GetFolders lists a folder whose name" in status.folders[name]
@@ -245,6 +245,20 @@ async def test_message_whose_date_is_lost_in_one_response_is_the_same(service: M
     service.add("INBOX", 4)
     await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 4
+
+
+async def test_message_that_cannot_be_fetched_is_not_gone_if_metadata_lack_its_id(
+    service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1)
+    for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
+        service.change[operation] = DIFFERENT_METADATA["no Message-ID"]
+    await client.synchronise()
+    service.change["GetMessagesByUIDs"] = with_member("messages", [])
+    for _ in range(3):
+        client.now += 2 * 86_400
+        await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW]
 
 
 async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: Client) -> None:

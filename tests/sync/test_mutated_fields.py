@@ -1,0 +1,121 @@
+"""One field of one message is wrong in every response of an operation: every other message arrives, none is deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from directsuite.sync import Kind, SyncStatus
+from tests.sync.mail_service import Client, Document, MailService, client_for, message, running_service
+
+REMOVED = "(removed)"
+BROKEN = "(broken UTF-8)"
+VALUES: dict[str, Any] = {
+    "null": None,
+    "empty text": "",
+    "zero": 0,
+    "text": "x",
+    "list": [],
+    "object": {},
+    "huge": 10**30,
+    "broken": BROKEN,
+    "removed": REMOVED,
+}
+OPERATIONS = ["GetMessagesByUIDs", "GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"]
+FIELDS = list(message("INBOX", 1))
+OTHERS = {("INBOX", 1), ("INBOX", 3), ("INBOX", 4), ("INBOX.Sent", 1)}
+MUTATED = ("INBOX", 2)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[MailService]:
+    async with running_service() as service:
+        service.add("INBOX", 1, 2, 3, 4)
+        service.add("INBOX.Sent", 1)
+        yield service
+
+
+@pytest.fixture
+async def client(service: MailService) -> AsyncIterator[Client]:
+    async with client_for(service) as client:
+        yield client
+
+
+def mutate_message(field: str, value: Any) -> Callable[[str, Document], bytes]:
+    """Change a field of message 2 of INBOX."""
+
+    def change(folder: str, document: Document) -> bytes:
+        messages = [dict(each) for each in document.get("messages", ())]
+        for each in messages:
+            if folder == "INBOX" and each["uid"] == 2:
+                each[field] = value
+                if value == REMOVED:
+                    del each[field]
+        return as_bytes(document | {"messages": messages})
+
+    return change
+
+
+def mutate_uid(value: Any) -> Callable[[str, Document], bytes]:
+    """Change the uid of message 2 in the listing of INBOX."""
+
+    def change(folder: str, document: Document) -> bytes:
+        uids = [value if folder == "INBOX" and uid == 2 else uid for uid in document["uids"]]
+        return as_bytes(document | {"uids": [uid for uid in uids if uid != REMOVED]})
+
+    return change
+
+
+def as_bytes(document: Document) -> bytes:
+    return json.dumps(document).encode().replace(BROKEN.encode(), b"a\xffb")
+
+
+async def check(service: MailService, client: Client) -> None:
+    """Synchronise with the mutation, with new mail and an audit, and without the mutation."""
+    await client.synchronise()
+    assert client.sink.messages - {MUTATED} == OTHERS
+    service.add("INBOX", 5)
+    service.add("INBOX.Sent", 2)
+    await client.synchronise()
+    client.now += 2 * 86_400
+    client.clock.now += 700
+    await client.synchronise()
+    assert client.sink.messages - {MUTATED} == OTHERS | {("INBOX", 5), ("INBOX.Sent", 2)}
+    service.change.clear()
+    client.now += 2 * 86_400
+    for _ in range(3):
+        status = await client.synchronise()
+    assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
+    assert client.sink.messages == {*OTHERS, MUTATED, ("INBOX", 5), ("INBOX.Sent", 2)}
+    gone = {change.key.uid for change in client.sink.changes if change.kind is Kind.GONE}
+    assert gone <= {2}  # it was delivered with the wrong field, and once more with the right one
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
+async def test_wrong_field_of_one_message_harms_no_other(
+    operation: str, field: str, value: str, is_known: bool, service: MailService, client: Client
+) -> None:
+    if is_known:
+        await client.synchronise()
+    service.change[operation] = mutate_message(field, VALUES[value])
+    await check(service, client)
+    if is_known or operation != "GetMessagesByUIDs":
+        assert client.sink.kinds == [Kind.NEW] * 7
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
+async def test_wrong_uid_of_one_message_harms_no_other(
+    value: str, is_known: bool, service: MailService, client: Client
+) -> None:
+    if is_known:
+        await client.synchronise()
+    service.change["GetUIDs"] = mutate_uid(VALUES[value])
+    await check(service, client)
+    assert client.sink.kinds == [Kind.NEW] * 7
