@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from directsuite.errors import NotFoundError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import identity, model, verify
 from directsuite.sync.commits import Commits, Step
@@ -313,3 +314,50 @@ def _no_old_keys(patch: pytest.MonkeyPatch) -> None:
 @_mutant("what a sink may have been told of leaves without a word")
 def _unsettled(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(model.LEAVING, State.IN_DOUBT, State.DELETED)
+
+
+async def _nothing(*_: object) -> None:
+    return None
+
+
+@_mutant("an empty listing is believed")
+def _empty_listing_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("directsuite.sync.round.require_agreement", lambda *_: None)
+    patch.setattr("directsuite.sync.round.require_absence", _nothing)
+
+
+@_mutant("a list of folders is believed")
+def _list_of_folders_believed(patch: pytest.MonkeyPatch) -> None:
+    has_vanished = MailboxRounds._has_vanished
+
+    async def at_once(self: MailboxRounds, commits: Commits, name: str) -> bool:
+        count, self._remote.count = self._remote.count, _no_such_folder  # type: ignore[method-assign]  # for a call
+        try:
+            return await has_vanished(self, commits, name)
+        finally:
+            self._remote.count = count  # type: ignore[method-assign]  # for a call
+
+    patch.setattr(MailboxRounds, "_has_vanished", at_once)
+
+
+async def _no_such_folder(folder: str) -> int:
+    raise NotFoundError("no such folder", status=404)
+
+
+@_mutant("metadata decide")
+def _metadata_decide(patch: pytest.MonkeyPatch) -> None:
+    def find_match(message: MessageDetail, row: Row) -> identity.Match:
+        is_same = row.identity == identity.identity_of(message)
+        return identity.Match.SAME if is_same and message.msg_id else identity.Match.DIFFERENT
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(identity, "find_match", find_match)
+    patch.setattr(verify, "find_match", find_match)
+    patch.setattr(verify, "have_content", nothing)
+
+
+@_mutant("a time in the future is waited for")
+def _future_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("directsuite.sync.decide.is_due", lambda due_ms, now_ms, _: due_ms <= now_ms)

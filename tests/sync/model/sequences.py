@@ -2,7 +2,7 @@
 
 A step is something that happens to the world, or a rule of the machine, or one of these: "fault" and "disturbance", a
 round with one; "die", another process goes on; "days", time passes and all is compared; "sure", what happened must be
-seen without an audit.
+seen without an audit; "metadata", how metadata differ from messages; "same numbers", no folder was numbered again.
 """
 
 from __future__ import annotations
@@ -140,9 +140,39 @@ SEQUENCES: dict[str, Steps] = {
         *[("deliver", I, 1), QUIET, ("deliver", I, 1), ("disturbance", 4, "permute", I, None), ("die",), ("sure",)],
         QUIET,
     ],
+    "listed without uids for a while": [
+        *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+    ],
+    "missing from the list of folders for a while": [
+        *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "unlisted", I, 3), QUIET],
+    ],
+    "a name that no folder can have": [
+        *[LISTED, ("deliver", A, 1), ("rounds_with_a_glitch", ("deliver", (I, 1, "strong")), "impossible", I, 3)],
+        *[("same numbers",), QUIET],
+    ],
+    "metadata without sizes": [
+        *[("metadata", "size of -1"), ("deliver", I, 3), QUIET, ("deliver", I, 1), QUIET, ("same numbers",)],
+    ],
+    "metadata without a Message-ID": [
+        *[("metadata", "no Message-ID"), ("deliver", I, 3), QUIET, ("deliver", I, 1), QUIET, ("days",)],
+        *[("same numbers",)],
+    ],
+    "spoilt while the clock was ahead": [
+        *[
+            ("deliver", I, 2),
+            ("spoil", I, 0),
+            ("clock_that_jumps", 17_520, ("hide", (S,)), 2, True),
+            ("mend",),
+            ("days",),
+        ],
+    ],
 }
 
 SEEN_IN: dict[str, str] = {
+    "an empty listing is believed": "listed without uids for a while",
+    "a list of folders is believed": "missing from the list of folders for a while",
+    "metadata decide": "metadata without sizes",
+    "a time in the future is waited for": "spoilt while the clock was ahead",
     "no fence check": "taken over",
     "sink outside the transaction": "killed after a commit",
     "resets ignored": "recreated",
@@ -192,6 +222,10 @@ def played(steps: Steps) -> None:
                 machine.converge_for_days()
             elif name == "die":
                 machine.rounds = machine.process()
+            elif name == "metadata":
+                machine.remote.metadata_form = arguments[0]
+            elif name == "same numbers":
+                assert {key.uid_validity for key in machine.mirror.here} == {1}, "numbered again"
             elif name == "sure":
                 machine.world.weird.clear()
             elif hasattr(machine.world, name):
