@@ -182,7 +182,7 @@ class FolderFetch:
             return False
         if await is_still_there(self._remote, name, row):
             return True
-        if name in self._folders:
+        if listed is not None and name in self._folders:
             self._folders[name].suspect = True
         return False
 

@@ -71,6 +71,10 @@ class SyncMachine(RuleBasedStateMachine):
         self.world = World(FOLDERS[:folders])
         self.remote = FakeRemote(self.world, self.fuse)
         self.remote.metadata_form = metadata_form
+        if metadata_form != "same":
+            self.world.blurs = frozenset(
+                {"weak", "strong", "dateless"} if metadata_form == "no Message-ID" else {"weak"}
+            )
         self.aside = set[tuple[str, int, int]]()
         self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.again)
         self.store = FailingStore(self.made_store(self.mirror.write), self.fuse, self.aside)

@@ -143,6 +143,14 @@ SEQUENCES: dict[str, Steps] = {
     "listed without uids for a while": [
         *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
     ],
+    "moved from a folder that is listed without uids for a while": [
+        *[("deliver", I, 4), QUIET, ("move", I, S, 1), ("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+        ("same numbers",),
+    ],
+    "exchanged, and then listed without uids for a while": [
+        *[("deliver", I, 3), QUIET, ("deliver", I, 1), ("disturbance", 4, "permute", I, None)],
+        *[("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+    ],
     "missing from the list of folders for a while": [
         *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "unlisted", I, 3), QUIET],
     ],

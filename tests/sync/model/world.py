@@ -48,7 +48,8 @@ class World:
     made: copies that were ever there, by content. placed: every content that was ever under a uid. been: the message
     under each uid, and its hops then. odd: folders in which a uid was ever used anew. torn: those in which that came in
     the middle of a round. weird: those in which something has happened that perhaps only an audit sees. blurred:
-    contents that share their metadata with another's. late: folder and uid of what came back. deleted: the
+    contents that share their metadata with another's, or that metadata do not identify. blurs: the kinds of messages that
+    metadata do not identify. late: folder and uid of what came back. deleted: the
     last message that was.
     """
 
@@ -61,6 +62,7 @@ class World:
         self.torn = set[str]()
         self.weird = set[str]()
         self.blurred = set[str]()
+        self.blurs = frozenset[str]()
         self.late = set[tuple[str, int]]()
         self._dull = set[str]()
         self.deleted: Message | None = None
@@ -84,7 +86,10 @@ class World:
         for _ in range(count):
             self._number += 1
             number = self._number
-            self._put(folder, self._made(number, kind, _DAY_ONE + timedelta(seconds=0.4 * number), 100 + number % 7))
+            message = self._made(number, kind, _DAY_ONE + timedelta(seconds=0.4 * number), 100 + number % 7)
+            if kind in self.blurs:
+                self.blurred.add(message.content)
+            self._put(folder, message)
 
     def twins(self, folder: str) -> None:
         """Two messages without a Message-ID that differ in nothing but their content."""
