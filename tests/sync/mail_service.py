@@ -81,7 +81,7 @@ class MailService:
         if folder not in self.folders:
             return {"success": False, "code": 3, "message": "no such folder"}
         box = self.folders[folder]
-        metadata = [{**each, "body": None, "attachments": []} for each in box.values()]
+        metadata: list[Document] = [{**each, "body": None, "attachments": []} for each in box.values()]
         match operation:
             case "GetUIDs":
                 return done | {"uids": list(box)}
@@ -95,7 +95,8 @@ class MailService:
             case "SearchMessagesMetadataByReceivedDate":
                 begin, end = map(int, arguments)
                 return done | {"messages": [each for each in metadata if begin <= each["receivedDate"] <= end]}
-        raise AssertionError(operation)
+            case _:
+                raise AssertionError(operation)
 
 
 @attrs.define

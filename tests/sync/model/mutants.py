@@ -322,7 +322,10 @@ async def _nothing(*_: object) -> None:
 
 @_mutant("an empty listing is believed")
 def _empty_listing_believed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("directsuite.sync.round.require_agreement", lambda *_: None)
+    def agree(*_: object) -> None:
+        """Accept any count."""
+
+    patch.setattr("directsuite.sync.round.require_agreement", agree)
     patch.setattr("directsuite.sync.round.require_absence", _nothing)
 
 
@@ -360,4 +363,7 @@ def _metadata_decide(patch: pytest.MonkeyPatch) -> None:
 
 @_mutant("a time in the future is waited for")
 def _future_waited_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("directsuite.sync.decide.is_due", lambda due_ms, now_ms, _: due_ms <= now_ms)
+    def is_due(due_ms: int, now_ms: int, _: int) -> bool:
+        return due_ms <= now_ms
+
+    patch.setattr("directsuite.sync.decide.is_due", is_due)

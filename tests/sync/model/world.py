@@ -48,9 +48,8 @@ class World:
     made: copies that were ever there, by content. placed: every content that was ever under a uid. been: the message
     under each uid, and its hops then. odd: folders in which a uid was ever used anew. torn: those in which that came in
     the middle of a round. weird: those in which something has happened that perhaps only an audit sees. blurred:
-    contents that share their metadata with another's, or that metadata do not identify. blurs: the kinds of messages that
-    metadata do not identify. late: folder and uid of what came back. deleted: the
-    last message that was.
+    contents that share their metadata with another's, or that metadata do not identify. blurs: the kinds of messages
+    that metadata do not identify. late: folder and uid of what came back. deleted: the last message that was.
     """
 
     def __init__(self, folders: tuple[str, ...]) -> None:
