@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 import attrs
 import pytest
@@ -71,7 +71,7 @@ class FaxList:
 
 
 @contextlib.asynccontextmanager
-async def listing(listed: FaxList, *, limit: int | None = None) -> AsyncIterator[ds.Listing[ds.FaxMessage]]:
+async def listing(listed: FaxList, *, limit: int | None = None) -> AsyncGenerator[ds.Listing[ds.FaxMessage]]:
     """Opens `iter_messages` of a suite whose pages are those of the list."""
 
     async def page(_: ds.Fax, __: str, offset: int, **___: object) -> ds.FaxMessageInformation:
