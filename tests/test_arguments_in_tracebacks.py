@@ -144,6 +144,12 @@ async def no_items() -> AsyncGenerator[Any]:
         yield item
 
 
+def make_change_stream(_: object) -> ChangeStream:
+    """Return a stream that ends at its first step."""
+    changes = Changes()
+    return ChangeStream(changes, changes.aclose)
+
+
 async def no_content() -> bytes:
     """Fail to read a document."""
     raise LookupError(len(MARKER))
@@ -172,7 +178,7 @@ INSTANCES: dict[type[Any], Callable[[World], object]] = {
     ds.TUser: lambda world: world.suite.tuser("tuser", "password", "clinic@direct.example.test"),
     ds.WaitAsAsked: lambda _: ds.WaitAsAsked(),
     Changes: lambda _: Changes(),
-    ChangeStream: lambda _: ChangeStream(Changes(), no_items()),
+    ChangeStream: make_change_stream,
     MailboxProgress: lambda _: MailboxProgress(name=MARKER),
     MaildirSink: lambda world: MaildirSink(world.path()),
     SqliteSink: lambda _: SqliteSink(),

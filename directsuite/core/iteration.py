@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from directsuite.core.privacy import scrub_traceback
+from directsuite.core.privacy import scrub_class
 from directsuite.errors import TransportError
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ INTERRUPTED = (
 )
 
 
+@scrub_class
 class Listing(AsyncGenerator[T, None]):
     """An async generator that is its own context manager: leaving `async with` ends it and its requests at once.
 
@@ -36,7 +37,6 @@ class Listing(AsyncGenerator[T, None]):
         self._generator = generator
         self._is_interrupted = False
 
-    @scrub_traceback
     async def __anext__(self) -> T:
         try:
             return await self._generator.__anext__()
@@ -44,7 +44,6 @@ class Listing(AsyncGenerator[T, None]):
             self._note_end(error)
             raise
 
-    @scrub_traceback
     async def asend(self, value: None) -> T:
         """As for any async generator."""
         try:
@@ -53,7 +52,6 @@ class Listing(AsyncGenerator[T, None]):
             self._note_end(error)
             raise
 
-    @scrub_traceback
     async def athrow(self, *args: Any) -> T:
         """As for any async generator."""
         try:
@@ -62,7 +60,6 @@ class Listing(AsyncGenerator[T, None]):
             self._note_end(error)
             raise
 
-    @scrub_traceback
     async def aclose(self) -> None:
         """End the listing and its requests."""
         self._is_interrupted = False

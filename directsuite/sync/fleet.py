@@ -90,6 +90,7 @@ class Fleet:
         now: Callable[[], float] = time.time,
     ) -> None:
         AT_LEAST_ONE.require("concurrency", concurrency)
+        INTERVAL.or_none().require("interval", interval)
         INTERVAL.require("tick", tick)
         INTERVAL.require("patience", patience)
         DURATION.require("grace", grace)

@@ -22,7 +22,7 @@ from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.limits import Rate
 from directsuite.core.privacy import scrub_class
-from directsuite.core.retry import LONGEST_RETRY_AFTER
+from directsuite.core.retry import MAX_RETRY_AFTER
 from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
@@ -34,7 +34,7 @@ __all__ = ["SharedLimits"]
 _TIMEOUT = 2.0  # seconds for an answer of PostgreSQL, while which nobody goes
 _AGAIN = 1.0  # seconds until PostgreSQL is asked again after none
 _LONGEST = 1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
-_MAX_AHEAD = LONGEST_RETRY_AFTER + 60.0  # seconds: a request that is due later was scheduled by a clock that was ahead
+_MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds: a request that is due later was scheduled by a clock that was ahead
 _SOON = 0.005  # seconds in which PostgreSQL may have answered
 _SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
 
