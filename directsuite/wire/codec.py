@@ -11,9 +11,9 @@ where there is none, by the package's own, and not by cattrs': those of `cattrs.
 fills an unfrozen twin of the class, whose instances then become the class's own; a value of the expected type is passed
 through without a call.
 
-A value that cannot be read is no error, unless its field is required or strict (`Wire.strict`): the field has its
-default, and `extra` has the value under its name on the wire. An element of a list of objects is left out. A report
-counts both by their path.
+A value that cannot be read is an error only if its field is required or strict (`Wire.strict`). Any other field then
+has its default, and `extra` has the value under its name on the wire. An element of a list of objects is left out. A
+report counts both by their path.
 """
 
 from __future__ import annotations
@@ -106,9 +106,11 @@ class Codec:
 
         place: where values that cannot be read are counted: a report, or the place of an element of its document.
         """
-        document = Document(value, place) if place is not None and type(value) is dict else value
+        if place is not None and type(value) is dict:
+            value = Document(cast("dict[str, Any]", value))
+            value.place = place
         try:
-            return self.converter.structure(document, cls)
+            return self.converter.structure(value, cls)
         except (MemoryError, RecursionError):
             raise
         except MismatchError as error:
@@ -202,7 +204,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
 
     Hooks that you have registered, or register later, hold inside these types too; those that a preconfigured converter
     brings for `bytes`, `datetime` and `date` serve other types as before, but not these. `structure` raises ValueError
-    where a value isn't what it should be, with the JSON path and never the value.
+    if a required value cannot be read, with the JSON path and never the value. Others stay in `extra`.
     """
     converter.register_structure_hook(OpenEnum, lambda value, cls: read_member(cls, value))
     converter.register_unstructure_hook(OpenEnum, _member_text)
@@ -401,9 +403,17 @@ def _read_or_default(field: Field, reader: Reader) -> Callable[..., Any]:
         read = reader.read
         if field.default is None and isinstance(reader, OptionalLeaf):
             return read  # its own for nothing
-        return lambda value: field.fallback() if field.absent(value) else read(value)
-    read_nested = as_nested(reader)
-    return lambda value, place: field.fallback() if field.absent(value) else read_nested(value, place)
+
+        def read_leaf(value: Any) -> Any:
+            return field.fallback() if field.absent(value) else read(value)
+
+        return read_leaf
+    nested = as_nested(reader)
+
+    def read_nested(value: Any, place: Place) -> Any:
+        return field.fallback() if field.absent(value) else nested(value, place)
+
+    return read_nested
 
 
 def _expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
@@ -431,7 +441,7 @@ def _local_fields(cls: type[Model]) -> list[str]:
 def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
     """The hook factory for writing: what has its default is left out, unless it is required.
 
-    A value in `extra` under a field's name is one that could not be read: it is written in place of the default.
+    If `extra` has a value under a field's name, it could not be read. It is written instead of the default.
     """
     plan = [
         (

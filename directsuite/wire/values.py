@@ -52,9 +52,7 @@ class Document(dict[str, Any]):
 
     __slots__ = ("place",)
 
-    def __init__(self, members: dict[str, Any], place: Place) -> None:
-        super().__init__(members)
-        self.place = place
+    place: Place
 
 
 def note(place: Place, step: str = "") -> None:

@@ -20,7 +20,7 @@ FIRST_MOMENTS = [datetime.min, datetime.min + timedelta(minutes=5)]  # noqa: DTZ
 SENT = {"success": True, "code": 0, "smtpId": "<2@direct.example.test>"}
 METADATA = {"success": True, "messages": [{"uid": 1, "msgID": "<1@direct.example.test>"}]}
 UIDS = {"success": True, "uids": [1, 2, 3]}
-ANOTHERS_MARK = {
+ANOTHERS_MARK: dict[str, Any] = {
     "success": True,
     "folders": [],
     "messages": [{"uid": 1, "msgID": "<1@x>", "headers": [{"name": "X-Request-ID", "value": "another"}]}],
