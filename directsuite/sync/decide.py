@@ -162,7 +162,7 @@ def next_step(state: FolderState, changed: FolderSnapshot | None, *, audit: bool
 
 
 def may_number_as_before(rows: Mapping[int, Row], metadata: Mapping[int, Metadata], listed: Collection[int]) -> bool:
-    """Return False if nothing can show that the uids stand for the same messages as before.
+    """Return False if nothing can show that the uids identify the same messages as before.
 
     That is so if no metadata can be compared, and no content, and the listed uids are not all new ones.
     """

@@ -249,7 +249,7 @@ class FleetTable:
         connections: Connections,
         worker: str,
         patience: float,  # seconds after which a worker that isn't heard of counts as dead
-        max_pause: float = _MAX_PAUSE,  # seconds: what is due later than that was set by a clock that was ahead
+        max_pause: float = _MAX_PAUSE,  # seconds: a later time was stored by a clock that was ahead
     ) -> None:
         self._database = PostgresDatabase(connections)
         self._worker = worker

@@ -1,4 +1,4 @@
-"""How a message is recognised, wherever it is.
+"""Identities and digests, by which a message is recognised wherever it is.
 
 identity   of the Message-ID, date and size: strong. Without a Message-ID: of date, size, sender and subject: weak,
            because two messages may have the same
@@ -27,7 +27,7 @@ _DATE_PRECISION_MS = 1000
 
 
 class Match(enum.Enum):
-    """What a message's metadata show about the message that a row recorded under the same uid."""
+    """The result of comparing a message's metadata with the row that was recorded under the same uid."""
 
     SAME = enum.auto()
     """It is the same message: the Message-ID is the same, and the date is not another one."""
@@ -108,7 +108,7 @@ def _digest(message: MessageDetail, received: int | None, size: int) -> bytes:
 
 
 def has_content(message: MessageDetail, row: Row) -> bool:
-    """Return True if a complete message has the content of a row. A date or size that one of them lacks may differ."""
+    """Return True if a complete message has the content of a row. A date or size that either lacks is not compared."""
     received, size = received_ms(message), size_of(message)
     if row.digest == _digest(message, received, size):
         return True
@@ -120,7 +120,7 @@ def has_content(message: MessageDetail, row: Row) -> bool:
 
 
 def size_of(message: MessageDetail) -> int:
-    """Return the size of a message; -1 if it has none, or one that no database can store."""
+    """Return the size of a message; -1 if it has no size that a database can store."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
 

@@ -34,7 +34,7 @@ from directsuite.sync.identity import digest_of, hashed, is_storable
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_MS = 253_402_300_799_000  # the last second of the year 9999, where the calendar of Python ends
+_LAST_MS = 253_402_300_799_000  # the last second of the year 9999: Python has no later times
 
 
 @attrs.frozen(repr=False)
@@ -44,7 +44,7 @@ class Listing:
     uids: array[int]
     mark: bytes
     unusable: int = 0
-    """The number of listed values that are no uids. They may be in the place of any message's uid."""
+    """The number of listed values that are not uids. Each may replace the uid of any message."""
 
     @property
     def fingerprint(self) -> bytes:

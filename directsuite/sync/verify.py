@@ -169,7 +169,7 @@ async def _numbers_as_before(
     *,
     audit: bool,
 ) -> bool:
-    """Return True if the uids stand for the same messages as before."""
+    """Return True if the uids identify the same messages as before."""
     if not may_number_as_before(rows, metadata, listed):
         return False
     content_is_same = await have_content(remote, folder, unproven_rows(rows, metadata, audit=audit))

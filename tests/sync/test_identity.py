@@ -1,4 +1,4 @@
-"""What shows that a message is the recorded one: its metadata, or else its content."""
+"""Comparing messages and their metadata with rows: either can prove that a message is the recorded one."""
 
 from __future__ import annotations
 

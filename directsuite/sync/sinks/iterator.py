@@ -174,7 +174,7 @@ class ChangeStream(AsyncIterator[Change]):
         running = self._running
         await self.aclose()
         if not running.cancelled():
-            running.result()  # nothing but a wrong setting or a fault of the package's own ends it
+            running.result()  # raises the error that ended the synchronisation
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

@@ -80,7 +80,7 @@ async def test_pause_between_rounds_is_a_day_at_most(table: FleetTable) -> None:
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_mailbox_is_woken_again_after_the_clock_is_set_right(jump: str, table: FleetTable, conninfo: str) -> None:
     ((mailbox, _),) = await table.due()
-    assert await table.due() == []  # somebody was woken for it
+    assert await table.due() == []  # a worker was woken for it
     change(conninfo, "UPDATE directsuite.schedule SET woken_at = woken_at + %s::interval", jump)
     assert [found for found, _ in await table.due()] == [mailbox]
 
