@@ -194,7 +194,9 @@ class FolderFetch:
             if not says_no_such_folder(error) or name in await self._remote.folders():
                 raise
             return frozenset()
-        uids = frozenset(() if listed is None else listed.uids)
+        if listed is None or listed.unusable:
+            return None
+        uids = frozenset(listed.uids)
         state = self._folders.get(name)
         if state is not None:
             recorded = await self._commits.store.states(state.folder)
@@ -290,7 +292,7 @@ async def retry_quarantined(
     listed = None if message is None else await remote.uids(state.name)
     if message is not None and listed is not None:  # what else the folder has is not what this one was before
         uids, recorded = frozenset(listed.uids), {row.uid: row.state}
-        snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
+        snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"", settled=False)
         return (
             await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [(message, digest_of(message))])
         ).changes
