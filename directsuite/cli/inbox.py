@@ -42,6 +42,7 @@ from directsuite.durable.files import DEVICE, create
 from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
 
@@ -398,6 +399,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
 
 async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
     """The names and contents of a message's files; None if the message isn't there."""
+    box = box.requiring(CONTENT_PATHS)
     if options.eml:
         for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
             return [] if raw.data is None else [(f"message-{uid}.eml", raw.data)]

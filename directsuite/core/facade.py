@@ -113,8 +113,8 @@ class Facade:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))
 
-    def _requiring(self, paths: frozenset[str]) -> Self:
-        """A view for searches: values that cannot be read are errors at these paths, see `Operation.strict_paths`."""
+    def requiring(self, paths: frozenset[str]) -> Self:
+        """Return a view in which values at these paths are errors if they cannot be read. For the package's own use."""
         return self._with(attrs.evolve(self._options, strict_paths=paths))
 
     def _call(

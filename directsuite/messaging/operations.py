@@ -169,3 +169,6 @@ GET_RAW_MESSAGES_BY_UIDS = _operation(
     streaming_method=_FEWER,
 )
 SAVE_RAW_MESSAGES = _change("SaveRawMessages", "SaveRawMessages/{folder}", _ONCE, how_to_find_out=_APPENDED)
+
+CONTENT_PATHS = frozenset({"$.messages[].body", "$.messages[].attachments[].content", "$.messages[].data"})
+"""The content of messages. Whoever stores it treats a value that cannot be read as an error, not as an empty one."""

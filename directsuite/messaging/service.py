@@ -709,7 +709,7 @@ class Mailbox(Facade):
         The time is by our clock: if that is ahead, the messages that were received after it have earlier dates.
         """
         exchanges: list[Exchanged] = []
-        view = self._requiring(send_once.STRICT_PATHS).observed(exchanges.append)
+        view = self.requiring(send_once.STRICT_PATHS).observed(exchanges.append)
         search = view.search_messages_metadata_by_received_date
         found = await search(folder, begin, None, timeout=deadline.left())
         if begin is not None and exchanges and send_once.is_clock_ahead(exchanges[-1].answer.headers):

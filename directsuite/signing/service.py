@@ -586,7 +586,7 @@ class Signing(Facade):
         """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
         if effect is None or not change.traceable:
             return None
-        view = self._within_a_call()._requiring(STRICT_PATHS)
+        view = self._within_a_call().requiring(STRICT_PATHS)
         get_info = functools.partial(view._call, operations.GET_DOC_INFO, name)
         return Settling(get_info, name, change, effect)
 

@@ -29,6 +29,7 @@ from directsuite.errors import (
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.listings import Batch, Batches, measured
 from directsuite.messaging.models import MessageDetail
+from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.service import Mailbox
 from directsuite.sync.identity import digest_of, hashed, is_storable
 
@@ -161,13 +162,14 @@ class DirectRemote:
 
     async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Operation GetMessagesByUIDs."""
-        return await self._mailbox.get_messages_by_uids(folder, uids)
+        return await self._mailbox.requiring(CONTENT_PATHS).get_messages_by_uids(folder, uids)
 
     async def measured_messages(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
         """Operation GetMessagesByUIDs."""
-        return await measured(self._mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
+        mailbox = self._mailbox.requiring(CONTENT_PATHS)
+        return await measured(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 
 
 def find_name_problem(folder: str) -> str | None:

@@ -183,6 +183,20 @@ async def test_message_received_before_1970_or_in_9999_stops_no_other(
     assert client.sink.kinds == [Kind.NEW] * 4
 
 
+@pytest.mark.parametrize(
+    "unreadable",
+    [{"body": {}}, {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}],
+)
+async def test_message_with_unreadable_content_is_quarantined(
+    unreadable: Document, service: MailService, client: Client
+) -> None:
+    service.add("INBOX", 1, 3)
+    service.add("INBOX", 2, **unreadable)
+    status = await client.synchronise()
+    assert client.sink.messages == {("INBOX", 1), ("INBOX", 3)}
+    assert status.quarantined == 1
+
+
 DIFFERENT_METADATA = {
     "size of -1": with_metadata(size=lambda _: -1),
     "other size": with_metadata(size=lambda size: size + 7),
