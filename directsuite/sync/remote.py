@@ -11,10 +11,9 @@ import re
 from array import array
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Protocol, TypeGuard, TypeVar, cast, runtime_checkable
 
 import attrs
-import msgspec
 
 from directsuite.core.call import NO_MORE, Exchanged
 from directsuite.core.failures import Scope, scope_of
@@ -32,6 +31,7 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.service import Mailbox
 from directsuite.sync.identity import digest_of, hashed, is_storable
+from directsuite.wire.parsing import parse
 
 _HASH = 16  # bytes
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -181,11 +181,13 @@ def find_name_problem(folder: str) -> str | None:
 
 def _read_damaged_list(body: bytes) -> list[object]:
     """Return the list of a GetUIDs response that could not be decoded. Raises ValueError if it has none."""
-    document = msgspec.json.decode(body.decode(errors="replace"))
-    listed = document.get("uids") if isinstance(document, dict) and document.get("success") is True else None
-    if not isinstance(listed, list):
+    document = parse(body)
+    members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
+    listed = members.get("uids")
+    if members.get("success") is not True or not isinstance(listed, list):
         raise ValueError
-    return [int(each) if isinstance(each, str) and re.fullmatch(r"[0-9]{1,19}", each) else each for each in listed]
+    uids = cast("list[object]", listed)
+    return [int(each) if isinstance(each, str) and re.fullmatch(r"[0-9]{1,19}", each) else each for each in uids]
 
 
 def _is_uid(value: object) -> TypeGuard[int]:

@@ -159,7 +159,7 @@ def _parse_leniently(document: bytes) -> Any:
             object_.update(members)
             containers += object_.values()
         elif isinstance(container, list):
-            array: list[Any] = container
+            array = cast("list[object]", container)
             array[:] = map(_marked, array)
             containers += array
     return value
