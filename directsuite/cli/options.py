@@ -6,7 +6,9 @@ alias is for an option that several commands have.
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,6 +28,8 @@ COMMANDS = Group("Commands")
 
 EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
 """Below the help of each command."""
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 Flag = Parameter(negative=(), show_default=False)
 """An option that is there or isn't."""
@@ -52,6 +56,35 @@ def size(kind: Any, tokens: Sequence[Token]) -> int:
     from directsuite.sandbox.serving import size_of  # other commands don't pay for it
 
     return size_of(tokens[0].value)
+
+
+def whole_number(kind: Any, tokens: Sequence[Token]) -> int:
+    """Convert decimal digits to an integer. Raise ValueError for other texts: cyclopts would round 1.5 to 2."""
+    text = tokens[0].value
+    if _WHOLE_NUMBER.fullmatch(text) is None:
+        raise ValueError("give a whole number")
+    return int(text)
+
+
+def _whole(**limits: int) -> Parameter:
+    """Return the parameter of an integer option or argument, with the limits of `Number`."""
+    return Parameter(converter=whole_number, validator=Number(**limits) if limits else None)
+
+
+def finite_number(kind: Any, tokens: Sequence[Token]) -> float:
+    """Convert text to a number. Raise ValueError for other texts, and for nan and inf."""
+    try:
+        number = float(tokens[0].value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError("give a number")
+    return number
+
+
+def _seconds(**limits: float) -> Parameter:
+    """Return the parameter of an option in seconds, with the limits of `Number`."""
+    return Parameter(converter=finite_number, validator=Number(**limits))
 
 
 def duration(kind: Any, tokens: Sequence[Token]) -> timedelta:
@@ -133,7 +166,6 @@ _FOLDERS = Group("Folders", validator=mutually_exclusive)
 _LOOK = Group("Signatures", sort_key=1)
 _HOW = Group("Course of the work", sort_key=2)
 
-_Seconds = Parameter(validator=Number(gt=0))
 _File = Annotated[Path | None, Parameter(converter=named_file)]
 _Store = Annotated[Path | None, Parameter(group=_WHERE, converter=named_file)]
 _Postgres = Annotated[bool, Flag, Parameter(group=_WHERE)]
@@ -160,7 +192,7 @@ class SyncRunOptions(CommonOptions):
     """The SQLite file of the store. The default is directsuite-sync.db."""
     postgres: _Postgres = False
     """Run as one of several workers that share the PostgreSQL database of DIRECTSUITE_POSTGRES."""
-    workers: Annotated[int, Parameter(validator=Number(gte=1))] = 4
+    workers: Annotated[int, _whole(gte=1)] = 4
     """The largest number of workers with --postgres; they share the service's rate."""
     maildir: Annotated[Path | None, Parameter(converter=named)] = None
     """Write messages into Maildirs below this folder instead of the store."""
@@ -168,9 +200,9 @@ class SyncRunOptions(CommonOptions):
     """Keep messages that were deleted on the server."""
     once: Annotated[bool, Flag] = False
     """Bring all mailboxes up to date, and exit."""
-    interval: Annotated[float | None, _Seconds] = None
+    interval: Annotated[float | None, _seconds(gt=0)] = None
     """Seconds between two checks of a mailbox. By default, checks are as frequent as the service's rate allows."""
-    grace: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
+    grace: Annotated[float, _seconds(gte=0)] = 30.0
     """Seconds after a signal in which the worker may finish what is under way."""
     status_file: _File = None
     """The file of the worker's report, which `sync status` reads. By default it is beside the store."""
@@ -200,7 +232,7 @@ class SyncStatusOptions(StoreOptions):
 
     status_file: _File = None
     """The file of the worker's report. By default it is beside the store."""
-    max_age: Annotated[float | None, _Seconds] = None
+    max_age: Annotated[float | None, _seconds(gt=0)] = None
     """Check only that the worker's last report is at most so many seconds old."""
     failing: Annotated[bool, Flag] = False
     """Show only mailboxes that fail."""
@@ -208,9 +240,9 @@ class SyncStatusOptions(StoreOptions):
     """Show the messages that are quarantined, why, and when each is tried next."""
     sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
     """The order: first the mailboxes that fail, those that lag most or have most messages, or by address or number."""
-    limit: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    limit: Annotated[int | None, _whole(gte=1)] = None
     """How many to show. The default is 200 in a table, and all with --json."""
-    offset: Annotated[int, Parameter(validator=Number(gte=0))] = 0
+    offset: Annotated[int, _whole(gte=0)] = 0
     """How many to skip."""
     json: Json = False
 
@@ -263,9 +295,9 @@ class SignOptions(CommonOptions):
     """Also sign the PDFs that failed before. Only if --output is a folder."""
     overwrite: Annotated[bool, Flag, _Going] = False
     """Replace files that are already in the output."""
-    concurrency: Annotated[int, Parameter(validator=Number(gte=1, lte=100)), _Going] = 10
+    concurrency: Annotated[int, _whole(gte=1, lte=100), _Going] = 10
     """How many PDFs are processed at a time. Only if --output is a folder."""
-    patience: Annotated[float, Parameter(validator=Number(gte=0)), _Going] = 120.0
+    patience: Annotated[float, _seconds(gte=0), _Going] = 120.0
     """Seconds to wait for a service that fails; with 0, nothing is tried again. Only if --output is a folder."""
     token_file: TokenFile = None
     json: Json = False
@@ -319,7 +351,7 @@ class FaxesOptions(TokenOptions):
 class FaxListOptions(FaxesOptions):
     """The options of `fax list`."""
 
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
+    limit: Annotated[int, _whole(gte=1)] = 50
     """How many faxes to show at most."""
     all: Annotated[bool, Flag] = False
     """Show all faxes, whatever --limit says."""
@@ -334,7 +366,7 @@ class FaxWatchOptions(FaxesOptions):
     """Only the fax of this handle, until it is no longer under way. Exit status 1 says that it ended otherwise than
     complete.
     """
-    interval: Annotated[float, Parameter(validator=Number(gt=0, lte=86_400))] = 60.0
+    interval: Annotated[float, _seconds(gt=0, lte=86_400)] = 60.0
     """Seconds between two requests."""
     json: Annotated[bool, Flag] = False
     """One JSON document a line on stdout, in place of what people read."""
@@ -378,7 +410,7 @@ _WHAT = Group("What to save", validator=mutually_exclusive)
 _WHICH = Group("Which messages to list", validator=mutually_exclusive)
 _Addresses = Annotated[tuple[str, ...], Several]
 
-Uid = Annotated[int, Parameter(validator=Number(gte=0))]
+Uid = Annotated[int, _whole(gte=0)]
 """A message's number in its folder."""
 Uids = Annotated[
     tuple[Uid, ...],
@@ -470,11 +502,11 @@ class InboxListOptions(InboxOptions):
     """The mailbox's folder."""
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDERS)] = False
     """Look into all folders, one request for each."""
-    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50
+    limit: Annotated[int, _whole(gte=1)] = 50
     """How many messages to list at most."""
     all: Annotated[bool, Flag] = False
     """List all messages, whatever --limit says."""
-    before: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    before: Annotated[int | None, _whole(gte=1)] = None
     """Only messages with lower numbers than this. A list that was cut off says which number continues it."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
     """Only messages whose sender's address or name contains this."""
@@ -586,7 +618,7 @@ class DoctorOptions(CommonOptions):
     token_file: TokenFile = None
     login: Login = None
     login_password_file: LoginPasswordFile = None
-    timeout: Annotated[float, Parameter(validator=Number(gt=0, lte=600))] = 10.0
+    timeout: Annotated[float, _seconds(gt=0, lte=600)] = 10.0
     """Seconds for each check."""
     deep: Annotated[bool, Flag, Parameter(group=_DEEP)] = False
     """Call each operation that only reads and that the credentials allow, and report how the answers differ."""
@@ -596,7 +628,7 @@ class DoctorOptions(CommonOptions):
     """The identifier of a stored document, to ask the signing service for."""
     patient: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A patient's Direct address, to ask the registration service for."""
-    proofing_id: Annotated[int | None, Parameter(group=_DEEP)] = None
+    proofing_id: Annotated[int | None, _whole(), Parameter(group=_DEEP)] = None
     """The id of that patient's identity-proofing record, for GetPatientAddressByMeta."""
     tuser: Annotated[str | None, Parameter(group=_DEEP)] = None
     """A T-User who acts for the mailbox, for GetMessageStatusWithTuser."""
@@ -616,11 +648,11 @@ class DemoOptions:
     """The folder for the signed PDFs and the messages."""
     json: Annotated[bool, Flag] = False
     """Print the report as one JSON document instead of text."""
-    messages: Annotated[int, Parameter(validator=Number(gte=1, lte=10_000))] = 300
+    messages: Annotated[int, _whole(gte=1, lte=10_000)] = 300
     """How many messages to read from a mailbox."""
-    documents: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 12
+    documents: Annotated[int, _whole(gte=1, lte=500)] = 12
     """How many PDFs to sign."""
-    faxes: Annotated[int, Parameter(validator=Number(gte=1, lte=1_000))] = 35
+    faxes: Annotated[int, _whole(gte=1, lte=1_000)] = 35
     """How many faxes to list."""
     keep: Annotated[bool, Flag] = False
     """Keep the sandbox and its page running afterwards, until Ctrl-C."""
@@ -638,7 +670,7 @@ DEFAULT_SANDBOX = "http://127.0.0.1:8025"
 class SandboxOptions:
     """The options of `sandbox`."""
 
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65535))] = 8025
+    port: Annotated[int, _whole(gte=0, lte=65535)] = 8025
     """The port to listen on; 0 takes a free one."""
     host: str = "127.0.0.1"
     """The address to listen on: a loopback address, or any with --allow-remote."""
@@ -719,20 +751,20 @@ class SandboxClockOptions(ControlOptions):
 class SandboxFaultOptions(ControlOptions):
     """The options of `sandbox fault`."""
 
-    status: Annotated[int, Parameter(validator=Number(gte=200, lte=599))] = 503
+    status: Annotated[int, _whole(gte=200, lte=599)] = 503
     """The HTTP status, for the kind status."""
     body: str | None = None
     """The body, for the kind status: JSON or other text, or @FILE for that of a file. Messaging and registration refuse
     with status 200."""
-    retry_after: Annotated[int | None, Parameter(validator=Number(gte=0))] = None
+    retry_after: Annotated[int | None, _whole(gte=0)] = None
     """The seconds of the Retry-After header, for the kind status."""
-    times: Annotated[int, Parameter(validator=Number(gte=1))] = 1
+    times: Annotated[int, _whole(gte=1)] = 1
     """How often the fault happens."""
-    skip: Annotated[int, Parameter(validator=Number(gte=0))] = 0
+    skip: Annotated[int, _whole(gte=0)] = 0
     """How many requests of the operation are answered as usual before, whether or not other faults hit them."""
     processed: Annotated[bool, Flag] = False
     """Run the operation first, for the kinds status and hang."""
-    seconds: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
+    seconds: Annotated[float | None, _seconds(gt=0)] = None
     """The delay, for the kind latency."""
     always: Annotated[bool, Flag] = False
     """Let the fault happen at every request."""

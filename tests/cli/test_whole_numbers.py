@@ -1,0 +1,93 @@
+"""Integers on the command line: each option and argument of each command refuses what is not a whole number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cyclopts import App, CoercionError, CycloptsError
+
+from directsuite.cli import app as application
+from directsuite.cli import main
+from directsuite.cli.usage import wrong_usage
+from tests.cli.conftest import Typist
+
+
+def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Yield each command that has work to do, with its names."""
+    if app.default_command is not None:
+        yield path, app
+    for name in app:
+        if not name.startswith("-"):
+            yield from list_commands(app[name], (*path, name))
+
+
+def list_integers() -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each integer option (by name) and positional argument (with an empty name) of each command."""
+    for path, command in list_commands(application.app):
+        for argument in command.assemble_argument_collection():
+            if "int" in re.findall(r"\w+", f"{argument.hint}") and not argument.parameter.count:
+                yield path, argument.name if argument.name.startswith("--") else ""
+
+
+REQUIRED = {("fax", "list"): ["15550100100"], ("sign",): ["a.pdf", "--output", "signed"]}
+"""The arguments without which a command is refused before its options are read."""
+INTEGERS = [*list_integers()]
+
+
+def test_integer_options_are_found() -> None:
+    assert (("inbox", "delete"), "") in INTEGERS
+    assert (("sandbox", "fault"), "--times") in INTEGERS
+    assert len(INTEGERS) >= 25
+
+
+@pytest.mark.parametrize("text", ["1.5", "1.0", "1e1", "0x2", "1_0", "\u0661", "9" * 40])
+@pytest.mark.parametrize(("command", "option"), INTEGERS, ids=[" ".join((*path, name)) for path, name in INTEGERS])
+def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], option: str, text: str) -> None:
+    arguments = [*command, *REQUIRED.get(command, ()), f"{option}={text}" if option else text]
+    with pytest.raises(CoercionError) as caught:
+        application.app.parse_args(arguments, exit_on_error=False, print_error=False)
+    assert "whole number" in wrong_usage(caught.value) or option == "--max-body"
+
+
+async def test_delete_of_a_fraction_deletes_no_message(typist: Typist) -> None:
+    for subject in ("one", "two"):
+        await typist.deliver(subject)
+    ended = await typist.run("inbox", "delete", "1.5", "--yes")
+    assert ended.status == 2
+    assert [each["uid"] for each in (await typist.run("inbox", "list", "--json")).document] == [2, 1]
+
+
+@pytest.mark.parametrize("number", ["1.5", "true", "'1'", "1.0"])
+async def test_a_patient_id_in_a_file_refuses_a_fraction(typist: Typist, number: str) -> None:
+    typist.private("ada.toml", f"id = {number}")
+    ended = await typist.run("patient", "find", "ada.toml", "--domain", "direct.example.test")
+    assert ended.status == 2
+
+
+def test_leading_sign_and_zeros_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: Any = []
+    monkeypatch.setattr("directsuite.cli.sandbox.serve", lambda chosen: options.append(chosen.port) or 0)
+    assert main(["sandbox", "--port=+080"]) == 0
+    assert options == [80]
+
+
+SECONDS = (
+    ("doctor", "--timeout"),
+    ("fax", "watch", "15550100100", "--interval"),
+    ("sync", "run", "--grace"),
+    ("sync", "run", "--interval"),
+    ("sync", "status", "--max-age"),
+    ("sign", "a.pdf", "--output", "out", "--patience"),
+    ("sandbox", "fault", "Send", "latency", "--seconds"),
+)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
+@pytest.mark.parametrize("arguments", SECONDS, ids=" ".join)
+def test_seconds_refuse_what_is_no_duration(arguments: tuple[str, ...], seconds: str) -> None:
+    *command, option = arguments
+    with pytest.raises(CycloptsError):
+        application.app.parse_args([*command, f"{option}={seconds}"], exit_on_error=False, print_error=False)
