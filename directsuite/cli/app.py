@@ -42,6 +42,7 @@ from directsuite.cli.options import (
     PatientFindOptions,
     PatientOptions,
     PrivateFile,
+    SandboxAccountOptions,
     SandboxClockOptions,
     SandboxFaultOptions,
     SandboxFaxOptions,
@@ -613,15 +614,19 @@ def sandbox_env(*, options: ControlOptions = ControlOptions()) -> int:
 
 
 @sandbox.command(name="account", sort_key=2, help_epilogue=epilogue("sandbox account"))
-def sandbox_account(address: str, password: str = "sandbox", /, *, options: ControlOptions = ControlOptions()) -> int:  # noqa: S107  no secret
+def sandbox_account(
+    address: str,
+    password: Annotated[str | None, Parameter(show=False)] = None,
+    /,
+    *,
+    options: SandboxAccountOptions = SandboxAccountOptions(),
+) -> int:
     """Add a mailbox.
 
     Parameters
     ----------
     address: str
         The Direct address; any domain will do.
-    password: str
-        The mailbox's password, which is no secret here.
     """
     from directsuite.cli import sandbox
 

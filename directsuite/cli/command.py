@@ -154,7 +154,7 @@ async def confirm_while_running(question: str, *, unasked: str, declined: str) -
 def _ask(question: str, unasked: str) -> None:
     if not is_somebody_there():
         raise RefusedError(unasked)
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{process.printable(question)} [y/N] ")
     sys.stderr.flush()
 
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from directsuite import errors
-from directsuite.cli.output import printable
-from directsuite.cli.process import ExitStatus, shows_details
+from directsuite.cli.process import ExitStatus, printable, shows_details
 from directsuite.configuration import Configuration
 from directsuite.core.failures import Scope, reason_of, scope_of
 

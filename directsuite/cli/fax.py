@@ -17,7 +17,7 @@ from directsuite.cli.errors import NotThereError, RefusedError, explanation_of, 
 from directsuite.cli.inbox import with_zone
 from directsuite.cli.options import FaxListOptions, FaxWatchOptions, TokenOptions
 from directsuite.cli.output import cell, members_of, progress, show_json, show_table
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say, show_line
 from directsuite.errors import BadRequestError, DirectSuiteError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient, FaxStatus
 from directsuite.suite import DirectSuite
@@ -150,7 +150,7 @@ def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
         show_json(members_of(fax), indent=None)
     else:
         line = "  ".join(cell(each) for each in (fax.updated_ts, fax.message_handle, fax.status, fax.description))
-        sys.stdout.write(f"{line}\n")
+        show_line(line)
     sys.stdout.flush()
 
 

@@ -27,7 +27,6 @@ from directsuite.cli.options import InboxListOptions, InboxOptions, InboxReadOpt
 from directsuite.cli.output import (
     members_of,
     moment,
-    printable,
     progress,
     show_effect,
     show_json,
@@ -36,7 +35,7 @@ from directsuite.cli.output import (
     size_in_words,
     table_console,
 )
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, say, shows_details
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, printable, say, show_line, shows_details
 from directsuite.core.failures import Scope, reason_of, scope_of
 from directsuite.durable.files import DEVICE, create
 from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
@@ -343,11 +342,11 @@ def _show(message: MessageDetail, own: str) -> None:
             text = textwrap.fill(
                 text, width, subsequent_indent=" " * 10, break_long_words=False, break_on_hyphens=False
             )
-        sys.stdout.write(f"{text}\n")
+        show_text(text)
     for attachment in message.attachments:
         size = size_in_words(len(attachment.content))
-        sys.stdout.write(f"{'File:':<10}{printable(f'{attachment.filename}, {attachment.media_type}, {size}')}\n")
-    sys.stdout.write("\n")
+        show_line(f"{'File:':<10}{attachment.filename}, {attachment.media_type}, {size}")
+    show_line()
     body = message.body or ""
     if not message.html_body:
         show_text(body)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
@@ -21,8 +20,8 @@ from directsuite.cli.options import (
     InboxReplyOptions,
     MailboxOptions,
 )
-from directsuite.cli.output import brief, printable, progress, show_effect, show_json, show_table
-from directsuite.cli.process import ExitStatus, say, shows_details
+from directsuite.cli.output import brief, progress, show_effect, show_json, show_table
+from directsuite.cli.process import ExitStatus, say, say_line, show_line, shows_details
 from directsuite.cli.send import LOOK_FIRST, addresses_of, attachments_of, body_of
 from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
@@ -93,9 +92,9 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
             async with progress("reading the folder"):
                 messages = await _metadata_of(box, options.folder, there)
             for message in messages[:_NAMED]:
-                sys.stderr.write(printable(f"{message.uid}  {message.sender}  {message.subject}") + "\n")
+                say_line(f"{message.uid}  {message.sender}  {message.subject}")
             if messages[_NAMED:]:
-                sys.stderr.write("…\n")
+                say_line("…")
         await confirm_while_running(
             f"{_counted(there)} of {options.folder} will be {done}. Go on?",
             unasked=_UNASKED,
@@ -223,7 +222,7 @@ async def _changed(
             sent = {"smtp_id": result.smtp_id or None} if isinstance(result, SendMessageResponse) else {}
             show_json({"uids": there, "missing": missing, **sent})
         elif smtp_id:
-            sys.stdout.write(f"{smtp_id}\n")
+            show_line(smtp_id)
 
     if not show_effect(show, f"{_counted(there)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
@@ -291,7 +290,7 @@ async def _reply(
             to = [{"email": each.email, "type": each.type} for each in recipients]
             show_json({"sent": True, "smtp_id": smtp_id or None, "recipients": to})
         elif smtp_id:
-            sys.stdout.write(f"{smtp_id}\n")
+            show_line(smtp_id)
 
     if not show_effect(show, f"the answer was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED

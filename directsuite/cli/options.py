@@ -720,6 +720,17 @@ class ControlListOptions(ControlOptions):
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
+class SandboxAccountOptions(ControlOptions):
+    """The options of `sandbox account`."""
+
+    password_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
+    """A file that holds only the password, and that others can't read; - for stdin. Without it, the password is
+    `sandbox`, which is no secret.
+    """
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, repr=False)
 class SandboxFaxOptions(ControlOptions):
     """The options of `sandbox fax`."""
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import sys
-import unicodedata
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import date, datetime
@@ -35,7 +34,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from directsuite.cli.process import discard_stdout, say
+from directsuite.cli.process import discard_stdout, printable, say, show_line
 from directsuite.core.failures import reason_of
 from directsuite.secret import Secret
 
@@ -45,9 +44,6 @@ _WIDTH = 1_000  # columns where nobody says how many there are, so that a line s
 _NARROWEST = 12  # columns of text that is broken into lines
 _DELAY = 1.0  # seconds before a bar is shown
 _LEFT_OUT = ("extra", "source")
-_REPLACED = "\N{REPLACEMENT CHARACTER}"
-_ACTED_UPON = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of pairs, separators of lines
-_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # the direction of what follows
 
 
 def show_json(document: object, *, indent: int | None = 2) -> None:
@@ -188,7 +184,7 @@ def _zone() -> str:
 def show_text(text: str) -> None:
     """Print lines for people, each made printable and none of them cut."""
     for line in text.splitlines():
-        sys.stdout.write(f"{printable(line.expandtabs())}\n")
+        show_line(line.expandtabs())
 
 
 def cell(value: object) -> str:
@@ -215,13 +211,6 @@ def _here(value: datetime) -> datetime:
     with contextlib.suppress(OSError, OverflowError, ValueError):
         return value.astimezone()
     return value
-
-
-def printable(text: str) -> str:
-    """The text without anything that a terminal would act upon, or that would hide or turn what stands there."""
-    return "".join(
-        _REPLACED if letter in _TURNING or unicodedata.category(letter) in _ACTED_UPON else letter for letter in text
-    )
 
 
 class Bar:

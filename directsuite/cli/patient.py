@@ -17,7 +17,7 @@ from directsuite.cli.credentials import login, private_document, private_passwor
 from directsuite.cli.errors import NotThereError, RefusedError, naming
 from directsuite.cli.options import PatientAddOptions, PatientFindOptions, PatientOptions
 from directsuite.cli.output import members_of, progress, show_effect, show_json, show_table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, say, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.events import AttemptFailed, Event, Listener
 from directsuite.errors import (
@@ -267,7 +267,7 @@ def _show_added(answer: AddUsersResponseV2, options: PatientAddOptions) -> None:
     if payment is None:
         say("provisioned; the service told no payment")
         return
-    sys.stdout.write("\n")
+    show_line()
     show_table(("", "payment"), _rows(payment))
 
 

@@ -14,6 +14,7 @@ import io
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Generator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,9 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "testing": ("aioresponses",),
 }
 """The modules that each extra brings, by which it is found to be installed."""
+_CONTROLS = frozenset(("Cc", "Cs", "Zl", "Zp"))
+"""The categories of control characters, lone surrogates, and separators of lines and paragraphs."""
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _COLUMNS = range(20, 10_001)
 """The widths in which help and tables can be laid out."""
 
@@ -118,9 +122,27 @@ def verbosity() -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def printable(text: str) -> str:
+    """Replace each character that a terminal would act upon, or that hides or reorders the characters near it."""
+    return "".join(
+        "\N{REPLACEMENT CHARACTER}" if letter in _BIDI_CONTROLS or unicodedata.category(letter) in _CONTROLS else letter
+        for letter in text
+    )
+
+
+def show_line(text: str = "") -> None:
+    """Write one line to stdout, made printable."""
+    sys.stdout.write(f"{printable(text)}\n")
+
+
 def say(sentence: str) -> None:
-    """Write a sentence for people to stderr."""
-    sys.stderr.write(f"directsuite: {sentence}\n")
+    """Write a sentence for people to stderr, made printable."""
+    say_line(f"directsuite: {sentence}")
+
+
+def say_line(text: str) -> None:
+    """Write one line to stderr, made printable."""
+    sys.stderr.write(f"{printable(text)}\n")
 
 
 def end_line() -> None:

@@ -11,39 +11,41 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
-from directsuite.cli.errors import NotThereError, RefusedError
+from directsuite.cli.errors import NotThereError, RefusedError, refuse_no_text
 from directsuite.cli.options import (
     ControlListOptions,
     ControlOptions,
+    SandboxAccountOptions,
     SandboxClockOptions,
     SandboxFaultOptions,
     SandboxFaxOptions,
     SandboxOptions,
 )
-from directsuite.cli.output import moment, show_json, show_table
-from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say
+from directsuite.cli.output import moment, show_effect, show_json, show_table
+from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say, show_line
+from directsuite.configuration import secret_of_file
 from directsuite.core.failures import reason_of
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.faults import kind_text, still_text
+from directsuite.sandbox.samples import MAILBOX_LOGIN
 from directsuite.sandbox.serving import Serving, exports
 
 P = ParamSpec("P")
 Chosen = TypeVar("Chosen", bound=ControlOptions)
 
 
-def _driving(work: Callable[Concatenate[Control, Chosen, P], Awaitable[None]]) -> Callable[Concatenate[Chosen, P], int]:
-    """The command that does this to the sandbox that the options name, and gives the exit status."""
+def _driving(work: Callable[Concatenate[Control, Chosen, P], Awaitable[int]]) -> Callable[Concatenate[Chosen, P], int]:
+    """Make a command of what is done to the sandbox that the options name. `work` returns the exit status."""
 
     def command(options: Chosen, /, *args: P.args, **kwargs: P.kwargs) -> int:
         async def drive() -> int:
             """Raises NotThereError and RefusedError."""
             try:
                 async with Control(options.at) as control:
-                    await work(control, options, *args, **kwargs)
+                    return await work(control, options, *args, **kwargs)
             except ControlError as error:
                 raise (NotThereError if error.status is None else RefusedError)(str(error)) from None
-            return ExitStatus.DONE
 
         return Command().run(drive)
 
@@ -85,42 +87,77 @@ def serve(options: SandboxOptions) -> int:
 
 
 @_driving
-async def env(control: Control, options: ControlOptions) -> None:
+async def env(control: Control, options: ControlOptions) -> ExitStatus:
     """Print the environment for a shell."""
     environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
-    sys.stdout.writelines(f"{line}\n" for line in exports(environment))
+    try:
+        lines = exports(environment)
+    except ValueError as error:
+        raise NotThereError(f"what answers at {options.at} is no sandbox: {error}") from None
+    for line in lines:
+        show_line(line)
+    return ExitStatus.DONE
 
 
 @_driving
-async def account(control: Control, options: ControlOptions, address: str, password: str) -> None:
-    """Add a mailbox."""
-    await control.add_mailbox(address, password)
-    say(f"added; its password is {password}")
+async def account(control: Control, options: SandboxAccountOptions, address: str, password: str | None) -> ExitStatus:
+    """Add a mailbox. Raise RefusedError if the password is among the arguments."""
+    if password is not None:
+        raise RefusedError(
+            "the password can't be an argument, which other users of this machine can read: give --password-file FILE, "
+            "or --password-file - for stdin; without it, the password is `sandbox`"
+        )
+    file = options.password_file
+    if file is None:
+        await control.add_mailbox(address, MAILBOX_LOGIN)
+        say(f"added; its password is {MAILBOX_LOGIN}")
+    else:
+        await control.add_mailbox(address, _read_password(file))
+        say("added, with the password of --password-file")
+    return ExitStatus.DONE
+
+
+def _read_password(file: Path) -> str:
+    """Return the password in a private file, or on the first line of stdin if the file is -."""
+    if str(file) != "-":
+        return secret_of_file(file, "the file of --password-file").reveal()
+    text = sys.stdin.readline().rstrip("\r\n")
+    if not text:
+        raise RefusedError("--password-file -: stdin has no password on its first line")
+    refuse_no_text(text, "the password on stdin")
+    return text
 
 
 @_driving
 async def patient(
     control: Control, options: ControlOptions, first_name: str, last_name: str, ssn4: str, dob: str
-) -> None:
+) -> ExitStatus:
     """Add an individual."""
-    sys.stdout.write(f"{await control.add_individual(first_name, last_name, ssn4, dob)}\n")
-    say("added, under this id")
+    number = await control.add_individual(first_name, last_name, ssn4, dob)
+    return _show_added(str(number), "individual", "id")
 
 
 @_driving
-async def fax(control: Control, options: SandboxFaxOptions, number: str) -> None:
+async def fax(control: Control, options: SandboxFaxOptions, number: str) -> ExitStatus:
     """Add a fax, or change one."""
     if options.handle is not None:
         await control.set_fax_status(options.handle, options.status)
         say(f"the fax is {options.status}")
-        return
+        return ExitStatus.DONE
     handle = await control.add_fax(number, status=options.status, description=options.description)
-    sys.stdout.write(f"{handle}\n")
-    say("added, under this handle")
+    return _show_added(handle, "fax", "handle")
+
+
+def _show_added(key: str, kind: str, key_name: str) -> ExitStatus:
+    """Print the key of what was added, and return the exit status."""
+    if not show_effect(lambda: show_line(key), f"the {kind} was added, under the {key_name} {key}"):
+        return ExitStatus.FAILED
+    say(f"added, under this {key_name}")
+    return ExitStatus.DONE
 
 
 @_driving
-async def clock(control: Control, options: SandboxClockOptions) -> None:
+async def clock(control: Control, options: SandboxClockOptions) -> ExitStatus:
     """Show or change the time."""
     if options.advance is not None:
         now = await control.advance(options.advance)
@@ -130,11 +167,12 @@ async def clock(control: Control, options: SandboxClockOptions) -> None:
         now = await control.freeze()
     else:
         now = await (control.resume() if options.resume else control.now())
-    sys.stdout.write(f"{moment(now)}\n")
+    is_shown = show_effect(lambda: show_line(moment(now)), f"the sandbox's time is {moment(now)}")
+    return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
 @_driving
-async def fault(control: Control, options: SandboxFaultOptions, operation: str | None, kind: str | None) -> None:
+async def fault(control: Control, options: SandboxFaultOptions, operation: str | None, kind: str | None) -> ExitStatus:
     """Add a fault, list or remove them. Raises RefusedError."""
     if options.clear:
         await control.clear_faults()
@@ -158,6 +196,7 @@ async def fault(control: Control, options: SandboxFaultOptions, operation: str |
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
         say("nothing goes wrong")
+    return ExitStatus.DONE
 
 
 def _body_of(text: str) -> object:
@@ -176,7 +215,7 @@ def _body_of(text: str) -> object:
 
 
 @_driving
-async def ledger(control: Control, options: ControlListOptions, operation: str | None) -> None:
+async def ledger(control: Control, options: ControlListOptions, operation: str | None) -> ExitStatus:
     """List effects."""
     effects = await control.ledger(operation)
     if options.json:
@@ -188,10 +227,12 @@ async def ledger(control: Control, options: ControlListOptions, operation: str |
         show_table(("at", "operation", "item"), rows, whole=("item",))
     else:
         say("nothing has happened")
+    return ExitStatus.DONE
 
 
 @_driving
-async def reset(control: Control, options: ControlOptions) -> None:
+async def reset(control: Control, options: ControlOptions) -> ExitStatus:
     """Start over."""
     await control.reset()
     say("everything is as at the first start")
+    return ExitStatus.DONE

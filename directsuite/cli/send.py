@@ -29,7 +29,7 @@ from directsuite.cli.credentials import MAILBOX, MailboxAccess, configured, is_a
 from directsuite.cli.errors import RefusedError, naming, refuse_no_text
 from directsuite.cli.options import SendOptions, TextOptions
 from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
-from directsuite.cli.process import ExitStatus, say, shows_details
+from directsuite.cli.process import ExitStatus, say, show_line, shows_details
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.failures import reason_of
 from directsuite.durable import files
@@ -145,7 +145,7 @@ async def _send(command: Command, access: MailboxAccess, message: Message, optio
         if options.json:
             show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id or None})
         elif smtp_id:
-            sys.stdout.write(f"{smtp_id}\n")
+            show_line(smtp_id)
 
     if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED

@@ -45,7 +45,7 @@ from directsuite.cli.credentials import (
 )
 from directsuite.cli.errors import RefusedError, naming, refuse_no_text
 from directsuite.cli.options import DEFAULT_STORE, SyncRunOptions
-from directsuite.cli.process import ExitStatus, forgiving_stdout
+from directsuite.cli.process import ExitStatus, forgiving_stdout, printable, show_line
 from directsuite.cli.sync_status import (
     CONNINFO,
     MailboxRow,
@@ -410,7 +410,7 @@ class LiveTable:
 
     def say(self, event: str, words: str) -> None:
         """Print above the table what happened to the worker itself."""
-        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(printable(words), highlight=False, markup=False, soft_wrap=True)
 
 
 class Lines:
@@ -478,7 +478,7 @@ class Lines:
     def _write(self, event: str, words: str, about: Mapping[str, Any]) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"at": at, "event": event, **about}) if self._as_json else f"{at} {words}"
-        sys.stdout.write(f"{line}\n")
+        show_line(line)
         sys.stdout.flush()
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,8 +24,8 @@ from rich.text import Text
 from directsuite.cli.command import Command
 from directsuite.cli.errors import RefusedError, ending_of, naming
 from directsuite.cli.options import DEFAULT_STORE, StoreOptions, SyncStatusOptions
-from directsuite.cli.output import table, table_console
-from directsuite.cli.process import ExitStatus, say, shows_details
+from directsuite.cli.output import show_json, table, table_console
+from directsuite.cli.process import ExitStatus, printable, say, show_line, shows_details
 from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -198,9 +196,9 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
     shown = messages[options.offset :][: options.limit]
     if options.json:
         document = {"quarantined": [_members_of_message(each) for each in shown]}
-        sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
+        show_json(document)
     elif not shown:
-        sys.stdout.write("no message is quarantined\n")
+        show_line("no message is quarantined")
     else:
         console = table_console()
         cells = [
@@ -242,10 +240,10 @@ def _tell_age(path: Path | None, max_age: float) -> int:
         raise RefusedError("--max-age is about one worker: name its report, --status-file FILE, as in its own command")
     status = read_status(path)
     if status is None or status.ended:
-        sys.stdout.write("no worker is running\n")
+        show_line("no worker is running")
         return ExitStatus.FAILED
     age = status.age(time.time())
-    sys.stdout.write(f"the worker has reported {age:.0f} s ago\n")
+    show_line(f"the worker has reported {age:.0f} s ago")
     return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
 
 
@@ -263,9 +261,7 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
         else:
             async with SqliteStore(options.store or DEFAULT_STORE, shared=True) as store:
                 left = await _request(store, request, options.mailbox)
-    sys.stdout.write(
-        f"{_mailboxes_in_words(len(left))}: {_IN_WORDS[request]} by the worker that runs, or by the next one\n"
-    )
+    show_line(f"{_mailboxes_in_words(len(left))}: {_IN_WORDS[request]} by the worker that runs, or by the next one")
     return ExitStatus.DONE
 
 
@@ -451,18 +447,18 @@ def _mailboxes_in_words(count: int) -> str:
 
 def _show(report: StatusReport) -> None:
     console = table_console()
-    console.print(Text(report.worker))
+    console.print(Text(printable(report.worker)))
     if report.mailboxes:
         console.print(table_of(console, report.mailboxes), soft_wrap=True)
     for each in report.mailboxes:
         for folder, problem in each.progress.folders.items():
-            console.print(Text(f"{each.progress.name}, {folder}: {problem}"))
+            console.print(Text(printable(f"{each.progress.name}, {folder}: {problem}")))
 
 
 def _show_json(report: StatusReport) -> None:
     """Times are in ISO 8601, in UTC; lag and failing_for are seconds."""
     document = {"worker": report.about, "mailboxes": [_members_of(each) for each in report.mailboxes]}
-    sys.stdout.write(f"{json.dumps(document, indent=2, ensure_ascii=False)}\n")
+    show_json(document)
 
 
 def _members_of(row: MailboxRow) -> dict[str, Any]:

@@ -126,9 +126,7 @@ def _naming(what: str, typed: str) -> str:
 
 
 def _shortened(typed: str) -> str:
-    from directsuite.cli.output import printable  # which commands without an error here need not import
-
-    return printable(typed if len(typed) <= _QUOTED else f"{typed[: _QUOTED - 1]}…")
+    return process.printable(typed if len(typed) <= _QUOTED else f"{typed[: _QUOTED - 1]}…")
 
 
 def _dash_hint(error: MissingArgumentError) -> str:

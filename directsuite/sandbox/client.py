@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+T = TypeVar("T")
 
 TOKEN_VARIABLE = "DIRECTSUITE_SANDBOX_TOKEN"  # noqa: S105  a name
 DEFAULT_URL = "http://127.0.0.1:8025"
@@ -23,6 +27,27 @@ class ControlError(Exception):
     def __init__(self, description: str, status: int | None = None) -> None:
         super().__init__(description)
         self.status = status
+
+
+class _Rule(msgspec.Struct):
+    """The members of a fault rule that every sandbox sends."""
+
+    id: int
+    operation: str
+    kind: str
+    status: int
+    seconds: float
+    applied: int
+    remaining: int | None
+
+
+class _Effect(msgspec.Struct):
+    """The members of a ledger entry that every sandbox sends."""
+
+    at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
+    """Milliseconds since 1970, until the end of the year 9999."""
+    operation: str
+    subject: str
 
 
 class Control:
@@ -53,7 +78,7 @@ class Control:
 
     async def environment(self) -> dict[str, str]:
         """The environment variables with which a client finds the sandbox."""
-        return dict((await self._ask("GET", "environment"))["environment"])
+        return self._member(await self._ask("GET", "environment"), "environment", dict[str, str])
 
     async def add_mailbox(self, address: str, password: str) -> None:
         """Add a mailbox."""
@@ -72,7 +97,7 @@ class Control:
     async def add_individual(self, first_name: str, last_name: str, ssn4: str, dob: str) -> int:
         """Add an identity-proofed individual; the id. ssn4: the last four digits; dob: YYYY-MM-DD."""
         members = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
-        return int((await self._ask("POST", "individuals", members))["created"])
+        return self._member(await self._ask("POST", "individuals", members), "created", int)
 
     async def set_patient_state(self, address: str, state: str | None) -> None:
         """Force the state of a patient's address; None lets it follow the clock again."""
@@ -81,7 +106,7 @@ class Control:
     async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
         """Add a fax; its handle. status: waiting or complete."""
         members = {"fax_number": fax_number, "status": status, "description": description}
-        return str((await self._ask("POST", "fax", members))["created"])
+        return self._member(await self._ask("POST", "fax", members), "created", str)
 
     async def set_fax_status(self, handle: str, status: str) -> None:
         """Give a fax another status, as of now."""
@@ -90,7 +115,7 @@ class Control:
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a mailbox; its uid."""
         path = f"inbound/{quote(address, safe='')}?folder={quote(folder, safe='')}"
-        return int((await self._ask("POST", path, raw))["created"])
+        return self._member(await self._ask("POST", path, raw), "created", int)
 
     async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give the delivery of a sent message to a recipient a status for good."""
@@ -99,31 +124,34 @@ class Control:
 
     async def now(self) -> datetime:
         """The sandbox's time."""
-        return _time_of(await self._ask("GET", "clock"))
+        return self._time(await self._ask("GET", "clock"))
 
     async def advance(self, by: timedelta) -> datetime:
         """Let time pass; what it is then."""
-        return _time_of(await self._ask("POST", "clock/advance", {"seconds": by.total_seconds()}))
+        return self._time(await self._ask("POST", "clock/advance", {"seconds": by.total_seconds()}))
 
     async def set_clock(self, at: datetime) -> datetime:
         """Set the time; what it is then. at: aware."""
-        return _time_of(await self._ask("POST", "clock/set", {"at": at.isoformat()}))
+        return self._time(await self._ask("POST", "clock/set", {"at": at.isoformat()}))
 
     async def freeze(self) -> datetime:
         """Stop the clock; the time at which it stands."""
-        return _time_of(await self._ask("POST", "clock/freeze", {}))
+        return self._time(await self._ask("POST", "clock/freeze", {}))
 
     async def resume(self) -> datetime:
         """Let the clock go on; its time."""
-        return _time_of(await self._ask("POST", "clock/resume", {}))
+        return self._time(await self._ask("POST", "clock/resume", {}))
 
     async def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
         """Have an operation, or * for all, go wrong; the rule's number. members: those of Sandbox.inject_fault."""
-        return int((await self._ask("POST", "faults", {"operation": operation, "kind": kind, **members}))["created"])
+        rule = {"operation": operation, "kind": kind, **members}
+        return self._member(await self._ask("POST", "faults", rule), "created", int)
 
     async def faults(self) -> list[dict[str, Any]]:
         """The rules for faults, with how often each has applied."""
-        return list((await self._ask("GET", "faults"))["faults"])
+        document = await self._ask("GET", "faults")
+        self._member(document, "faults", list[_Rule])
+        return list(document["faults"])
 
     async def clear_faults(self) -> None:
         """Remove all rules for faults."""
@@ -132,7 +160,9 @@ class Control:
     async def ledger(self, operation: str | None = None) -> list[dict[str, Any]]:
         """What really happened: every side effect, or those of one operation."""
         path = "ledger" if operation is None else f"ledger?operation={quote(operation, safe='')}"
-        return list((await self._ask("GET", path))["effects"])
+        document = await self._ask("GET", path)
+        self._member(document, "effects", list[_Effect])
+        return list(document["effects"])
 
     async def reset(self) -> None:
         """Bring back the content of the first start."""
@@ -144,18 +174,30 @@ class Control:
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
             async with self._http.request(method, f"{self._url}/{path}", **content) as answer:
-                document: dict[str, Any] = await answer.json()
-        except aiohttp.ContentTypeError:
-            raise ControlError(f"what answers at {self._url} is no sandbox") from None
+                document: object = await answer.json()
+        except (aiohttp.ContentTypeError, LookupError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
+            raise self._foreign() from None
         except (aiohttp.ClientError, OSError):
             raise ControlError(
                 f"no sandbox answers at {self._url}: `directsuite sandbox` starts one; --at http://127.0.0.1:PORT, or "
                 "DIRECTSUITE_SANDBOX, names another"
             ) from None
+        if not isinstance(document, dict):
+            raise self._foreign()
+        members = cast("dict[str, Any]", document)
         if answer.status >= 400:
-            raise ControlError(str(document.get("description") or answer.reason), answer.status)
-        return document
+            raise ControlError(str(members.get("description") or answer.reason), answer.status)
+        return members
 
+    def _member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
+        """Return a member of a response. Raise ControlError if it is missing or of another type."""
+        try:
+            return msgspec.convert(document[name], kind)
+        except (KeyError, msgspec.ValidationError):
+            raise self._foreign() from None
 
-def _time_of(clock: Mapping[str, Any]) -> datetime:
-    return datetime.fromisoformat(clock["now"])
+    def _time(self, clock: Mapping[str, Any]) -> datetime:
+        return self._member(clock, "now", datetime)
+
+    def _foreign(self) -> ControlError:
+        return ControlError(f"what answers at {self._url} is no sandbox")

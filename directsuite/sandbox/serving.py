@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import signal
 import sqlite3
 import sys
@@ -41,6 +42,14 @@ DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
 DEFAULT_KEY = "directsuite sandbox"
+VARIABLES = frozenset(
+    f"DIRECTSUITE_{name}"
+    for name in (
+        *("SIGNING_URL", "FAX_URL", "MESSAGE_URL", "REGISTRATION_URL", "TOKEN", "LOGIN_USERNAME", "LOGIN_PASSWORD"),
+        *("MAILBOX", "MAILBOX_PASSWORD", "SANDBOX"),
+    )
+)
+"""The variables with which a client finds a sandbox and the demo account; others are not printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 
@@ -231,5 +240,12 @@ def summary(sandbox: Sandbox, options: Serving) -> str:
 
 
 def exports(environment: Mapping[str, str]) -> list[str]:
-    """Variables as lines for a shell."""
-    return [f"export {name}={value}" for name, value in environment.items()]
+    """Return the variables that a client knows as lines for a shell, which reads each value literally.
+
+    Raise ValueError for a value with control characters.
+    """
+    known = {name: value for name, value in environment.items() if name in VARIABLES}
+    for name, value in known.items():
+        if not value.isprintable():
+            raise ValueError(f"{name} has characters that can't be printed")
+    return [f"export {name}={shlex.quote(value)}" for name, value in known.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -46,12 +47,46 @@ async def test_the_environment_is_printed_for_a_shell(operator: Operator) -> Non
 
 
 async def test_an_account_can_be_used_at_once(operator: Operator) -> None:
-    assert (await operator.run("account", ADDRESS, "blue")).err == "directsuite: added; its password is blue\n"
+    assert (await operator.run("account", ADDRESS)).err == "directsuite: added; its password is sandbox\n"
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
-        assert await suite.mailbox(ADDRESS, "blue").get_message_count() == 0
+        assert await suite.mailbox(ADDRESS, "sandbox").get_message_count() == 0
     again = await operator.run("account", ADDRESS)
     assert again.status == 2
     assert "directsuite: " in again.err
+
+
+async def test_an_account_has_the_password_of_a_file_or_of_stdin(
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("blue\n")
+    file.chmod(0o600)
+    monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
+    for address, source in ((ADDRESS, str(file)), (f"x{ADDRESS}", "-")):
+        ended = await operator.run("account", address, "--password-file", source)
+        assert ended.err == "directsuite: added, with the password of --password-file\n"
+    async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
+        for address, password in ((ADDRESS, "blue"), (f"x{ADDRESS}", "green")):
+            assert await suite.mailbox(address, password).get_message_count() == 0
+
+
+async def test_a_password_among_the_arguments_is_refused(operator: Operator) -> None:
+    ended = await operator.run("account", ADDRESS, "blue")
+    assert (ended.status, "--password-file FILE" in ended.err, "blue" in ended.err) == (2, True, False)
+    assert (await operator.run("account", ADDRESS)).status == 0  # it was not added before
+
+
+@pytest.mark.parametrize("content", ["", "a\nb\n"])
+async def test_a_password_file_that_others_may_read_or_that_holds_no_password_is_refused(
+    operator: Operator, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text(content)
+    file.chmod(0o600 if content == "" else 0o644)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    for source in (str(file), "-"):
+        ended = await operator.run("account", ADDRESS, "--password-file", source)
+        assert (ended.status, "--password-file" in ended.err) == (2, True)
 
 
 async def test_a_patient_can_be_provisioned(operator: Operator) -> None:

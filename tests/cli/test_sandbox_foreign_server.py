@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
+from asyncio.subprocess import PIPE
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,18 +53,20 @@ async def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     "value", ["$(touch owned)", "`touch owned`", "x; touch owned", "x\ntouch owned", "'; touch owned; '", "x y", "~"]
 )
 @pytest.mark.process
-async def test_env_quotes_each_value_for_the_shell(run: Run, value: str, tmp_path: Any) -> None:
+async def test_env_quotes_each_value_for_the_shell(run: Run, value: str, tmp_path: Path) -> None:
     ended = await run("env", document={"environment": {"DIRECTSUITE_TOKEN": value}})
     if "\n" in value:
-        assert ended.status == 2
+        assert ended.status == 4
         return
     script = f'eval {shlex.quote(ended.out)}; printf %s "$DIRECTSUITE_TOKEN"'
-    shell = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert shell.stdout == value
+    shell = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=PIPE, cwd=tmp_path)
+    assert (await shell.communicate())[0].decode() == value
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "DIRECTSUITE_CONFIG", "x;touch owned;X", "DIRECTSUITE_TOKEN\nX"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "LD_PRELOAD", "DIRECTSUITE_CONFIG", "x;touch owned;X", "DIRECTSUITE_TOKEN\nX"]
+)
 async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> None:
     ended = await run("env", document={"environment": {name: "x", "DIRECTSUITE_TOKEN": "t"}})
     names = [line.removeprefix("export ").partition("=")[0] for line in ended.out.splitlines()]
@@ -78,3 +81,61 @@ async def test_every_variable_of_a_sandbox_is_exported() -> None:
     async with Sandbox() as sandbox:
         lines = serving.exports(sandbox.environment)
     assert len(lines) == len(sandbox.environment)
+
+
+RULE = {"id": 1, "operation": ESCAPES, "kind": ESCAPES, "status": 503, "seconds": 0.1, "applied": 0, "remaining": None}
+EFFECT = {"at": 0, "operation": ESCAPES, "subject": ESCAPES}
+NOW = "2026-05-01T12:00:00+00:00"
+COMMANDS: dict[tuple[str, ...], dict[str, Any]] = {
+    ("env",): {"environment": {"DIRECTSUITE_TOKEN": ESCAPES}},
+    ("account", "carol@direct.example.test"): {"created": ESCAPES},
+    ("patient", "Ada", "Example", "1234", "1980-02-29"): {"created": ESCAPES},
+    ("fax", "15550100100"): {"created": ESCAPES},
+    ("fax", "15550100100", "--handle", "x"): {"status": ESCAPES},
+    ("clock",): {"now": ESCAPES},
+    ("fault",): {"faults": [RULE]},
+    ("fault", "Send", "hang"): {"created": 1, "faults": [RULE]},
+    ("fault", "--json"): {"faults": [RULE]},
+    ("ledger",): {"effects": [EFFECT]},
+    ("ledger", "--json"): {"effects": [EFFECT]},
+    ("reset",): {"reset": ESCAPES},
+}
+"""Each command, and a response with hostile text in each member that the command reads."""
+
+each_command = pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+
+
+def has_control_characters(ended: Ended) -> bool:
+    return any(letter in ACTED_UPON for letter in ended.out + ended.err)
+
+
+@each_command
+async def test_text_of_a_server_is_printed_without_control_characters(run: Run, arguments: tuple[str, ...]) -> None:
+    ended = await run(*arguments, document=COMMANDS[arguments])
+    assert not has_control_characters(ended)
+    assert ended.err.count("\n") <= 1
+
+
+@each_command
+async def test_an_error_of_a_server_is_printed_without_control_characters(run: Run, arguments: tuple[str, ...]) -> None:
+    ended = await run(*arguments, document={"description": f"no{ESCAPES}"}, status=400)
+    assert (ended.status, has_control_characters(ended), ended.err.count("\n")) == (2, False, 1)
+
+
+NO_SANDBOX = [[], None, "x", 1, {}, {"environment": [], "created": [], "now": 5, "faults": [{}], "effects": [{"at": 1}]}]
+
+
+@pytest.mark.parametrize("document", NO_SANDBOX, ids=str)
+@each_command
+async def test_a_response_that_no_sandbox_sends_is_reported(
+    run: Run, arguments: tuple[str, ...], document: object
+) -> None:
+    ended = await run(*arguments, document=document)
+    is_read = arguments[0] not in ("account", "reset") and "--handle" not in arguments
+    if is_read or not isinstance(document, dict):
+        assert (ended.status, "is no sandbox" in ended.err) == (4, True)
+
+
+async def test_a_handle_is_printed_without_control_characters(run: Run) -> None:
+    ended = await run("fax", "15550100100", document={"created": f"x{ESCAPES}y"})
+    assert (ended.status, ended.out.count("\n"), ended.out[0], ended.out[-2]) == (0, 1, "x", "y")

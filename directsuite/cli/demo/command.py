@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +24,8 @@ from directsuite.cli.demo.scene import Done, NotHeldError, Scene, progress_on, s
 from directsuite.cli.demo.services import provision_patient, read_mailbox, send_message, sign_documents, walk_faxes
 from directsuite.cli.errors import ending_of
 from directsuite.cli.options import DemoOptions
+from directsuite.cli.output import show_json
+from directsuite.cli.process import say
 from directsuite.errors import DirectSuiteError
 from directsuite.sandbox.server import Sandbox
 
@@ -87,7 +88,7 @@ def demonstrate(options: DemoOptions, steps: Sequence[Step] = STEPS) -> int:
                     return _cannot(f"the sandbox cannot start: {error}")
                 report = await perform(stage, steps)
             if options.json:
-                sys.stdout.write(f"{document(report)}\n")
+                show_json(document(report))
                 sys.stdout.flush()
             else:
                 show(report, console)
@@ -124,7 +125,7 @@ def writable(folder: Path) -> Path:
 
 
 def _cannot(text: str) -> int:
-    sys.stderr.write(f"directsuite: {text}\n")
+    say(text)
     return 1
 
 
@@ -170,9 +171,9 @@ class Report:
         return [result for result in self.results if not result.held]
 
 
-def document(report: Report) -> str:
-    """The report as one JSON document. seconds: wall time; files: relative to `output`."""
-    members = {
+def document(report: Report) -> Mapping[str, Any]:
+    """Return the report for JSON. seconds: wall time; files: relative to `output`."""
+    return {
         "held": report.held,
         "version": __version__,
         "seconds": round(report.seconds, 3),
@@ -180,7 +181,6 @@ def document(report: Report) -> str:
         "failed": [result.step.name for result in report.failed],
         "steps": [_members(result, report.output) for result in report.results],
     }
-    return json.dumps(members, indent=2)
 
 
 def show(report: Report, console: Console) -> None:
