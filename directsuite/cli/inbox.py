@@ -57,7 +57,7 @@ _INDENT = 10  # columns before what stands below a row, with its title
 _RECIPIENTS = ("To", "Cc", "Bcc")
 _NAMED = 20  # messages that a sentence names
 _ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
-_BLANK = re.compile(r"\A[\s.]+|[\s.]+\Z")
+_BLANK = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
 def list_messages(options: InboxListOptions) -> int:

@@ -29,7 +29,7 @@ COMMANDS = Group("Commands")
 EPILOGUE = "`directsuite --help` and `directsuite guide terminal` list the exit statuses."
 """Below the help of each command."""
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 
 Flag = Parameter(negative=(), show_default=False)
 """An option that is there or isn't."""

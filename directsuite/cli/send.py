@@ -60,8 +60,7 @@ _SLOWEST = 100_000.0  # bytes per second of an upload that is still waited for
 _ENCODED = 4 / 3  # bytes on the way for one of a file: base64
 
 _STDIN = Path("-")
-_COMMA = re.compile(r',(?=(?:[^"]*"[^"]*")*[^"]*\Z)')  # that stands outside of quotes
-_NAMED = re.compile(r'(?:"[^"]*"|[^"<>]*)\s*<(?P<address>[^<>]*)>')
+_NAMED = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -245,7 +244,7 @@ def addresses_of(option: str, values: Sequence[str]) -> list[str]:
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
         refuse_no_text(value, f"number {number} of {option}")
-        for part in _COMMA.split(value):
+        for part in _split_at_commas(value):
             named = _NAMED.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             if not is_address(address):
@@ -253,6 +252,19 @@ def addresses_of(option: str, values: Sequence[str]) -> list[str]:
                 raise RefusedError(f"{what} is no address: {option} nurse@direct.example.org")
             addresses.append(address)
     return addresses
+
+
+def _split_at_commas(value: str) -> list[str]:
+    """Split an option's value at the commas outside of double quotes."""
+    parts = [""]
+    for number, text in enumerate(value.split('"')):
+        if number % 2:
+            parts[-1] += f'"{text}"'
+        else:
+            first, *others = text.split(",")
+            parts[-1] += first
+            parts += others
+    return parts
 
 
 def attachments_of(options: TextOptions) -> list[Attachment]:

@@ -26,7 +26,7 @@ COLUMNS = (
 )
 _TITLES = ("from", "to")
 _SEPARATORS = ",;\t"
-_BORDER = re.compile(r"-{3,}\s*(BEGIN|END)\b.*-{3,}", re.IGNORECASE)
+_BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 """A line before or after the records, as around a PEM document: `-----BEGIN MESSAGE LOG DATA-----`."""
 
 

@@ -1,4 +1,4 @@
-"""Who may talk to the page and the control API. The services have credentials of their own.
+"""Who may talk to the page and the control API. The services have credentials, and check the Host header only.
 
 On loopback: programs on this machine, and the sandbox's own page. A page from elsewhere can make its visitor's browser
 send requests to loopback; such a request bears an Origin header or Sec-Fetch-Site, or, where the page's own name was
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import attrs
+from aiohttp import web
 
 from directsuite.sandbox.credentials import bearer_token
 from directsuite.sandbox.refusals import refusal
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from aiohttp.typedefs import Handler, Middleware
 
 Answer = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
@@ -70,6 +71,18 @@ class Access:
             return await handler(request)
 
         return answer
+
+    @property
+    def check_host(self) -> Middleware:
+        """The middleware that refuses a call of a service whose Host is another's name, as after DNS rebinding."""
+
+        @web.middleware
+        async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.match_info.route.name is not None and not self._is_host_known(request):
+                raise web.HTTPForbidden
+            return await handler(request)
+
+        return check
 
     def admits_browser(self, request: web.Request) -> bool:
         """Return True unless the request's names say that a page from elsewhere made it.

@@ -33,9 +33,9 @@ FAULT = web.RequestKey("fault", str)
 """The key of a request that a fault was injected into: the fault's kind."""
 
 _NAMED_SO = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
-_SECRET = re.compile(
-    rf"""(["']?[\w\\-]*{_NAMED_SO}[\w-]*["']?\s*[:=]\s*)("(?:[^"\\]|\\.)*"?|'[^']*'?|[^\s,&}}\]]+)""", re.IGNORECASE
-)
+_NAME = re.compile(r"""(?<![\w\\-])([\w\\-]++)["']?\s*+[:=]\s*+""")
+"""A name, and what is between it and its value. No letter is read twice: a search begins only where a name does."""
+_VALUE = re.compile(r""""(?:[^"\\]|\\.)*+"?|'[^']*+'?|[^\s,&}\]]++""", re.DOTALL)
 _SECRET_KEY = re.compile(_NAMED_SO, re.IGNORECASE)
 _MASK = "•••"
 _REFUSAL = re.compile(rb'"success": ?false')
@@ -172,13 +172,25 @@ def _path(request: web.Request) -> str:
 
 
 def masked(body: bytes) -> str:
-    """A body as text, without the values of what is named like a secret; JSON is indented."""
+    """Return a body as text that a page can hold, without the values of names that are like a secret's; indent JSON."""
     text = body.decode("utf-8", "replace")
     try:
         document = json.loads(text, object_pairs_hook=_without_secrets)
     except (ValueError, RecursionError):
-        return _SECRET.sub(lambda secret: secret[1] + _MASK, text)
-    return json.dumps(document, indent=2, ensure_ascii=False)
+        return _mask_values(text)
+    return json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "replace").decode()
+
+
+def _mask_values(text: str) -> str:
+    """Replace the value behind each name that is named like a secret."""
+    parts, end = list[str](), 0
+    for name in _NAME.finditer(text):
+        if name.start() < end or not _SECRET_KEY.search(name[1]):
+            continue
+        if (value := _VALUE.match(text, name.end())) is not None:
+            parts += (text[end : name.end()], _MASK)
+            end = value.end()
+    return "".join((*parts, text[end:]))
 
 
 def _without_secrets(members: list[tuple[str, Any]]) -> dict[str, Any]:

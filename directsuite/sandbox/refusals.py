@@ -37,6 +37,7 @@ MESSAGING_BASE = "/message-rest/"
 REGISTRATION_BASE = "/DirectRegistrationRESTful/"
 
 _EXPLANATIONS = {
+    HTTPStatus.FORBIDDEN: "the Host header names no loopback address: use http://127.0.0.1 or http://localhost",
     HTTPStatus.NOT_FOUND: "there is no endpoint at this path",
     HTTPStatus.METHOD_NOT_ALLOWED: "the endpoint does not take this method",
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "the request body must be announced as application/json",

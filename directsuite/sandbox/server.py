@@ -25,7 +25,7 @@ import msgspec.json
 import msgspec.yaml
 from aiohttp import web
 
-from directsuite.sandbox import credentials, oauth, registration
+from directsuite.sandbox import connections, credentials, oauth, registration
 from directsuite.sandbox.access import Access, is_loopback
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
@@ -134,10 +134,16 @@ class Sandbox(SandboxState):
             await self._open(opening)
             self.profile, self.csv_above, self.missing_status = self._habits
             runner = web.AppRunner(
-                self._application(), access_log=None, logger=protocol_logger, shutdown_timeout=_STOP_WITHIN
+                self._application(),
+                access_log=None,
+                logger=protocol_logger,
+                shutdown_timeout=_STOP_WITHIN,
+                keepalive_timeout=connections.HEAD_TIMEOUT,
             )
             opening.push_async_callback(runner.cleanup)
             await runner.setup()
+            if runner.server is not None:
+                connections.limit_connections(runner.server, connections.find_max_connections())
             opening.callback(self._release_requests)
             site = web.TCPSite(runner, self._host, self._port)
             await site.start()
@@ -166,6 +172,7 @@ class Sandbox(SandboxState):
             self.calls.recording(),
             imitation(self._imitated),
             refusals,
+            self._access.check_host,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
             credentials.bearer_check(self._database, self.clock),
         ]

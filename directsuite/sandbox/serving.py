@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import os
 import re
 import secrets
@@ -17,10 +18,12 @@ import shlex
 import signal
 import sqlite3
 import sys
+import time
+import traceback
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -33,11 +36,13 @@ from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, 
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, pdf_libraries_installed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from directsuite.sandbox.messaging.service import Profiles
     from directsuite.sandbox.signing.token import TokenKeyStore
 
+RECORDS_PER_MINUTE = 60
+"""What is logged at most: a client that sends nonsense must not fill a disk."""
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
@@ -112,6 +117,7 @@ async def serve(options: Serving) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
+        running.enter_context(log_to_stderr())
         given = os.environ.get(TOKEN_VARIABLE)
         is_made = options.allow_remote and not given
         token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None
@@ -126,6 +132,51 @@ async def serve(options: Serving) -> None:
             if not options.quiet:
                 sandbox.calls.listeners.append(_print_call)
         await stop.wait()
+
+
+class _LogLimit(logging.Filter):
+    """Pass at most RECORDS_PER_MINUTE records a minute. The first one after that says how many were left out."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = now
+        self._minute, self._passed, self._left_out = now(), 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True for a record to log."""
+        if self._now() - self._minute >= 60:
+            self._minute, self._passed = self._now(), 0
+        self._passed += 1
+        if self._passed > RECORDS_PER_MINUTE:
+            self._left_out += 1
+            return False
+        if self._left_out:
+            record.msg, record.args = f"{record.getMessage()} ({self._left_out} messages before it were left out)", ()
+            self._left_out = 0
+        return True
+
+
+class _Formatter(logging.Formatter):
+    """Format an exception as its type and the lines that raised it: its text may quote a request."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
+        """Return the lines of the traceback, and the type of the exception."""
+        kind, _, trace = ei
+        return "".join((*traceback.format_tb(trace), kind.__name__))
+
+
+@contextlib.contextmanager
+def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
+    """Log what fails within the sandbox to stderr. now: the time in seconds, for the limit of records."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(_LogLimit(now))
+    logger = logging.getLogger("directsuite.sandbox")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _print(text: str) -> None:

@@ -45,9 +45,7 @@ def test_only_filtering_functions_write_to_the_terminal() -> None:
 @pytest.mark.parametrize(
     "letter", ["\x1b", "\x07", "\r", "\n", "\x7f", "\x9b", "\u2028", "\u202e", "\u2066", "\u200f", "\u061c", "\ud800"]
 )
-def test_what_a_terminal_acts_upon_is_replaced(
-    write: object, letter: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_terminal_acts_upon_is_replaced(write: object, letter: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert callable(write)
     write(f"a{letter}b")
     captured = capsys.readouterr()

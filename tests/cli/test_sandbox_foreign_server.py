@@ -122,7 +122,14 @@ async def test_an_error_of_a_server_is_printed_without_control_characters(run: R
     assert (ended.status, has_control_characters(ended), ended.err.count("\n")) == (2, False, 1)
 
 
-NO_SANDBOX = [[], None, "x", 1, {}, {"environment": [], "created": [], "now": 5, "faults": [{}], "effects": [{"at": 1}]}]
+NO_SANDBOX = [
+    [],
+    None,
+    "x",
+    1,
+    {},
+    {"environment": [], "created": [], "now": 5, "faults": [{}], "effects": [{"at": 1}]},
+]
 
 
 @pytest.mark.parametrize("document", NO_SANDBOX, ids=str)

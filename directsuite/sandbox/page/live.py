@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+MAX_BROWSERS = 32
+"""Streams of events at a time: each keeps a connection open."""
+
 
 class Live:
     """Who is told of changes: one event for each browser, set from any thread."""
@@ -15,8 +18,13 @@ class Live:
         self._waiting = dict[asyncio.Event, set[str]]()
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """True if as many browsers listen as may."""
+        return len(self._waiting) >= MAX_BROWSERS
+
     def listen(self) -> tuple[asyncio.Event, set[str]]:
-        """An event for a browser, and what has happened when it is set."""
+        """Return an event for a browser, and the set of what has happened when the event is set."""
         self._loop = asyncio.get_running_loop()
         event, kinds = asyncio.Event(), set[str]()
         self._waiting[event] = kinds

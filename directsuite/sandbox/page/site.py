@@ -210,6 +210,9 @@ class Page:
         return response
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self.live.is_full:
+            text = "Too many pages of the sandbox are open: close some."
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         event, kinds = self.live.listen()

@@ -195,6 +195,8 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         ("grant_type=password&password=hidden&client_secret=hidden", None),
         ("password: hidden", None),
         ('{"sessionId":"hidden"', None),
+        ('{"note": token: hidden', None),
+        (r'"{\"password\": \"hidden\"}', None),
     ],
 )
 def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> None:
@@ -202,6 +204,15 @@ def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> 
     assert "hidd" not in text
     assert "•••" in text
     assert shown in {None, text}
+
+
+@pytest.mark.parametrize("unit", ["token", "a", "token ", 'token="', "token='", "token:", "'a\\", "a:", "token -"])
+def test_masking_takes_steps_in_proportion_to_the_body(unit: str) -> None:
+    assert masked((unit * 65_536)[:65_536].encode())[:2] == unit[:2] or len(unit) == 1
+
+
+def test_half_a_surrogate_pair_in_a_call_is_shown_as_a_question_mark() -> None:
+    assert masked(b'["\\ud800"]') == '[\n  "?"\n]'
 
 
 def test_a_call_does_not_show_what_it_carried() -> None:

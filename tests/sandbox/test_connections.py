@@ -1,0 +1,169 @@
+"""Connections that send nothing or too slowly, too many of them, and requests with another's name as their Host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from directsuite.sandbox import connections, serving
+from directsuite.sandbox.page import live
+from directsuite.sandbox.server import Sandbox
+
+if TYPE_CHECKING:
+    import aiohttp
+
+HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+
+
+async def connect(sandbox: Sandbox, stack: AsyncExitStack, sent: bytes) -> asyncio.StreamReader:
+    """Open a connection and send bytes; it is closed with the stack."""
+    url = urlsplit(sandbox.root_url)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    stack.callback(writer.close)
+    writer.write(sent)
+    await writer.drain()
+    return reader
+
+
+async def read_to_the_end(reader: asyncio.StreamReader) -> bytes:
+    """Read until the server closes the connection. The timeout only ends a test that fails."""
+    async with asyncio.timeout(30):
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+
+
+async def health(http: aiohttp.ClientSession, sandbox: Sandbox) -> int:
+    async with http.get(f"{sandbox.control_url}/health") as response:
+        return response.status
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"], ids=["nothing", "half", "no end"]
+)
+async def test_a_connection_without_a_complete_head_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.05)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        assert await read_to_the_end(await connect(sandbox, stack, sent)) == b""
+
+
+async def test_a_slow_head_after_a_first_request_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_TIMEOUT", 0.05)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        first = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        received = await read_to_the_end(await connect(sandbox, stack, first + HEAD))
+    assert received.startswith(b"HTTP/1.1 200 OK")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+async def test_idle_connections_beyond_the_limit_make_way_for_new_ones(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        idle = [await connect(sandbox, stack, HEAD) for _ in range(8)]
+        assert await health(http, sandbox) == 200
+        assert [await read_to_the_end(reader) for reader in idle[:5]] == [b""] * 5
+
+
+async def test_requests_in_progress_are_not_closed_for_new_connections(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "find_max_connections", lambda: 1)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        events = b"GET /page/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        reader = await connect(sandbox, stack, events)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        assert await read_to_the_end(await connect(sandbox, stack, HEAD)) == b""
+        await sandbox.add_account("carol@direct.example.test", "x")
+        assert await reader.readuntil(b"event: change") is not None
+
+
+def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:
+    resource = pytest.importorskip("resource")
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = connections.find_max_connections()
+    assert 1 <= limit <= 1_000
+    assert soft < 0 or limit <= soft // 2
+
+
+async def test_event_streams_beyond_the_limit_are_refused(
+    sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MAX_BROWSERS", 2)
+    async with AsyncExitStack() as stack:
+        url = f"{sandbox.root_url}/page/events"
+        statuses = [(await stack.enter_async_context(http.get(url))).status for _ in range(3)]
+        assert statuses == [200, 200, 503]
+        assert await health(http, sandbox) == 200
+
+
+SERVICES = {
+    "signing": ("GET", "/signing/pdf/x/info"),
+    "fax": ("GET", "/fax/api/fax/getMessageList/15550100100/10"),
+    "messaging": ("POST", "/message-rest/api/message/GetUIDs/INBOX"),
+    "registration": ("POST", "/DirectRegistrationRESTful/rest/Patient/login"),
+    "oauth": ("POST", "/oauth/token"),
+}
+
+
+@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)"])
+@pytest.mark.parametrize("service", SERVICES)
+async def test_a_service_refuses_a_host_that_is_not_loopback(
+    service: str, host: str, sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    method, path = SERVICES[service]
+    async with http.request(method, f"{sandbox.root_url}{path}", headers={"Host": host, **bearer}, json={}) as response:
+        assert response.status in {400, 403}
+    async with http.request(method, f"{sandbox.root_url}{path}", headers=bearer, json={}) as response:
+        assert response.status not in {403, 500}
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.2", "[::1]:8025"])
+async def test_a_service_accepts_any_loopback_host(
+    host: str, sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+) -> None:
+    url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
+    async with http.get(url, headers={"Host": host, **bearer}) as response:
+        assert response.status != 403
+
+
+async def test_a_failure_within_the_sandbox_is_logged_without_the_text_of_its_exception(
+    sandbox: Sandbox,
+    http: aiohttp.ClientSession,
+    bearer: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError(bearer["Authorization"])
+
+    monkeypatch.setattr("directsuite.sandbox.fax._owner", fail)
+    with serving.log_to_stderr():
+        url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
+        async with http.get(url, headers=bearer) as response:
+            assert (response.status, "its log says why" in await response.text()) == (500, True)
+    logged = capsys.readouterr().err
+    assert "ERROR the operation getMultipleMessageInfo failed" in logged
+    assert "fax.py" in logged
+    assert bearer["Authorization"] not in logged
+
+
+def test_a_log_of_many_messages_is_cut_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    logger, now = logging.getLogger("directsuite.sandbox.http"), [0.0]
+    with serving.log_to_stderr(lambda: now[0]):
+        for _ in range(serving.RECORDS_PER_MINUTE + 7):
+            logger.error("no HTTP")
+        now[0] = 61.0
+        logger.error("no HTTP")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == serving.RECORDS_PER_MINUTE + 1
+    assert lines[-1].endswith("no HTTP (7 messages before it were left out)")
+    logger.error("not logged any more")
+    assert capsys.readouterr().err == ""
