@@ -24,7 +24,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 import attrs
 
@@ -34,6 +34,9 @@ from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
 PREFIX = "DIRECTSUITE_"
+MAX_SETTINGS_BYTES = 2**20
+MAX_SECRETS_BYTES = 2**24
+"""The size of a file of secrets: enough for the passwords of 100,000 mailboxes."""
 DEFAULT_FILE = "~/.config/directsuite/config.toml"
 """The settings file where DIRECTSUITE_CONFIG names none; below XDG_CONFIG_HOME where that is set."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
@@ -209,16 +212,31 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
     import tomllib  # most programs have no such file
 
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            text = _read_limited(file, MAX_SETTINGS_BYTES).decode()
         return tomllib.loads(text), _lines_of(text)
     except FileNotFoundError:
         reason = "no such file"
+    except _TooLargeError as error:
+        reason = str(error)
     except (ValueError, RecursionError) as error:  # a path with a null byte among them; its text quotes the file
         line = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
         reason = f"not TOML, in line {line[1]}" if line else "not TOML"
     except OSError as error:
         reason = f"it can't be read ({type(error).__name__})"
     raise ConfigurationError(f"settings file {path}: {reason}")
+
+
+class _TooLargeError(Exception):
+    """A file has more bytes than one of its kind may have."""
+
+
+def _read_limited(file: BinaryIO, limit: int) -> bytes:
+    """Return the content of a file, which may be a device that never ends. Raise _TooLargeError beyond the limit."""
+    content = file.read(limit + 1)
+    if len(content) > limit:
+        raise _TooLargeError(f"it has more than {limit:,} bytes")
+    return content
 
 
 def _lines_of(text: str) -> dict[tuple[str, str], int]:
@@ -238,7 +256,9 @@ def private_bytes(path: Path, name: str) -> bytes:
         with path.open("rb") as file:
             if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
                 raise ConfigurationError(f"others may read {name}: take that from them, with chmod o=")
-            return file.read()
+            return _read_limited(file, MAX_SECRETS_BYTES)
+    except _TooLargeError as error:
+        reason = str(error)
     except (OSError, ValueError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "its name can't be one"
     raise ConfigurationError(f"{name} can't be read, {reason}: give another")

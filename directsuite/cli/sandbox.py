@@ -31,6 +31,7 @@ from directsuite.sandbox.faults import kind_text, still_text
 from directsuite.sandbox.samples import MAILBOX_LOGIN
 from directsuite.sandbox.serving import Serving, exports
 
+_MAX_BODY_BYTES = 2**26
 P = ParamSpec("P")
 Chosen = TypeVar("Chosen", bound=ControlOptions)
 
@@ -203,7 +204,11 @@ def _body_of(text: str) -> object:
     """What --body says: JSON or other text, which is a file's after @. Raises RefusedError."""
     if text.startswith("@"):
         try:
-            text = Path(text[1:]).read_text("utf-8")
+            with Path(text[1:]).open("rb") as file:
+                content = file.read(_MAX_BODY_BYTES + 1)
+            if len(content) > _MAX_BODY_BYTES:
+                raise RefusedError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes")
+            text = content.decode()
         except OSError as error:
             raise RefusedError(f"--body can't be read, {reason_of(error)}: give another file") from None
         except ValueError:

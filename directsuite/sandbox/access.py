@@ -107,7 +107,7 @@ class Access:
 
 def is_same(shown: str, expected: str) -> bool:
     """Compare secrets in the same time, whatever is shown."""
-    return hmac.compare_digest(shown.encode("utf-8", "surrogateescape"), expected.encode())
+    return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _netloc(origin: str) -> str | None:

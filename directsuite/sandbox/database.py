@@ -64,7 +64,7 @@ class Database:
         self._lock: sqlite3.Connection | None = None
         if folder is not None:
             folder.mkdir(0o700, parents=True, exist_ok=True)
-            self._lock = _locked(folder / _LOCK)
+            self._lock = lock_file(folder / _LOCK)
         try:
             self._open(folder, schemas)
         except BaseException:
@@ -162,7 +162,7 @@ def make_private(*files: Path) -> None:
                 file.chmod(0o600)
 
 
-def _locked(file: Path) -> sqlite3.Connection:
+def lock_file(file: Path) -> sqlite3.Connection:
     """A connection that has the file locked until it is closed, or the process ends. Raises FolderInUseError."""
     file.touch(0o600)
     make_private(file)

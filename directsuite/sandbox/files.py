@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -19,7 +20,7 @@ import uuid
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,10 +28,10 @@ import pybase64
 from aiohttp.payload import Payload
 
 from directsuite.sandbox.calls import CARRIED, LONGEST
+from directsuite.sandbox.database import lock_file
 from directsuite.sandbox.refusals import BodyTooLargeError
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Collection, Generator, Iterable
 
     from aiohttp import web
@@ -57,6 +58,22 @@ CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
 """
 
 
+_PREFIX = "directsuite-sandbox-"
+_LOCK = "lock"
+"""A file that is locked as long as the sandbox lives whose folder it is in."""
+
+
+def _remove_left_folders() -> None:
+    """Remove the temporary folders of sandboxes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        lock = folder / _LOCK
+        with suppress(OSError, sqlite3.Error):  # it is in use, or of another user
+            if folder.is_symlink() or not lock.is_file() or (os.name == "posix" and lock.stat().st_uid != os.getuid()):
+                continue
+            with closing(lock_file(lock)):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 class StoredFiles:
     """The files of a folder, or of a temporary one where it is None; used in the event loop's thread, but for making.
 
@@ -66,6 +83,7 @@ class StoredFiles:
     def __init__(self, folder: Path | None, table: str = "") -> None:
         self._kept = folder
         self._made: Path | None = None
+        self._lock: sqlite3.Connection | None = None
         self._making_folder = threading.Lock()
         self._table = table
         self._readers = Counter[str]()
@@ -78,14 +96,17 @@ class StoredFiles:
                 self._kept.mkdir(0o700, parents=True, exist_ok=True)
                 self._made = self._kept
             if self._made is None:
-                self._made = Path(tempfile.mkdtemp(prefix="directsuite-sandbox-"))
+                _remove_left_folders()
+                self._made = Path(tempfile.mkdtemp(prefix=_PREFIX))
+                self._lock = lock_file(self._made / _LOCK)
                 weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
             return self._made
 
     def close(self) -> None:
         """Remove the folder, if it is a temporary one."""
-        if self._kept is None and self._made is not None:
+        if self._lock is not None and self._made is not None:
             shutil.rmtree(self._made, ignore_errors=True)
+            self._lock.close()
 
     async def write(self, database: Database, work: Callable[[sqlite3.Connection], T], made: Iterable[str] = ()) -> T:
         """Have work written, and remove the files that no row names after it, those that were made for it too."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 _STEPS = re.compile(r"\.(<[^>]*>|[A-Za-z0-9_]+)|(\[\])")
+_MAX_REPORT_BYTES = 16 * 2**20
 _NAMELESS = re.compile(r"<a name of (\d+) characters>")
 _MADE_UP: Mapping[str, Any] = {
     "string": "made up",
@@ -53,10 +54,19 @@ class _Report(msgspec.Struct, frozen=True):
 def differences_of(report: Path) -> dict[str, list[Difference]]:
     """The differences of a report by operation. Raises OSError, and ValueError for a file that is no report."""
     try:
-        read = msgspec.json.decode(report.read_bytes(), type=_Report)
+        read = msgspec.json.decode(_read(report), type=_Report)
     except msgspec.DecodeError as error:
         raise ValueError(f"it is no report of `directsuite doctor --deep`: {error}") from None
     return {each.operation: each.differences for each in read.operations if each.differences}
+
+
+def _read(report: Path) -> bytes:
+    """Return a report's content. Raise ValueError if it is too large."""
+    with report.open("rb") as file:
+        content = file.read(_MAX_REPORT_BYTES + 1)
+    if len(content) > _MAX_REPORT_BYTES:
+        raise ValueError(f"it is no report of `directsuite doctor --deep`: it has more than {_MAX_REPORT_BYTES:,} bytes")
+    return content
 
 
 def imitation(differences: Mapping[str, Sequence[Difference]]) -> Middleware:

@@ -12,6 +12,7 @@ A request passes, from the outside in:
 from __future__ import annotations
 
 import asyncio
+import re
 import weakref
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -21,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import attrs
 import msgspec.json
 import msgspec.yaml
 from aiohttp import web
@@ -55,6 +57,7 @@ _LARGEST_SAVED = 3 * 2**29  # 1 GiB in base64, with its line breaks
 _LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
 _SHORTEST_TOKEN = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
+_PARAMETER = re.compile(r"\{(\w+)\}")
 _STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
 
@@ -177,11 +180,11 @@ class Sandbox(SandboxState):
             credentials.bearer_check(self._database, self.clock),
         ]
         application = web.Application(middlewares=middlewares, client_max_size=self._max_body)
-        application.add_routes(self._routes())
+        application.add_routes(_with_any_segment(self._routes()))
         endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
-        application.add_routes(endpoints.routes())
+        application.add_routes(_with_any_segment(endpoints.routes()))
         self._faults.know(application.router.named_resources())
-        application.add_routes(control_routes(self, self._access))
+        application.add_routes(_with_any_segment(control_routes(self, self._access)))
         for name, answer in (
             ("health", self._access.for_programs(self._health, without_token=True)),
             ("openapi.json", self._access.for_programs(_answer_control_document)),
@@ -190,7 +193,7 @@ class Sandbox(SandboxState):
         ):
             application.router.add_get(f"{BASE}/{name}", answer, allow_head=False)
         self._page = Page(self, self.calls, self._access, openapi_document)
-        application.add_routes(self._page.routes())
+        application.add_routes(_with_any_segment(self._page.routes()))
         application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
         return application
 
@@ -281,6 +284,11 @@ class Sandbox(SandboxState):
             await self._database.write(
                 lambda connection: registration.expire_sessions(connection, session_id=session_id)
             )
+
+
+def _with_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
+    """Let each parameter of a path be any segment: by itself, aiohttp accepts none with a brace, as in `a{b}@x.test`."""
+    return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 
 def openapi_document() -> dict[str, Any]:

@@ -17,6 +17,7 @@ import secrets
 import shlex
 import signal
 import sqlite3
+import stat
 import sys
 import time
 import traceback
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from directsuite.sandbox.messaging.service import Profiles
     from directsuite.sandbox.signing.token import TokenKeyStore
 
+MAX_PIN_BYTES = 1_000
 RECORDS_PER_MINUTE = 60
 """What is logged at most: a client that sends nonsense must not fill a disk."""
 DEFAULT_PORT = 8025
@@ -243,7 +245,9 @@ def _key_in_token(options: Serving) -> TokenKeyStore | None:
     pin = os.environ.get(PIN_VARIABLE)
     if options.pkcs11_pin_file is not None:
         try:
-            pin = options.pkcs11_pin_file.read_text().strip()
+            pin = _read_private(options.pkcs11_pin_file).decode().strip()
+        except PermissionError as error:
+            raise CannotStartError(f"--pkcs11-pin-file: {error}") from None
         except (OSError, ValueError) as error:
             raise CannotStartError(f"--pkcs11-pin-file can't be read: {type(error).__name__}") from None
     keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
@@ -254,6 +258,14 @@ def _key_in_token(options: Serving) -> TokenKeyStore | None:
             f"{error}; look at --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
         ) from None
     return keys
+
+
+def _read_private(file: Path) -> bytes:
+    """Return the start of a file. Raise PermissionError if others than its owner and its group may read it."""
+    with file.open("rb") as opened:
+        if sys.platform != "win32" and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
+            raise PermissionError("others may read the file: take that from them, with chmod o=")
+        return opened.read(MAX_PIN_BYTES)
 
 
 def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str:

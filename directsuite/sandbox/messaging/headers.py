@@ -51,7 +51,10 @@ _IN_COMMENTS = re.compile(r"\\.|[()]", re.DOTALL)
 _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
 _BEFORE_ADDRESS = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
-_DOTTED = re.compile(r"(?<![^\s@<:,;])(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++")
+# The second alternative takes a word that no @ or dot follows, so that no search begins within it again.
+_DOTTED = re.compile(
+    r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)"
+)
 _SPECIALS = re.compile(r'[()<>\[\]:;@\\,."]')
 _BREAKS = re.compile(r"[\r\n\0]+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -98,7 +101,7 @@ def mailboxes(raw: str) -> Iterator[Mailbox]:
             start, end = angle.span(1)
         before = _BEFORE_ADDRESS.match(structure, start, end)
         addresses = list(_DOTTED.finditer(structure, before.end() if before else start, end))
-        at = next((dotted for dotted in reversed(addresses) if "@" in dotted[0]), None)
+        at = next((dotted for dotted in reversed(addresses) if dotted["found"] and "@" in dotted[0]), None)
         if at is None:
             continue  # a name with an unquoted comma goes on in the next piece
         if at[0].count("@") == 1:

@@ -79,8 +79,8 @@ class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a 
 def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
     """Open a mailbox with its initial folders and return its id. Raises AccountExists, or ValueError for no address."""
     local_part, _, domain = address.partition("@")
-    if not local_part or not domain or "@" in domain:
-        raise ValueError("a mailbox needs an address of the form local-part@domain")
+    if not local_part or not domain or "@" in domain or not address.isprintable():
+        raise ValueError("a mailbox needs an address of the form local-part@domain, without control characters")
     row = connection.execute(
         "INSERT INTO mailbox_account(address, folded, domain, password, at) VALUES(?, ?, ?, ?, ?)"
         " ON CONFLICT(folded) DO NOTHING RETURNING id",

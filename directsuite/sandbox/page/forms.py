@@ -52,7 +52,7 @@ def _members(form: MultiDictProxy[Any]) -> dict[str, Any]:
             members[name[:-2]] = " ".join(texts).replace(",", " ").split()
         elif texts:
             members[name] = texts[0]
-    if "at" in members and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
+    if isinstance(members.get("at"), str) and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
         members["at"] = members["at"].removesuffix("Z") + "+00:00"  # what a browser's field gives has no offset
     return members
 

@@ -521,7 +521,7 @@ async def _static(request: web.Request) -> web.StreamResponse:
 async def _form(request: web.Request) -> MultiDictProxy[Any]:
     try:
         return await request.post()
-    except ValueError:  # whatever aiohttp makes of a wrong boundary or charset
+    except (ValueError, LookupError):  # whatever aiohttp makes of a wrong boundary or charset
         raise UnreadableFormError from None
 
 
