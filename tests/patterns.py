@@ -1,7 +1,7 @@
 """The regular expressions of the package, with the methods that apply them, and inputs that make them backtrack.
 
-Run as a module, it applies each pattern to its inputs in a separate process, which the system ends after LIMIT seconds of
-processor time.
+Run as a module, it applies each pattern to its inputs in a separate process, which the system ends after LIMIT seconds
+of processor time.
 """
 
 from __future__ import annotations
@@ -61,11 +61,12 @@ class AppliedPattern:
 def list_patterns() -> list[AppliedPattern]:
     """Find each pattern that a module of the package compiles or passes to `re` or msgspec, and how it is applied."""
     trees = dict(_parse_modules())
-    methods = _collect_methods(trees.values())
+    methods = {name: _collect_methods([tree]) for name, tree in trees.items()}
+    everywhere = _collect_methods(trees.values())
     found = dict[tuple[object, ...], AppliedPattern]()
     for name, tree in trees.items():
         namespace = vars(importlib.import_module(name))
-        for place, pattern, flags, used in _find_in_module(name, tree, namespace, methods):
+        for place, pattern, flags, used in _find_in_module(name, tree, namespace, everywhere | methods[name]):
             for method in used:
                 key = (pattern, flags, method)
                 found.setdefault(key, AppliedPattern(place, pattern, flags, method))
@@ -127,7 +128,8 @@ def list_inputs(applied: AppliedPattern) -> Iterator[str]:
     """Yield texts of SIZE characters at which a pattern with nested or adjacent repeats takes many steps."""
     pattern = applied.pattern if isinstance(applied.pattern, str) else applied.pattern.decode("latin-1")
     flags = applied.flags & (re.IGNORECASE | re.DOTALL | re.VERBOSE | re.MULTILINE)
-    parsed: Any = re._parser.parse(pattern, flags)  # type: ignore[attr-defined]  # pyright: ignore  # no public parser
+    parser: Any = importlib.import_module("re._parser")  # there is no public one
+    parsed: Any = parser.parse(pattern, flags)
     letters = "".join(dict.fromkeys([*_literals(parsed), *_COMMON]))
     prefixes = list(dict.fromkeys(["", *(text for text, _ in _repeats("", parsed, letters))]))
     bodies = list(dict.fromkeys([body for _, many in _repeats("", parsed, letters) for body in many]))

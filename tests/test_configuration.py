@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 import directsuite as ds
-from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration
+from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration, secret_of_file
 from directsuite.settings import PLAIN
 from tests.core.certificates import HERE, certificate, server_context
 
@@ -190,3 +190,12 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None
 
 def test_no_setting_has_two_meanings() -> None:
     assert not set(PLAIN) & (set(CERTIFICATES) | set(IDENTITY) | set(SECRETS))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
+def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ds.ConfigurationError, match="settings file /dev/zero: it has more than 1,048,576 bytes"):
+        Configuration.read({"DIRECTSUITE_CONFIG": "/dev/zero"})
+    monkeypatch.setattr("directsuite.configuration.stat.S_IRWXO", 0)
+    with pytest.raises(ds.ConfigurationError, match="it has more than"):
+        secret_of_file(Path("/dev/zero"), "the file")

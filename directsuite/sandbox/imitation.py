@@ -65,7 +65,9 @@ def _read(report: Path) -> bytes:
     with report.open("rb") as file:
         content = file.read(_MAX_REPORT_BYTES + 1)
     if len(content) > _MAX_REPORT_BYTES:
-        raise ValueError(f"it is no report of `directsuite doctor --deep`: it has more than {_MAX_REPORT_BYTES:,} bytes")
+        raise ValueError(
+            f"it is no report of `directsuite doctor --deep`: it has more than {_MAX_REPORT_BYTES:,} bytes"
+        )
     return content
 
 

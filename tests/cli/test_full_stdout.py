@@ -79,3 +79,26 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
     assert process.returncode == 1
     assert len(told.decode().splitlines()) == 1
     assert "the disk is full" in told.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [
+        (("fax", "15550100100"), "the fax was added, under the handle "),
+        (("patient", "Ada", "Byron", "4321", "1980-12-10"), "the individual was added, under the id "),
+        (("clock", "--advance", "10m"), "the sandbox's time is "),
+    ],
+)
+async def test_what_was_done_to_a_sandbox_is_reported_if_stdout_takes_nothing(
+    typist: Typist, full_disk: BinaryIO, arguments: tuple[str, ...], done: str
+) -> None:
+    process = await create_subprocess_exec(
+        *(sys.executable, "-m", "directsuite", "sandbox", *arguments, "--at", typist.sandbox.root_url),
+        stdout=full_disk,
+        stderr=PIPE,
+    )
+    _, told = await process.communicate()
+    [line] = told.decode().splitlines()
+    assert process.returncode == 1
+    assert line.startswith(f"directsuite: {done}")
+    assert line.endswith("don't give the command again")

@@ -41,10 +41,12 @@ LONGEST_PLAIN_VALUE = 900  # RFC 5322 section 2.1.1 allows lines of 998 characte
 
 _WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?]*\?="
 _WORDS = re.compile(rf"{_WORD}(?:\s*{_WORD})*+")
-_WORD_PARTS = re.compile(r"=\?([^?\s*]+)[^?\s]*\?([bBqQ])\?([^?]*)\?=")
-# A quoted string, which may lack its end; and words that stand apart, as RFC 2047 section 5 has them in a phrase.
+_WORD_PARTS = re.compile(r"=\?([^?\s*]++)[^?\s]*+\?([bBqQ])\?([^?]*+)\?=")
+# A quoted string, which may lack its end; and words that stand apart, as RFC 2047 section 5 has them in a phrase. Those
+# that something follows are misplaced: they are matched too, so that no search begins again at each of them.
 _OPAQUE = re.compile(
-    rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?![^\s(),;:<])', re.DOTALL
+    rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?:(?![^\s(),;:<])|(?P<misplaced>))',
+    re.DOTALL,
 )
 _OPAQUE_OR_COMMENT = re.compile(rf"{_OPAQUE.pattern}|\(", re.DOTALL)
 _IN_COMMENTS = re.compile(r"\\.|[()]", re.DOTALL)
@@ -52,9 +54,7 @@ _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
 _BEFORE_ADDRESS = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
 # The second alternative takes a word that no @ or dot follows, so that no search begins within it again.
-_DOTTED = re.compile(
-    r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)"
-)
+_DOTTED = re.compile(r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)")
 _SPECIALS = re.compile(r'[()<>\[\]:;@\\,."]')
 _BREAKS = re.compile(r"[\r\n\0]+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
@@ -145,6 +145,10 @@ def _structure(raw: str) -> str:
     while opaque := _OPAQUE_OR_COMMENT.search(raw, position):
         start, end = opaque.span()
         pieces.append(raw[position:start])
+        if opaque["misplaced"] is not None:
+            pieces.append(raw[start:end])
+            position = end
+            continue
         if opaque["quoted"] and not opaque["end"]:
             return "".join(pieces) + " " + _structure(raw[start + 1 :].replace('"', "x"))
         if opaque[0] == "(":  # a quotation mark in a comment is text
@@ -165,6 +169,8 @@ def _comment_end(raw: str, position: int) -> int:
 
 def _phrase_text(opaque: re.Match[str]) -> str:
     quoted = opaque["quoted"]
+    if opaque["misplaced"] is not None:
+        return opaque[0]
     if quoted is None:
         text = _decoded(opaque[0])
         return _quoted(text) if _SPECIALS.search(text) else text

@@ -35,7 +35,7 @@ from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_lis
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SIZE = re.compile(r"/\S+\s+(-?[\d.]+)\s+Tf")
+_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
 _PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
 _MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 

@@ -1,0 +1,162 @@
+"""Addresses, forms, charsets, times and files at the edge of what is possible."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from asyncio import create_subprocess_exec
+from asyncio.subprocess import PIPE
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+from directsuite.sandbox import imitation, serving
+from directsuite.sandbox.clock import LATEST, Clock
+from directsuite.sandbox.files import StoredFiles
+from directsuite.sandbox.server import Sandbox
+from directsuite.sandbox.serving import Serving
+
+if TYPE_CHECKING:
+    import aiohttp
+
+
+@pytest.mark.parametrize("address", ["a{b}@x.test", "{@x.test", "a}@x.test", "a%b@x.test", "a/b@x.test"])
+async def test_a_mailbox_is_reached_by_any_address(address: str, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_account(address, "x")
+    segment = quote(address, safe="")
+    async with http.post(f"{sandbox.control_url}/inbound/{segment}", data=b"From: x\n\nhi") as response:
+        assert response.status == 201
+    async with http.get(f"{sandbox.root_url}/page/mail/{segment}") as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("address", ["a\nb@x.test", "\x00@x.test", "a\x1b[2J@x.test", "a@x.test\r", "a\u202e@x.test"])
+async def test_an_address_with_control_characters_is_refused(
+    address: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    account = {"kind": "mailbox", "address": address, "password": "x"}
+    async with http.post(f"{sandbox.control_url}/accounts", json=account) as response:
+        assert response.status == 400
+        assert "without control characters" in (await response.json())["description"]
+
+
+CHARSETS = ["klingon", "rot13", "base64", "zip", "undefined", "unicode_escape", "idna", "utf-16"]
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+@pytest.mark.parametrize("is_multipart", [False, True])
+async def test_a_form_in_an_odd_charset_is_no_failure(
+    charset: str, is_multipart: bool, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    token = sandbox._access.form_token
+    body, media_type = f"form_token={token}&at=2026", f"application/x-www-form-urlencoded; charset={charset}"
+    if is_multipart:
+        field = 'Content-Disposition: form-data; name="form_token"'
+        body = f"--b\r\n{field}\r\nContent-Type: text/plain; charset={charset}\r\n\r\n{token}\r\n--b--\r\n"
+        media_type = "multipart/form-data; boundary=b"
+    url, headers = f"{sandbox.root_url}/page/do/POST/clock/set", {"Content-Type": media_type}
+    async with http.post(url, data=body, headers=headers, allow_redirects=False) as response:
+        assert response.status < 500
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+async def test_json_in_an_odd_charset_is_no_failure(
+    charset: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    headers = {"Content-Type": f"application/json; charset={charset}"}
+    for url in (f"{sandbox.message_url}/GetUIDs/INBOX", f"{sandbox.control_url}/accounts"):
+        async with http.post(url, data=b"{}", headers=headers) as response:
+            assert response.status < 500
+
+
+@pytest.mark.parametrize("name", ["at[]", "at", "kind[]", "form_token[]", "[]", "at[][]"])
+async def test_a_form_with_a_list_for_a_text_is_refused(
+    name: str, sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    form = {"form_token": sandbox._access.form_token, name: "x y"}
+    async with http.post(f"{sandbox.root_url}/page/do/POST/clock/set", data=form, allow_redirects=False) as response:
+        assert response.status == 400
+
+
+async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
+    for at in (LATEST - timedelta(microseconds=1), LATEST):
+        async with Sandbox(tmp_path) as sandbox:
+            sandbox.clock.set(at)
+            await sandbox.keep_clock()
+            assert sandbox.clock.now() <= LATEST
+        async with Sandbox(tmp_path) as sandbox:
+            assert sandbox.clock.now() == LATEST
+            sandbox.clock.freeze()
+            sandbox.clock.resume()
+            await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
+            sandbox.clock.set(datetime(2026, 5, 1, tzinfo=UTC))
+
+
+def test_a_clock_past_its_end_is_restored_at_its_end() -> None:
+    clock = Clock()
+    clock.set(LATEST)
+    restored = Clock()
+    assert restored.restore(clock.state) == LATEST
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o606])
+async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: Path) -> None:
+    pin = tmp_path / "pin"
+    pin.write_text("1234")
+    pin.chmod(mode)
+    options = Serving(folder=None, port=0, pkcs11_module=tmp_path / "x.so", pkcs11_token="t", pkcs11_pin_file=pin)
+    with pytest.raises(serving.CannotStartError, match=r"others may read the file: .*chmod o="):
+        serving._key_in_token(options)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
+def test_a_report_without_an_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="it has more than"):
+        imitation.differences_of(Path("/dev/zero"))
+
+
+def list_names(folder: Path, pattern: str) -> list[str]:
+    return sorted(file.name for file in folder.glob(pattern))
+
+
+@pytest.mark.process
+async def test_temporary_files_of_a_killed_sandbox_are_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    program = (
+        "import sys, tempfile; tempfile.tempdir = sys.argv[1]\n"
+        "from directsuite.sandbox.files import StoredFiles\n"
+        "files = StoredFiles(None); (files._folder / 'mail').write_bytes(b'secret'); print('ready', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    process = await create_subprocess_exec(sys.executable, "-c", program, tmp_path, stdin=PIPE, stdout=PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    running = StoredFiles(None)
+    _ = running._folder
+    assert len(list_names(tmp_path, "*/mail")) == 1  # the first one still runs
+    process.kill()
+    await process.wait()
+    next_one = StoredFiles(None)
+    assert sorted([running._folder.name, next_one._folder.name]) == list_names(tmp_path, "*")
+    running.close()
+    next_one.close()
+    assert list_names(tmp_path, "*") == []
+
+
+def test_folders_that_are_not_a_sandboxs_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "directsuite-sandbox-without-lock").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "lock").touch()
+    (tmp_path / "directsuite-sandbox-link").symlink_to(tmp_path / "elsewhere")
+    files = StoredFiles(None)
+    _ = files._folder
+    files.close()
+    assert len([*tmp_path.iterdir()]) == 3
+    assert (tmp_path / "elsewhere" / "lock").exists()
