@@ -33,6 +33,12 @@ _ORDINARY_HEADERS = frozenset(
     )
 )
 """What any HTTP server or proxy adds, or a client heeds without being told."""
+FORM = "has the form: "
+"""What begins the text of a form that the document allows, and the sandbox sends only in an imitation."""
+_MOMENT = "2026-05-01T12:00:00.000+0000"
+_SMALLEST_IN_MILLISECONDS = 10**11
+_OTHER_NAMES = {"attachmentList": "attachments"}
+"""Members that some servers send under another name, which the SDK reads."""
 _HEADER = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
 _LONGEST_HEADER = 40
 
@@ -45,6 +51,11 @@ class Difference:
     """Where: `$.messages[].uid`, `status`, or `header Date`."""
     what: str
     """What differs, without any value."""
+
+    @property
+    def is_form(self) -> bool:
+        """True if the document allows it."""
+        return self.what.startswith(FORM)
 
 
 class Specification:
@@ -78,10 +89,13 @@ class Specification:
         if is_object(raw) and is_object(again):
             for name, member in raw.items():
                 below = f"{path}.{self._shown(name)}"
+                name = name if name in again else _OTHER_NAMES.get(name, name)
                 if name in again:
                     yield from self.lost(member, again[name], below)
-                elif member not in (None, [], {}, ""):
+                elif member not in _NOTHING:
                     yield Difference(below, "is lost where the SDK reads it")
+        elif is_object(raw) and is_array(again) and len(again) == 1:
+            yield from self.lost(raw, again[0], path)
         elif is_array(raw) and is_array(again):
             if len(raw) != len(again):
                 yield Difference(f"{path}[]", "has other elements where the SDK reads it")
@@ -107,11 +121,13 @@ class Specification:
                 yield Difference("$", "is no JSON")
             else:
                 yield from self._of_value(content[media_type]["schema"], value, "$")
-        elif not _is_base64(body.decode("ascii", "replace").strip()):
-            yield Difference("$", "is no base64 text")
+        else:
+            yield from _of_text({"contentEncoding": "base64"}, body.decode("ascii", "replace").strip(), "$")
 
     def _of_value(self, schema: Json, value: object, path: str) -> Iterator[Difference]:
         branches = list(self._branches(schema))
+        if form := _find_form(branches, value):
+            yield Difference(path, f"{FORM}{form}")
         merged: Json = {"type": [name for branch in branches for name in _types(branch)]}
         schema = next((each for each in branches if _fits(value, _types(each))), merged)
         types = _types(schema)
@@ -136,6 +152,8 @@ class Specification:
             if name not in value:
                 yield Difference(f"{path}.{name}", "is missing")
         for name, member in value.items():
+            if (other := _OTHER_NAMES.get(name)) in properties and other not in value:
+                yield Difference(f"{path}.{name}", f"{FORM}in place of {other}")
             if name in properties:
                 yield from self._of_value(properties[name], member, f"{path}.{name}")
             elif properties:
@@ -166,11 +184,30 @@ class Specification:
         }
 
 
+_NOTHING: Sequence[object] = (None, [], {}, "")
+
+
+def _find_form(branches: Sequence[Json], value: object) -> str:
+    """Name the form of a value that has several in the document; empty for the one that the sandbox sends."""
+    types = {name for each in branches for name in _types(each)}
+    if value is None and {"array", "null"} <= types:
+        return "null for an empty array"
+    patterns = [each["pattern"] for each in branches if "pattern" in each]
+    if isinstance(value, bool) or not any(re.search(each, _MOMENT) for each in patterns):
+        return ""
+    if isinstance(value, int):
+        return "milliseconds since 1970" if abs(value) >= _SMALLEST_IN_MILLISECONDS else "seconds since 1970"
+    is_allowed = isinstance(value, str) and any(re.search(each, value) for each in patterns)
+    return f"a moment as {_form(value)}" if is_allowed and _form(value) != _form(_MOMENT) else ""
+
+
 def _of_leaf(raw: object, again: object) -> str:
     """How a value differs where the SDK has read and written it; nothing for another form of the same."""
     if isinstance(raw, str) and isinstance(again, str):
         same = raw == again or (_DATE.match(raw) and _DATE.match(again)) or _same_base64(raw, again)
         return "" if same else "is another text where the SDK reads it"
+    if raw in _NOTHING and again in _NOTHING:
+        return ""
     if is_array(raw) and is_object(again) and len(raw) == len(again):
         return ""  # pairs of key and value, which the SDK reads as a mapping
     is_moment = isinstance(raw, int) and isinstance(again, str) and _DATE.match(again) is not None
@@ -198,6 +235,8 @@ def _of_text(schema: Json, text: str, path: str) -> Iterator[Difference]:
         yield Difference(path, f"has another form: {_form(text)}")
     elif schema.get("contentEncoding") == "base64" and not _is_base64(text):
         yield Difference(path, "is no base64 text")
+    elif schema.get("contentEncoding") == "base64" and len(text.split()) > 1:
+        yield Difference(path, f"{FORM}base64 with line breaks")
     elif len(text) < schema.get("minLength", 0):
         yield Difference(path, "is empty")
 
@@ -210,9 +249,10 @@ def _of_number(schema: Json, number: int, path: str) -> Iterator[Difference]:
         yield Difference(path, f"is below {schema['minimum']}")
 
 
-def _form(text: str) -> str:
+def _form(text: object) -> str:
     """The form of a date, with a 9 for each digit; of any other text, nothing."""
-    return re.sub("[0-9]", "9", text) if _LIKE_A_DATE.match(text) else "no date in digits"
+    is_like_a_date = isinstance(text, str) and _LIKE_A_DATE.match(text)
+    return re.sub("[0-9]", "9", str(text)) if is_like_a_date else "no date in digits"
 
 
 def _names_in(schema: object) -> Iterator[str]:

@@ -6,6 +6,7 @@ and types, no values: a report may be sent to whoever maintains the SDK.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,6 +49,10 @@ T = TypeVar("T")
 _MOST_LISTED = 10_000  # messages of a folder whose metadata are asked for
 _MOST_FETCHED = 100  # messages of a folder whose contents are asked for
 _A_FEW = 3
+_NOWHERE = "directsuite-doctor-nowhere"
+"""What no service has: a folder, a document, a fax and a username."""
+REFUSAL_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
+"""The HTTP status, by service, of a refusal to read what doesn't exist."""
 _SECOND = timedelta(seconds=1)
 
 
@@ -59,6 +64,8 @@ class OperationReport:
     status: int | None = None
     """Of HTTP, the first that is not 200 where there were several; None where there was no answer."""
     differences: Sequence[Difference] = ()
+    forms: Sequence[Difference] = ()
+    """The forms that the document allows and the sandbox doesn't send."""
     skipped: str = ""
 
 
@@ -105,6 +112,7 @@ class DeepExamination:
     async def _signing(self, suite: DirectSuite, document: str) -> None:
         await self._ask(signing.GET_DOC_INFO, suite.signing, lambda service: service.get_doc_info(document))
         await self._ask(signing.GET_DOC, suite.signing, lambda service: service.get_doc(document))
+        await self._ask_in_vain(signing.GET_DOC_INFO, suite.signing, lambda service: service.get_doc_info(_NOWHERE))
 
     async def _fax(self, suite: DirectSuite, number: str) -> None:
         several = await self._ask(
@@ -115,6 +123,11 @@ class DeepExamination:
             await self._ask(
                 fax.GET_SINGLE_MESSAGE_INFO, suite.fax, lambda service: service.get_single_message_info(number, handle)
             )
+            await self._ask_in_vain(
+                fax.GET_SINGLE_MESSAGE_INFO,
+                suite.fax,
+                lambda service: service.get_single_message_info(number, _NOWHERE),
+            )
 
     async def _registration(self, suite: DirectSuite, address: str) -> None:
         username, _, domain = address.partition("@")
@@ -122,6 +135,11 @@ class DeepExamination:
             registration.GET_PATIENT_ADDRESS_BY_USERNAME,
             suite.registration,
             lambda service: service.get_patient_address_by_username(domain, username),
+        )
+        await self._ask_in_vain(
+            registration.GET_PATIENT_ADDRESS_BY_USERNAME,
+            suite.registration,
+            lambda service: service.get_patient_address_by_username(domain, _NOWHERE),
         )
         if self.options.proofing_id is not None:
             person = IDProofedIndividual(id=self.options.proofing_id)
@@ -134,6 +152,7 @@ class DeepExamination:
     async def _messaging(self, box: Mailbox) -> None:
         await self._ask(messaging.GET_FOLDERS, box, lambda box: box.get_folders())
         count = await self._ask(messaging.GET_MESSAGE_COUNT, box, lambda box: box.get_message_count())
+        await self._ask_in_vain(messaging.GET_MESSAGE_COUNT, box, lambda box: box.get_message_count(_NOWHERE))
         await self._ask(messaging.GET_UNREAD_MESSAGE_COUNT, box, lambda box: box.get_unread_message_count())
         await self._ask(messaging.GET_DELETED_MESSAGE_COUNT, box, lambda box: box.get_deleted_message_count())
         uids = await self._ask(messaging.GET_UIDS, box, lambda box: box.get_uids())
@@ -208,6 +227,17 @@ class DeepExamination:
                     lambda tuser: tuser.get_message_status(smtp_ids[0]),
                 )
 
+    async def _ask_in_vain(self, operation: Operation[Any], facade: F, call: Callable[[F], Awaitable[object]]) -> None:
+        """Have the service refuse to read what doesn't exist, and compare the HTTP status of the refusal."""
+        exchanges = list[Exchanged]()
+        once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
+        with contextlib.suppress(DirectSuiteError):
+            await call(once.observed(exchanges.append))
+        report, expected = self.reports.get(operation.name), REFUSAL_STATUSES[operation.service]
+        if report is not None and exchanges and (status := exchanges[-1].answer.status) != expected:
+            refused = Difference("refusal status", f"is {status}, not {expected}")
+            self.reports[operation.name] = attrs.evolve(report, differences=[*report.differences, refused])
+
     async def _ask(self, operation: Operation[Any], facade: F, call: Callable[[F], Awaitable[T]]) -> T | None:
         """What a call gives, or None where it fails; each of its answers is held to what it should be."""
         exchanges, value = list[Exchanged](), None
@@ -228,7 +258,11 @@ class DeepExamination:
         statuses = [answer.status for answer in answers]
         status = next((each for each in statuses if each != 200), 200 if statuses else None)
         self.reports[operation.name] = OperationReport(
-            operation=operation.name, status=status, differences=sorted(differences), skipped=skipped
+            operation=operation.name,
+            status=status,
+            differences=sorted(each for each in differences if not each.is_form),
+            forms=sorted(each for each in differences if each.is_form),
+            skipped=skipped,
         )
         return value
 
@@ -280,6 +314,7 @@ def as_json(reports: Sequence[OperationReport]) -> dict[str, Any]:
                 "status": each.status,
                 "skipped": each.skipped or None,
                 "differences": [attrs.asdict(difference) for difference in each.differences],
+                "forms": [attrs.asdict(form) for form in each.forms],
             }
             for each in reports
         ],

@@ -157,7 +157,7 @@ def _tuser_of(options: DoctorOptions) -> Login | None:
 
 def _deep_rows(reports: Sequence[OperationReport]) -> list[tuple[str, str, str]]:
     """Differences first; then what was not asked for; and how many operations answer as described."""
-    rows = [(each.operation, found.path, found.what) for each in reports for found in each.differences]
+    rows = [(each.operation, found.path, found.what) for each in reports for found in (*each.differences, *each.forms)]
     rows += [(each.operation, "not asked", each.skipped) for each in reports if each.skipped]
     well = sum(not (each.differences or each.skipped) for each in reports)
     return [*rows, (_counted(well, "other"), "", "as described")]

@@ -161,7 +161,7 @@ def timestamp(milliseconds: int) -> str:
 
 
 def _now(state: ClockState) -> datetime:
-    """Return the time of a clock. One that runs stops at LATEST. Raise OverflowError for an offset of too many years."""
+    """Return the time of a clock, which stops at LATEST. Raise OverflowError for an offset of too many years."""
     return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, LATEST)
 
 

@@ -287,7 +287,7 @@ class Sandbox(SandboxState):
 
 
 def _with_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
-    """Let each parameter of a path be any segment: by itself, aiohttp accepts none with a brace, as in `a{b}@x.test`."""
+    """Let each parameter of a path be any segment. By default, aiohttp refuses those with a brace."""
     return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 

@@ -1,0 +1,118 @@
+"""Dialects of servers, each of which `doctor --deep` finds and a sandbox imitates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from directsuite.cli.conformance import is_array, is_object
+from directsuite.sandbox.server import Sandbox
+from tests.cli.doctor.conftest import Machine
+from tests.cli.doctor.test_deep import Answer, Change, found, peopled, quirky, take
+from tests.integration.world import peopled_sandbox
+
+DATES = frozenset({"receivedDate", "sentDate", "ts", "updated_ts"})
+EPOCH = 1_777_636_800  # 2026-05-01T12:00:00Z
+
+
+def changed(value: Any, change: Callable[[str, Any], Any]) -> Any:
+    """Change each member of a document, at any depth."""
+    if is_object(value):
+        return {name: change(name, changed(each, change)) for name, each in value.items()}
+    return [changed(each, change) for each in value] if is_array(value) else value
+
+
+def each_member(change: Callable[[str, Any], Any]) -> Change:
+    def apply(answer: Answer) -> None:
+        if is_object(answer.body) and answer.status == 200 and answer.body.get("success") is not False:
+            answer.body = changed(answer.body, change)
+
+    return apply
+
+
+def dates(date: object) -> Change:
+    return each_member(lambda name, each: date if name in DATES and each is not None else each)
+
+
+def lines(text: str) -> str:
+    return "\r\n".join(text[start : start + 76] for start in range(0, len(text), 76))
+
+
+def refused(status: int, operation: str) -> Change:
+    def apply(answer: Answer) -> None:
+        is_refusal = answer.status != 200 or (is_object(answer.body) and answer.body.get("success") is False)
+        if is_refusal and answer.operation == operation:
+            answer.status = status
+
+    return apply
+
+
+DIALECTS: dict[str, Change] = {
+    "milliseconds": dates(EPOCH * 1000),
+    "seconds": dates(EPOCH),
+    "ISO with Z": dates("2026-05-01T12:00:00Z"),
+    "ISO with a colon": dates("2026-05-01T12:00:00.000+00:00"),
+    "ISO with microseconds": dates("2026-05-01T12:00:00.000000+00:00"),
+    "no zone": dates("2026-05-01T12:00:00"),
+    "no T": dates("2026-05-01 12:00:00"),
+    "day last": dates("05/01/2026 12:00:00"),
+    "base64 with line breaks": each_member(
+        lambda name, each: lines(each) if name in ("data", "content") and isinstance(each, str) else each
+    ),
+    "PDF with line breaks": lambda answer: (
+        setattr(answer, "body", lines(answer.body)) if isinstance(answer.body, str) else None
+    ),
+    "null for empty lists": each_member(lambda _, each: None if each == [] else each),
+    "null for texts": each_member(lambda name, each: None if name in ("subject", "description") else each),
+    "numbers as texts": each_member(
+        lambda name, each: str(each) if name in ("size", "uid", "count") and each is not None else each
+    ),
+    "HTTP 404 for a folder": refused(404, "GetMessageCount"),
+    "HTTP 500 for a document": refused(500, "GetDocInfo"),
+}
+"""Fifteen dialects of servers."""
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_a_dialect_is_found_and_imitated(name: str, machine: Machine, sandbox: Sandbox) -> None:
+    options = await peopled(machine, sandbox)
+    async with quirky(sandbox, DIALECTS[name]) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*options, "--report", "report.json")
+    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
+        options = await peopled(machine, imitation)
+        take(machine, imitation)
+        again = await machine.doctor(*options)
+    assert all_found(told.document)
+    assert all_found(again.document) == all_found(told.document)
+
+
+@pytest.mark.parametrize("profile", ["java", "attachment-list"])
+async def test_a_profile_is_found_and_imitated(profile: str, machine: Machine, sandbox: Sandbox) -> None:
+    sandbox.profile = profile  # type: ignore[assignment]  # of the two that there are
+    options = await peopled(machine, sandbox)
+    take(machine, sandbox)
+    told = await machine.doctor(*options, "--report", "report.json")
+    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
+        options = await peopled(machine, imitation)
+        take(machine, imitation)
+        again = await machine.doctor(*options)
+    assert all_found(told.document)
+    assert all_found(again.document) == all_found(told.document)
+    assert not [each for each in all_found(told.document) if "SDK" in each[2]]
+
+
+def all_found(document: Any) -> set[tuple[str, str, str]]:
+    """Return the differences and forms of a report."""
+    forms = {(each["operation"], one["path"], one["what"]) for each in document["operations"] for one in each["forms"]}
+    return found(document) | forms
+
+
+async def test_forms_are_no_differences(machine: Machine, sandbox: Sandbox) -> None:
+    options = await peopled(machine, sandbox)
+    async with quirky(sandbox, DIALECTS["milliseconds"]) as root:
+        take(machine, sandbox, root)
+        told = await machine.doctor(*options)
+    assert (told.status, found(told.document)) == (0, set())
