@@ -259,6 +259,8 @@ def _as(kind: str, value: object) -> object:
             return value or None
         case "object" if _is_array(value):
             return value[0] if len(value) == 1 else value
+        case "object" if value is None:
+            return None
         case _:
             return _MADE_UP.get(kind)
 
