@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -96,6 +97,8 @@ def imitation(differences: Mapping[str, Sequence[Difference]]) -> Middleware:
     async def imitate(request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer, and change the answer."""
         response = await handler(request)
+        if not differences:
+            return response
         operation = request.match_info.route.name or ""
         if operation and isinstance(response, web.Response) and _is_refusal(response):
             for name, status in refusals.items():
@@ -145,17 +148,23 @@ def _base(path: str) -> str:
 def _is_refusal(response: web.Response) -> bool:
     if response.status != HTTPStatus.OK:
         return True
-    body = response.body
-    value = json.loads(body) if response.content_type == "application/json" and isinstance(body, bytes) else None
+    value = _read_json(response)
     return _is_object(value) and value.get("success") is False
+
+
+def _read_json(response: web.Response) -> object:
+    """Return the JSON of a response, None for a body that is no JSON, as after a fault."""
+    if response.content_type == "application/json" and isinstance(response.body, bytes):
+        with suppress(ValueError):
+            return json.loads(response.body)
+    return None
 
 
 def _changed(response: web.Response, differences: Sequence[Difference]) -> web.Response:
     """The answer, changed; a refusal is as it was, for the report is about what succeeded."""
     body, headers = response.body, response.headers.copy()
     headers.popall("Content-Length", None)
-    if response.content_type == "application/json" and isinstance(body, bytes):
-        value = json.loads(body)
+    if (value := _read_json(response)) is not None:
         for each in differences:
             steps = ["[]" if array else name for name, array in _STEPS.findall(each.path)]
             if each.path.startswith("$") and steps and (change := _change_of(each.what)) is not None:

@@ -37,7 +37,7 @@ def post(url: str, body: object, *, close: bool = True) -> bytes:
     content = json.dumps(body).encode()
     connection = "Connection: close\r\n" if close else ""
     head = (
-        f"POST {urlsplit(url).path} HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\n"
+        f"POST {urlsplit(url).path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(content)}\r\n{connection}\r\n"
     )
     return head.encode() + content

@@ -142,7 +142,7 @@ async def test_body_that_cannot_be_decoded_is_a_bad_request_and_not_logged(
     address = urlsplit(sandbox.registration_url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     fixed = (
-        f"POST {address.path}/login HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\nConnection: close"
+        f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close"
     )
     writer.write(f"{fixed}\r\n{head}\r\n\r\n?secret?".encode())
     answer = await asyncio.wait_for(reader.read(), 10)
@@ -226,7 +226,7 @@ async def test_sandbox_stops_at_once_although_the_rest_of_a_refused_body_is_awai
     async with Sandbox() as sandbox:
         address, token = urlsplit(sandbox.signing_url), sandbox.environment["DIRECTSUITE_TOKEN"]
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        head = f"POST {address.path}/pdf HTTP/1.1\r\nHost: sandbox\r\nAuthorization: Bearer {token}\r\n"
+        head = f"POST {address.path}/pdf HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         writer.write(f"{head}Content-Length: {2**40}\r\n\r\nAAAA".encode())
         assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
         began = asyncio.get_running_loop().time()
@@ -273,7 +273,7 @@ async def test_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
 ) -> None:
     address = urlsplit(sandbox.registration_url)
     _, writer = await asyncio.open_connection(address.hostname, address.port)
-    head = f"POST {address.path}/login HTTP/1.1\r\nHost: sandbox\r\nContent-Type: application/json\r\n"
+    head = f"POST {address.path}/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
     await writer.drain()
     writer.transport.abort()

@@ -116,3 +116,16 @@ async def test_forms_are_no_differences(machine: Machine, sandbox: Sandbox) -> N
         take(machine, sandbox, root)
         told = await machine.doctor(*options)
     assert (told.status, found(told.document)) == (0, set())
+
+
+async def test_a_fault_reaches_a_client_of_an_imitation(machine: Machine, sandbox: Sandbox) -> None:
+    options = await peopled(machine, sandbox)
+    async with quirky(sandbox, DIALECTS["milliseconds"]) as root:
+        take(machine, sandbox, root)
+        await machine.doctor(*options, "--report", "report.json")
+    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
+        imitation.inject_fault("GetMessages", "malformed")
+        async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
+            box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())
+            with pytest.raises(ds.ResponseDecodeError):
+                await box.get_messages()
