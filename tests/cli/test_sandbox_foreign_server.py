@@ -123,7 +123,7 @@ async def test_an_error_of_a_server_is_printed_without_control_characters(run: R
     assert (ended.status, has_control_characters(ended), ended.err.count("\n")) == (2, False, 1)
 
 
-NO_SANDBOX = [
+NO_SANDBOX: list[object] = [
     [],
     None,
     "x",

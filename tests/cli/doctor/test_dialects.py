@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+import directsuite as ds
 from directsuite.cli.conformance import is_array, is_object
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine
 from tests.cli.doctor.test_deep import Answer, Change, found, peopled, quirky, take
-from tests.integration.world import peopled_sandbox
+from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
 
 DATES = frozenset({"receivedDate", "sentDate", "ts", "updated_ts"})
 EPOCH = 1_777_636_800  # 2026-05-01T12:00:00Z
