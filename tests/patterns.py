@@ -15,7 +15,7 @@ import resource
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -97,8 +97,9 @@ def _collect_methods(trees: Any) -> dict[str, set[str]]:
 def _find_in_module(
     name: str, tree: ast.Module, namespace: dict[str, Any], methods: dict[str, set[str]]
 ) -> Iterator[tuple[str, str | bytes, int, Sequence[str]]]:
-    for constant, value in namespace.items():
-        if isinstance(value, re.Pattern):
+    for constant, member in namespace.items():
+        if isinstance(member, re.Pattern):
+            value = cast("re.Pattern[Any]", member)
             yield f"{name}.{constant}", value.pattern, value.flags, sorted(methods.get(constant, ()))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):

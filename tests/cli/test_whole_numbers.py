@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from cyclopts import App, CoercionError, CycloptsError
 
 from directsuite.cli import app as application
 from directsuite.cli import main
+from directsuite.cli.options import SandboxOptions
 from directsuite.cli.usage import wrong_usage
 from tests.cli.conftest import Typist
 
@@ -32,7 +32,10 @@ def list_integers() -> Iterator[tuple[tuple[str, ...], str]]:
                 yield path, argument.name if argument.name.startswith("--") else ""
 
 
-REQUIRED = {("fax", "list"): ["15550100100"], ("sign",): ["a.pdf", "--output", "signed"]}
+REQUIRED: dict[tuple[str, ...], list[str]] = {
+    ("fax", "list"): ["15550100100"],
+    ("sign",): ["a.pdf", "--output", "signed"],
+}
 """The arguments without which a command is refused before its options are read."""
 INTEGERS = [*list_integers()]
 
@@ -68,10 +71,15 @@ async def test_a_patient_id_in_a_file_refuses_a_fraction(typist: Typist, number:
 
 
 def test_leading_sign_and_zeros_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    options: Any = []
-    monkeypatch.setattr("directsuite.cli.sandbox.serve", lambda chosen: options.append(chosen.port) or 0)
+    ports = list[int]()
+
+    def serve(options: SandboxOptions) -> int:
+        ports.append(options.port)
+        return 0
+
+    monkeypatch.setattr("directsuite.cli.sandbox.serve", serve)
     assert main(["sandbox", "--port=+080"]) == 0
-    assert options == [80]
+    assert ports == [80]
 
 
 SECONDS = (
