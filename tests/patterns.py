@@ -99,8 +99,8 @@ def _find_in_module(
 ) -> Iterator[tuple[str, str | bytes, int, Sequence[str]]]:
     for constant, member in namespace.items():
         if isinstance(member, re.Pattern):
-            value = cast("re.Pattern[Any]", member)
-            yield f"{name}.{constant}", value.pattern, value.flags, sorted(methods.get(constant, ()))
+            compiled = cast("re.Pattern[Any]", member)
+            yield f"{name}.{constant}", compiled.pattern, compiled.flags, sorted(methods.get(constant, ()))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
