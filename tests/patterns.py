@@ -15,7 +15,7 @@ import resource
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -97,10 +97,11 @@ def _collect_methods(trees: Any) -> dict[str, set[str]]:
 def _find_in_module(
     name: str, tree: ast.Module, namespace: dict[str, Any], methods: dict[str, set[str]]
 ) -> Iterator[tuple[str, str | bytes, int, Sequence[str]]]:
-    for constant, member in namespace.items():
-        if isinstance(member, re.Pattern):
-            compiled = cast("re.Pattern[Any]", member)
-            yield f"{name}.{constant}", compiled.pattern, compiled.flags, sorted(methods.get(constant, ()))
+    compiled: dict[str, re.Pattern[Any]] = {
+        key: each for key, each in namespace.items() if isinstance(each, re.Pattern)
+    }
+    for constant, pattern in compiled.items():
+        yield f"{name}.{constant}", pattern.pattern, pattern.flags, sorted(methods.get(constant, ()))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

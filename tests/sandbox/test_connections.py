@@ -101,6 +101,8 @@ async def test_event_streams_beyond_the_limit_are_refused(
         url = f"{sandbox.root_url}/page/events"
         statuses = [(await stack.enter_async_context(http.get(url))).status for _ in range(3)]
         assert statuses == [200, 200, 503]
+        async with http.get(url) as response:
+            assert response.headers["Connection"] == "close"
         assert await health(http, sandbox) == 200
 
 

@@ -212,7 +212,9 @@ class Page:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if self.live.is_full:
             text = "Too many pages of the sandbox are open: close some."
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
+            full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
+            full.force_close()  # else the connection would stay open, as the streams do
+            return full
         response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
         event, kinds = self.live.listen()
