@@ -65,9 +65,9 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def reader(document: BinaryIO) -> Any:
-    """Return pyHanko's reader: tolerant, and unlocked where the user password is empty."""
-    opened: Any = PdfFileReader(document, strict=False)
+def reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
+    """Return pyHanko's reader: tolerant, and unlocked if the user password is empty."""
+    opened: Any = kind(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened
@@ -409,10 +409,16 @@ def inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
     return None
 
 
-def _inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:
-    corners = inherited(page.obj, key)
+def rectangle_of(corners: pikepdf.Object | None) -> Rectangle | None:
+    """Return the rectangle that a PDF object describes, None if it does not describe one."""
+    if not isinstance(corners, pikepdf.Array):
+        return None
     try:
-        box = Rectangle.of(iter(corners)) if corners is not None else None
+        return Rectangle.of(iter(corners))
     except (TypeError, ValueError):
         return None
+
+
+def _inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:
+    box = rectangle_of(inherited(page.obj, key))
     return box if box is not None and box.width > 0 and box.height > 0 else None

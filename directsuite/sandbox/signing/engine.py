@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
-from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.sign.validation import async_validate_pdf_signature
-from pyhanko.sign.validation.errors import SignatureValidationError
 from pyhanko_certvalidator import ValidationContext
 
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
+from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.document import (
     Field,
     Rectangle,
@@ -34,14 +32,24 @@ from directsuite.sandbox.signing.document import (
     open_pdf,
     page_numbers,
     reader,
+    rectangle_of,
     rotation,
     text_of,
 )
 from directsuite.sandbox.signing.flatten import flatten
+from directsuite.sandbox.signing.modifications import (
+    UNKNOWN,
+    LimitedReader,
+    Modification,
+    ObjectNumber,
+    TooManyLookupsError,
+    judge,
+    open_signature,
+)
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -105,8 +113,35 @@ def change(
                 return Change(names, f"signed: {', '.join(names)}")
 
 
-def describe(file: Path, keys: KeySource, moment: datetime) -> dict[str, Any]:
-    """Return the members of GetDocInfo that come from the document. Raises RefusedError."""
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What GetDocInfo shows of a document."""
+
+    members: Json
+    """The members signatures, formFields, pages and metaData."""
+    _unjudged: dict[ObjectNumber, Json]
+
+    @property
+    def unjudged(self) -> list[ObjectNumber]:
+        """The signature fields for which it takes too long to judge later changes here."""
+        return list(self._unjudged)
+
+    def add(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
+        """Add what was found out about these fields; without it, validity is judged from the signature alone."""
+        for number, verdict in self._unjudged.items():
+            if number in modifications:
+                _note_modification(verdict, modifications[number])
+        missing = len(self._unjudged.keys() - modifications.keys())
+        if missing:
+            logger.warning(
+                "The changes after %d signature(s) of a document take too much time or memory to judge. isValid says"
+                " whether the signatures themselves are valid.",
+                missing,
+            )
+
+
+def describe(file: Path, keys: KeySource, moment: datetime) -> Description:
+    """Return what GetDocInfo shows of a document. Raises RefusedError."""
     with _at_work_on_a_document():
         return inspect(file, keys.trust_roots(), moment)
 
@@ -128,22 +163,28 @@ def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[Non
         _at_work.reset(token)
 
 
-def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """Return the members signatures, formFields, pages and metaData of GetDocInfo; validity is judged as of `moment`.
+def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Description:
+    """Return what GetDocInfo shows; validity is judged as of `moment`.
 
-    A form field is listed once for each of its widgets, so that the buttons of a radio group tell their places.
+    A form field is listed once for each of its widgets, so that the buttons of a radio group show their places.
     """
     with open_pdf(file) as pdf:
         places = page_numbers(pdf)
         boxes = [crop_box(page) for page in pdf.pages]
         form = list(fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
-        verdicts = validate(file, trust_roots, moment) if any(field.signed for field in signatures) else {}
-        return {
-            "signatures": [
-                {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(field.name))}
-                for field in signatures
-            ],
+        verdicts: dict[ObjectNumber, Json] = {}
+        unjudged: list[ObjectNumber] = []
+        if signed := [field for field in signatures if field.signed]:
+            with file.open("rb") as stored:
+                verdicts, unjudged = asyncio.run(_validate(stored, signed, trust_roots, moment))
+        numbers = [field.dictionary.objgen for field in signatures]
+        entries: list[Json] = [
+            {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(number))}
+            for number, field in zip(numbers, signatures, strict=True)
+        ]
+        members = {
+            "signatures": entries,
             "formFields": [
                 {**_place(widget, places, boxes), "name": field.name, "value": field.value, "type": field.kind,
                  "tabIndex": places.get(widget.objgen, (None, None))[1]}
@@ -155,14 +196,17 @@ def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) ->
             ],
             "metaData": _metadata(pdf),
         }  # fmt: skip
+        return Description(
+            members, {number: entry for number, entry in zip(numbers, entries, strict=True) if number in unjudged}
+        )
 
 
 def _place(widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]], boxes: list[Rectangle]) -> Json:
     place = places.get(widget.objgen)
-    corners = widget.get("/Rect")
-    if place is None or corners is None:
+    rectangle = rectangle_of(widget.get("/Rect"))
+    if place is None or rectangle is None:
         return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
-    rectangle, page = Rectangle.of(iter(corners)), boxes[place[0] - 1]
+    page = boxes[place[0] - 1]
     if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose corner means nothing
         return {"left": 0, "top": 0, "width": 0, "height": 0, "pageIndex": place[0]}
     return {
@@ -200,54 +244,58 @@ def _points(length: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def validate(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
-    """Return what GetDocInfo tells of each signature, by the name of its field; judged as of `moment`."""
-    with file.open("rb") as stored:
-        return asyncio.run(_validate(stored, trust_roots, moment))
-
-
-async def _validate(stored: BinaryIO, trust_roots: Sequence[Certificate], moment: datetime) -> dict[str, Json]:
-    verdicts: dict[str, Json] = {}
-    try:
-        signatures: list[Any] = list(reader(stored).embedded_regular_signatures)
-    except (SignatureValidationError, PdfError, ValueError):  # what is in a signature's place is none
-        return verdicts
-    for position, signature in enumerate(signatures):
-        context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
-        name = str(signature.field_name)
+async def _validate(
+    stored: BinaryIO, signed: Sequence[Field], trust_roots: Sequence[Certificate], moment: datetime
+) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
+    """Return the members of each signature by its field, and the fields whose later changes are not judged yet."""
+    verdicts: dict[ObjectNumber, Json] = {}
+    unjudged: list[ObjectNumber] = []
+    opened = reader(stored, LimitedReader)
+    for field in signed:
+        number = field.dictionary.objgen
         try:
-            verdicts[name] = await _judge(stored, position, signature, context)
-        except (SignatureValidationError, PdfError, ValueError):
-            verdicts[name] = _verdict(signature, "", valid=False, modification="UNKNOWN")
-    return verdicts
+            signature = open_signature(opened, number, field.name)
+            if signature.sig_object_type != "/Sig":
+                continue  # a document time stamp
+            verdicts[number] = {**_signer(signature), **await _check_integrity(signature, trust_roots, moment)}
+            modification = judge(signature)
+        except TooManyLookupsError:
+            unjudged.append(number)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  a malformed object changes the verdict on its own signature only
+            logger.info("a signature or the changes after it could not be judged: %s", type(error).__name__)
+        else:
+            _note_modification(verdicts[number], modification)
+    return verdicts, unjudged
 
 
-async def _judge(stored: BinaryIO, position: int, signature: Any, context: ValidationContext) -> Json:
+def _note_modification(verdict: Json, modification: Modification) -> None:
+    verdict["isValid"] = verdict["isValid"] and modification.allowed
+    verdict["modification"] = modification.level
+
+
+async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+    """Return the verdict on a signature without regard to changes after it."""
+    context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
-        status: Any = await async_validate_pdf_signature(signature, context, diff_policy=POLICY)
-    except PdfError:
-        # The form of an earlier revision cannot be compared, a period in a field's own name (/T) being the usual
-        # reason: what the signature covers is still judged, on a fresh reader, and later changes are not.
-        signature = reader(stored).embedded_regular_signatures[position]
-        status = await async_validate_pdf_signature(signature, context, skip_diff=True)
-    subject: Any = status.signing_cert.subject.native
-    level = status.modification_level
-    return _verdict(
-        signature,
-        str(subject.get("common_name", "")),
-        valid=bool(status.bottom_line),
-        modification=level.name if level is not None else "UNKNOWN",
-    )
+        status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001  pyHanko raises almost any exception for a malformed signature
+        return {"isValid": False, "modification": UNKNOWN.level}
+    return {"isValid": bool(status.bottom_line), "modification": UNKNOWN.level}
 
 
-def _verdict(signature: Any, subject: str, *, valid: bool, modification: str) -> Json:
-    """The members of a signature. modification: pyHanko's word for later changes; UNKNOWN if they can't be read."""
+def _signer(signature: Any) -> Json:
     dictionary: Any = signature.sig_object
-    signed_at: datetime | None = signature.self_reported_timestamp
+    signed_at: datetime | None = None
+    subject: Any = {}
+    with suppress(Exception):  # a malformed date or certificate
+        subject = signature.signer_cert.subject.native
+        signed_at = signature.self_reported_timestamp
     return {
-        "signerName": str(dictionary["/Name"]) if "/Name" in dictionary else subject,
+        "signerName": str(dictionary["/Name"] if "/Name" in dictionary else subject.get("common_name", "")),
         "signatureTime": None if signed_at is None else _written(signed_at),
         "reason": str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
-        "isValid": valid,
-        "modification": modification,
     }

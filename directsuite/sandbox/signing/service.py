@@ -38,13 +38,15 @@ from directsuite.sandbox.signing.request import Base64File, SignatureRequest, re
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import Database
-    from directsuite.sandbox.signing.engine import Change, Operation
+    from directsuite.sandbox.signing.engine import Change, Description, Operation
     from directsuite.sandbox.signing.keys import KeySource
+    from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
 
 T = TypeVar("T")
 
@@ -99,6 +101,7 @@ class SigningService:
         self._clock = clock
         self._keys = keys
         self._workers = asyncio.Semaphore(_PARALLEL)
+        self._processes: ModificationProcesses | None = None
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def routes(self) -> list[web.RouteDef]:
@@ -122,8 +125,10 @@ class SigningService:
         """Return what GetDocInfo tells of a document's file, as of now. Raises RefusedError and FileNotFoundError."""
         moment = self._clock.now()
         with self._files.reading(name) as file:
-            described: dict[str, Any] = await self._work(lambda: _engine().describe(file, self._keys, moment))
-        return described
+            description: Description = await self._work(lambda: _engine().describe(file, self._keys, moment))
+            if description.unjudged:
+                description.add(await self._judge_modifications(file, description.unjudged))
+        return description.members
 
     def reading(self, name: str) -> AbstractContextManager[Path]:
         """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
@@ -134,7 +139,9 @@ class SigningService:
         await self._files.clear_away(self._database, at_start=at_start)
 
     def close(self) -> None:
-        """Remove the documents, unless they are kept in a folder."""
+        """Remove the documents, unless they are kept in a folder, and end the processes that judge them."""
+        if self._processes is not None:
+            self._processes.close()
         self._files.close()
 
     async def _save(self, request: web.Request) -> web.Response:
@@ -209,6 +216,16 @@ class SigningService:
     def _base64_answer(self, name: str) -> web.Response:
         payload = FilePayload(self._files[name], base64=True)
         return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
+
+    async def _judge_modifications(
+        self, file: Path, fields: Sequence[ObjectNumber]
+    ) -> dict[ObjectNumber, Modification]:
+        """Have changes judged in a separate process, so that documents which take long do not stop the others."""
+        if self._processes is None:
+            from directsuite.sandbox.signing.modifications import ModificationProcesses
+
+            self._processes = ModificationProcesses()
+        return await self._processes.judge(file, fields)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Have work written, and remove the files that no row names after it."""

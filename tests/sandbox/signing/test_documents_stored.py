@@ -20,7 +20,6 @@ from pikepdf import Name, String
 
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError, refusals
 from directsuite.sandbox.signing import engine
-from directsuite.sandbox.signing.engine import validate
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest, decoded
 from directsuite.sandbox.signing.service import (
@@ -218,7 +217,7 @@ async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
     await asyncio.to_thread(engine.change, "Sign", plain, signed, [SignatureRequest(name="A")], stranger, at)
     assert await signing.signatures(await signing.save(signed.read_bytes())) == {"A": False}
     assert caplog.records == []
-    await asyncio.to_thread(validate, signed, KEYS.trust_roots(), at)  # as an application would
+    await asyncio.to_thread(engine.inspect, signed, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
