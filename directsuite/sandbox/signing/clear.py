@@ -1,7 +1,8 @@
 """Removing unsigned signature fields from a document that others have signed, and why that leaves it valid.
 
 The fields go in an incremental update. pyHanko calls every removal of a field suspicious; `POLICY` accepts it when
-the field was a signature field, was empty, and nothing else went with it. A certified document does not allow it.
+the field was a signature field, was empty, and nothing else went with it. A certified or locked document does not allow
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from pyhanko.sign.diff_analysis.rules.form_field_rules import BaseFieldModificat
 from pyhanko.sign.fields import enumerate_sig_fields
 
 from directsuite.sandbox.refusals import InvalidActionError
-from directsuite.sandbox.signing.document import incremental_writer
+from directsuite.sandbox.signing.document import incremental_writer, open_pdf
+from directsuite.sandbox.signing.locks import locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,31 +49,24 @@ _Specs = dict[str, FieldComparisonSpec]
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
     """Write the document without its empty signature fields, and return their names; nothing if it has none.
 
-    Raises InvalidActionError for a certified document: its certificate does not allow fields to be removed.
+    Raises InvalidActionError if the document is certified, or a signature locks it: then no field may be removed.
     """
+    with open_pdf(source) as pdf:
+        lock = next((lock for lock in locks(pdf) if lock.permission is not None), None)
     with source.open("rb") as document:
         writer: Any = incremental_writer(document)
         enumerate_fields: Any = enumerate_sig_fields
         empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
         if not empty:
             return []
-        if _certified(writer.root):
-            raise InvalidActionError("the document is certified, which does not allow fields to be removed")
+        if lock is not None:
+            raise InvalidActionError(f"the document is {lock.by}, which does not allow fields to be removed")
         gone = _with_widgets(reference for _, _, reference in empty)
         _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
         _prune_pages(writer, gone)
         with target.open("wb") as output:
             writer.write(output)
         return [str(name) for name, _, _ in empty]
-
-
-def _certified(root: Any) -> bool:
-    permissions: Any = root["/Perms"] if "/Perms" in root else None  # noqa: SIM401  get() does not follow references
-    return (
-        isinstance(permissions, generic.DictionaryObject)
-        and "/DocMDP" in permissions
-        and isinstance(permissions["/DocMDP"], generic.DictionaryObject)
-    )
 
 
 def _with_widgets(fields: Any) -> set[Any]:

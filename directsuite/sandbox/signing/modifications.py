@@ -62,12 +62,13 @@ class TooManyLookupsError(Exception):
 
 class _CountingResolver(HistoricalResolver):
     def __init__(self, limited: LimitedReader, revision: int) -> None:
-        super().__init__(limited, revision)
+        original: Any = super()  # its methods have no types
+        original.__init__(limited, revision)
         self._limited = limited
 
     def get_object(self, ref: Reference, as_metadata_stream: bool = False) -> Any:
         self._limited.count_lookup()
-        original: Any = super()  # its method has no types
+        original: Any = super()
         return original.get_object(ref, as_metadata_stream)
 
 

@@ -47,6 +47,7 @@ from directsuite.sandbox.signing.document import (
     upright,
 )
 from directsuite.sandbox.signing.flatten import complete_appearances
+from directsuite.sandbox.signing.locks import lock_of, locks
 from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, paragraph
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from pyhanko.sign.signers import Signer
 
     from directsuite.sandbox.signing.document import Field
+    from directsuite.sandbox.signing.locks import Lock
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST = "sha256"
@@ -108,9 +110,7 @@ class _Signature:
 
 def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Signature]:
     """Return the signatures to make, each in a field that is free once those before it are made."""
-    permitted = _permitted(pdf)
-    if permitted == 1:
-        raise InvalidActionError("the document is certified, which does not allow any change")
+    in_force = locks(pdf)
     existing = {field.name: field for field in fields(pdf)}
     made: dict[str, _Signature] = {}
     for request in requests:
@@ -126,8 +126,9 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
         new_field = None
         if field is None:
             new_field = _new_field(pdf, name, taken, request.placement)
-            if permitted is not None and new_field.box is not None:
-                raise InvalidActionError("the document is certified, which allows only existing fields to be signed")
+        _require_permission(in_force, name, is_visible_and_new=new_field is not None and new_field.box is not None)
+        if field is not None:
+            in_force.append(lock_of(field))
         picture = _read_picture(request.picture) if request.picture is not None else None
         page = new_field.on_page + 1 if new_field is not None else _page_of(pdf, existing[name])
         turned = rotation(pdf.pages[page - 1]) if page is not None else 0
@@ -135,17 +136,15 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
     return list(made.values())
 
 
-def _permitted(pdf: pikepdf.Pdf) -> int | None:
-    """Return what a certificate permits: 1 nothing, 2 filling in and signing, 3 annotating too; None without one."""
-    permissions = pdf.Root.get("/Perms")
-    signature = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
-    if not isinstance(signature, pikepdf.Dictionary):
-        return None
-    for reference in list(signature.get("/Reference", pikepdf.Array([]))):
-        if str(reference.get("/TransformMethod")) == "/DocMDP":
-            parameters = reference.get("/TransformParams")
-            return int(str(parameters.get("/P", 2))) if parameters is not None else 2
-    return 2
+def _require_permission(in_force: Sequence[Lock], name: str, *, is_visible_and_new: bool) -> None:
+    """Raise InvalidActionError if a signature in this field would break an earlier one."""
+    for lock in in_force:
+        if lock.permission == 1:
+            raise InvalidActionError(f"the document is {lock.by}, which does not allow any change")
+        if lock.permission is not None and is_visible_and_new:
+            raise InvalidActionError(f"the document is {lock.by}, which allows only existing fields to be signed")
+        if lock.includes(name):
+            raise InvalidActionError(f"the field {name!r} is {lock.by}: sign it before that signature is made")
 
 
 def _new_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
@@ -208,8 +207,13 @@ def _append(target: Path, signature: _Signature, signer: Signer, at: datetime) -
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """pyHanko's async_sign_pdf, step by step, since only so the time of signing can be set."""
+    """Do what pyHanko's async_sign_pdf does, step by step: only so the time of signing can be set."""
     session: Any = pdf_signer.init_signing_session(incremental_writer(document))
+    if session.timestamper is not None:
+        raise SigningError(
+            "the field demands a time stamp from a server that the document names, and the sandbox sends no request"
+            " because of a document"
+        )
     session.system_time = at
     validation = await session.perform_presign_validation(session.pdf_out)
     reserved = await session.estimate_signature_container_size(validation, tight=False)

@@ -1,0 +1,85 @@
+"""What the signatures of a document, and the certificate of its author, forbid to be changed later.
+
+/DocMDP      in a signature: 1 nothing, 2 filling in and signing, 3 annotating too; an author's signature certifies
+/FieldMDP    in a signature: the fields that it locks
+/Lock        in a signature field: both of these, for the signature that will be made in it
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pikepdf
+
+from directsuite.sandbox.signing.document import fields, text_of
+
+if TYPE_CHECKING:
+    from directsuite.sandbox.signing.document import Field
+
+_DEFAULT_PERMISSION = 2  # ISO 32000-2, table 257
+
+
+class Lock(NamedTuple):
+    """What one signature forbids."""
+
+    by: str
+    """The signature, as a message names it."""
+    permission: int | None
+    """The permission of DocMDP, None if the signature has none."""
+    action: str
+    """/All, /Include or /Exclude; empty if the signature locks no fields."""
+    names: frozenset[str]
+    """The fields, or groups of fields, that the action includes or excludes."""
+
+    def includes(self, name: str) -> bool:
+        """Return True if the field of this name is locked."""
+        if self.action not in ("/Include", "/Exclude"):
+            return self.action == "/All"
+        parts = name.split(".")
+        is_named = any(".".join(parts[:depth]) in self.names for depth in range(1, len(parts) + 1))
+        return is_named is (self.action == "/Include")
+
+
+def locks(pdf: pikepdf.Pdf) -> list[Lock]:
+    """Return what the signatures of the document forbid, the certificate first."""
+    found = [lock_of(field) for field in fields(pdf) if field.signed]
+    permissions = pdf.Root.get("/Perms")
+    certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
+    if isinstance(certificate, pikepdf.Dictionary):
+        parameters = _transform(certificate, "/DocMDP")
+        found.insert(0, Lock("certified", _permission(parameters) or _DEFAULT_PERMISSION, "", frozenset()))
+    return [lock for lock in found if lock.permission is not None or lock.action]
+
+
+def lock_of(field: Field) -> Lock:
+    """Return what the signature in a field forbids, or will forbid once it is made."""
+    signature, own = field.get("/V"), field.dictionary.get("/Lock")
+    document_parameters, field_parameters = None, own
+    if isinstance(signature, pikepdf.Dictionary):
+        document_parameters = _transform(signature, "/DocMDP")
+        field_parameters = _transform(signature, "/FieldMDP") or own
+    permission = _permission(document_parameters) or _permission(own)
+    if document_parameters is not None and permission is None:
+        permission = _DEFAULT_PERMISSION
+    action, names = "", frozenset[str]()
+    if isinstance(field_parameters, pikepdf.Dictionary):
+        action = str(field_parameters.get("/Action", ""))
+        listed = field_parameters.get("/Fields")
+        if isinstance(listed, pikepdf.Array):
+            names = frozenset(text_of(name) for name in listed)
+    return Lock(f"locked by the signature {field.name!r}", permission, action, names)
+
+
+def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
+    """Return the parameters of a transform method in a signature, empty ones if it has none there."""
+    references = signature.get("/Reference")
+    for reference in list(references) if isinstance(references, pikepdf.Array) else []:
+        if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:
+            parameters = reference.get("/TransformParams")
+            return parameters if isinstance(parameters, pikepdf.Dictionary) else pikepdf.Dictionary()
+    return None
+
+
+def _permission(parameters: pikepdf.Object | None) -> int | None:
+    permission = parameters.get("/P") if isinstance(parameters, pikepdf.Dictionary) else None
+    return permission if isinstance(permission, int) and permission in (1, 2, 3) else None
