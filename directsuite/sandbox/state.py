@@ -17,6 +17,7 @@ from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
+from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.parsing import Content, content_of
 from directsuite.sandbox.messaging.service import MessagingService
 from directsuite.sandbox.refusals import RefusedError
@@ -432,7 +433,7 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
     numbers = connection.execute("DELETE FROM fax_number WHERE account = ?", (account,)).rowcount
     mailbox = connection.execute(
-        "SELECT address, password FROM mailbox_account WHERE folded = ?", (account.casefold(),)
+        "SELECT address, password FROM mailbox_account WHERE folded = ?", (fold(account),)
     ).fetchone()
     if mailbox is not None:
         mailboxes.delete_account(connection, account)

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pybase64
 
 from directsuite.sandbox.clock import timestamp
+from directsuite.sandbox.messaging.headers import fold
 
 if TYPE_CHECKING:
     import sqlite3
@@ -118,7 +119,7 @@ _FATES = {
 
 def fate_of(address: str, served_domains: set[str]) -> Fate:
     """The fate of a recipient who has no mailbox here."""
-    local_part, _, domain = address.lower().rpartition("@")
+    local_part, _, domain = fold(address).rpartition("@")
     name, _, suffix = local_part.partition("+")
     if _TEST_DOMAIN.fullmatch(domain) is None:
         return _NO_MAILBOX if domain in served_domains else _NO_CERTIFICATE

@@ -11,6 +11,7 @@ from __future__ import annotations
 import binascii
 import codecs
 import re
+import unicodedata
 from typing import TYPE_CHECKING, NamedTuple
 
 import pybase64
@@ -119,6 +120,11 @@ def decoded_text(octets: bytes | bytearray, charset: str) -> str:
     except (LookupError, ValueError):
         text = octets.decode("latin-1")
     return storable(text)
+
+
+def fold(text: str) -> str:
+    """Return text in the form in which names and search terms are compared: NFC, without differences of case."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def storable(text: str) -> str:

@@ -1,8 +1,8 @@
 """Mailboxes in SQLite: accounts and T-Users, folders, and the messages in them.
 
 All functions take the connection of a read or write that is going on. Addresses and folder names are compared
-case-blind; a folder is named in the manner of IMAP with `.` between the levels, and keeps the spelling that it was made
-with.
+in NFC and case-blind; a folder is named in the manner of IMAP with `.` between the levels, and keeps the spelling that
+it was made with.
 
 A folder keeps the uid that its next message gets, and never takes one back, so that a uid is not used twice in its
 life. Its own id is never used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from directsuite.sandbox.credentials import hash_password, password_matches
 from directsuite.sandbox.files import abandoned_schema
+from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.refusals import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def create_account(connection: sqlite3.Connection, address: str, password: str, 
     row = connection.execute(
         "INSERT INTO mailbox_account(address, folded, domain, password, at) VALUES(?, ?, ?, ?, ?)"
         " ON CONFLICT(folded) DO NOTHING RETURNING id",
-        (address, address.casefold(), domain.casefold(), hash_password(password), at_ms),
+        (address, fold(address), fold(domain), hash_password(password), at_ms),
     ).fetchone()
     if row is None:
         raise AccountExists(f"{address} has a mailbox already")
@@ -96,19 +97,19 @@ def create_account(connection: sqlite3.Connection, address: str, password: str, 
 def set_password(connection: sqlite3.Connection, address: str, password: str) -> bool:
     """Change the password of a mailbox; False if the address has none."""
     changed = connection.execute(
-        "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), address.casefold())
+        "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), fold(address))
     )
     return changed.rowcount > 0
 
 
 def delete_account(connection: sqlite3.Connection, address: str) -> bool:
     """Remove a mailbox with everything in it; False if the address has none."""
-    return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (address.casefold(),)).rowcount > 0
+    return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (fold(address),)).rowcount > 0
 
 
 def account_id(connection: sqlite3.Connection, address: str) -> int | None:
     """The id of the mailbox at this address, if there is one."""
-    row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (address.casefold(),)).fetchone()
+    row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return None if row is None else row["id"]
 
 
@@ -122,9 +123,7 @@ def require_account(connection: sqlite3.Connection, address: str) -> int:
 
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
     """The id of the mailbox that these credentials open, if they do."""
-    row = connection.execute(
-        "SELECT id, password FROM mailbox_account WHERE folded = ?", (address.casefold(),)
-    ).fetchone()
+    row = connection.execute("SELECT id, password FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return row["id"] if row is not None and password_matches(password, row["password"]) else None
 
 
@@ -138,7 +137,7 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
         raise AccountExists(f"there is a T-User {username} already")
     connection.executemany(
         "INSERT OR IGNORE INTO tuser_address(username, folded) VALUES(?, ?)",
-        [(username, address.casefold()) for address in direct_addresses],
+        [(username, fold(address)) for address in direct_addresses],
     )
 
 
@@ -151,7 +150,7 @@ def authenticate_tuser(connection: sqlite3.Connection, username: str, password: 
 def account_of_tuser(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
     """The id of the mailbox at this Direct address, if there is one and the T-User may act for it."""
     allowed = connection.execute(
-        "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, direct_address.casefold())
+        "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, fold(direct_address))
     ).fetchone()
     return None if allowed is None else account_id(connection, direct_address)
 
@@ -225,7 +224,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
     """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
     old = folder(connection, account, name).name
     _require_not_reserved(old)
-    if f"{new_name}.".casefold().startswith(f"{old}.".casefold()):
+    if fold(f"{new_name}.").startswith(fold(f"{old}.")):
         raise MessagingError(MessagingCode.OTHER, "A folder cannot be moved into itself")
     new = _name_for_new(connection, account, new_name)
     _create_parents(connection, account, new)
@@ -275,7 +274,7 @@ def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> Fol
     row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
     if row is None:  # another spelling, which SQLite can't compare beyond ASCII
         rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
-        row = next((row for row in rows.fetchall() if row["name"].casefold() == name.casefold()), None)
+        row = next((row for row in rows.fetchall() if fold(row["name"]) == fold(name)), None)
     return None if row is None else Folder(row["id"], row["name"])
 
 
@@ -298,7 +297,7 @@ def _name_for_new(connection: sqlite3.Connection, account: int, name: str) -> st
     if (existing := _find_folder(connection, account, name)) is not None:
         _require_not_reserved(existing.name)
         raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} exists already")
-    if not name.casefold().startswith(f"{INBOX}.".casefold()):
+    if not fold(name).startswith(fold(f"{INBOX}.")):
         raise MessagingError(MessagingCode.OTHER, "The name of a folder starts with INBOX.")
     if len(name) > _LONGEST_NAME or not all(name.split(".")):
         raise MessagingError(
@@ -488,8 +487,8 @@ def messages(connection: sqlite3.Connection, folder: int, selection: Selection, 
         "folder": folder,
         "whole": whole,
         "uids": None if selection.uids is None else _listed(selection.uids),
-        "sender": None if selection.sender is None else selection.sender.casefold(),
-        "subject": None if selection.subject is None else selection.subject.casefold(),
+        "sender": None if selection.sender is None else fold(selection.sender),
+        "subject": None if selection.subject is None else fold(selection.subject),
     }
     rows = connection.execute(
         """

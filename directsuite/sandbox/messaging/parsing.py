@@ -33,6 +33,7 @@ from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging.headers import (
     decoded_text,
     decoded_words,
+    fold,
     header_text,
     mailboxes,
     unfolded,
@@ -51,6 +52,8 @@ _TOO_LARGE = (
     " texts, and attachments in other encodings"
 )
 
+MAX_PARTS = 1000
+"""The parts that a message is divided into. What follows them belongs to the last one."""
 _WINDOW = 2**16  # octets that are searched at once, so that others run meanwhile
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
@@ -276,8 +279,8 @@ def content_of(raw: bytes | Path, composed: Reading | None = None) -> Content:
         size=size,
         digest=digest,
         message_id=members["msgID"],
-        sender=(reading.text("from") or "").casefold(),
-        subject=(subject or "").casefold(),
+        sender=fold(reading.text("from") or ""),
+        subject=fold(subject or ""),
         sent_ms=None if date is None else _milliseconds(date.raw),
         metadata=metadata,
         detail=msgspec.json.encode(members),
@@ -339,7 +342,7 @@ def _divided(message: _Message) -> tuple[Message, list[_Leaf]]:
     around = _OpenParts(raw)
     top, start = _head(message, 0, around)
     part = top
-    while True:
+    for _ in range(MAX_PARTS - 1):
         boundary = _boundary(part)
         if boundary:
             around.open(_multipart(part, boundary, around))
@@ -359,6 +362,8 @@ def _divided(message: _Message) -> tuple[Message, list[_Leaf]]:
         outer = around.next_part(delimiter.boundary, first=bool(boundary))
         part, start = _head(message, delimiter.end, around)
         part.set_default_type("message/rfc822" if outer.content_type == "multipart/digest" else "text/plain")
+    leaves.append(_Leaf(part, start, len(raw), around.alternatives))
+    return top, leaves
 
 
 def _lines_with_hyphens(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Match[bytes]]:
@@ -384,8 +389,8 @@ def _multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Multipart
 def _head(message: _Message, start: int, around: _OpenParts) -> tuple[Message, int]:
     """The headers of the part at this place, and where its content begins.
 
-    There may be blanks before a colon, as in RFC 822. One line that is no header is passed over where headers go on
-    after it, and so is the line that an mbox begins a message with.
+    There may be blanks before a colon, as in RFC 822. One line that is no header is passed over if headers go on after
+    it, and so are the line that an mbox begins a message with, and lines of blanks before the first header.
     """
     raw = message.octets
     lines: list[bytes] = []
@@ -404,7 +409,7 @@ def _head(message: _Message, start: int, around: _OpenParts) -> tuple[Message, i
             stray = None
         elif folded and lines and stray is None:
             lines.append(written)
-        elif stray is None and (lines or _MBOX_LINE.match(written)):
+        elif stray is None and (lines or folded or _MBOX_LINE.match(written)):
             stray = position
         elif stray is None or not folded:
             break

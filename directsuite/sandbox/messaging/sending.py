@@ -31,7 +31,7 @@ import pybase64
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, header_line
+from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, fold, header_line
 from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_headers, read_message
 from directsuite.sandbox.messaging.requests import (
     MessageWithHeader,
@@ -87,7 +87,7 @@ class _Outgoing(NamedTuple):
 async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: Database) -> Answer:
     """Send, SendWithHeader and their T-User forms."""
     message = call.request.message
-    if message.sender.casefold() != call.address.casefold():
+    if fold(message.sender) != fold(call.address):
         raise MessagingError(MessagingCode.ADDRESS, "The sender is not the mailbox that the credentials open")
 
     def compose_it(new_file: NewFile) -> _Outgoing:
@@ -276,7 +276,7 @@ def _distinct(recipients: Iterable[Recipient]) -> list[Recipient]:
     """The recipients, each address once, where it was first named."""
     first: dict[str, Recipient] = {}
     for recipient in recipients:
-        first.setdefault(recipient.email.casefold(), recipient)
+        first.setdefault(fold(recipient.email), recipient)
     return list(first.values())
 
 

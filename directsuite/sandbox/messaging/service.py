@@ -37,6 +37,7 @@ from aiohttp import web
 from directsuite.sandbox.clock import EPOCH, milliseconds_of, timestamp
 from directsuite.sandbox.files import FileRange, StoredFiles
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
+from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.mailboxes import Selection
 from directsuite.sandbox.messaging.receiving import received
 from directsuite.sandbox.messaging.requests import (
@@ -279,7 +280,7 @@ def _deleted_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -
     """All messages of INBOX.Trash; elsewhere those that carry the flag."""
     folder = call.folder(connection)
     counted = mailboxes.count(connection, folder.id)
-    return {"count": counted.all if folder.name.casefold() == mailboxes.TRASH.casefold() else counted.deleted}
+    return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
 
 
 def _messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) -> Work:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pikepdf
 
@@ -71,7 +71,7 @@ def lock_of(field: Field) -> Lock:
 
 
 def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
-    """Return the parameters of a transform method in a signature, empty ones if it has none there."""
+    """Return the parameters of a transform method that a signature has, None if it does not have the method."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
         if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:
@@ -81,5 +81,5 @@ def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
 
 
 def _permission(parameters: pikepdf.Object | None) -> int | None:
-    permission = parameters.get("/P") if isinstance(parameters, pikepdf.Dictionary) else None
-    return permission if isinstance(permission, int) and permission in (1, 2, 3) else None
+    written: Any = parameters.get("/P") if isinstance(parameters, pikepdf.Dictionary) else None  # an int, or an object
+    return int(written) if written in (1, 2, 3) else None

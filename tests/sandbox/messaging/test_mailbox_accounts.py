@@ -85,3 +85,15 @@ def test_served_domains_are_those_with_a_mailbox(db: sqlite3.Connection) -> None
     assert not mailboxes.delete_account(db, "a@y.test")
     assert mailboxes.domains(db) == {"x.test"}
     assert db.execute("SELECT count(DISTINCT account) FROM folder").fetchone()[0] == 2
+
+
+def test_addresses_are_the_same_in_any_normal_form(db: sqlite3.Connection) -> None:
+    account = mailboxes.create_account(db, "Jose\u0301@x.test", "pw", at_ms=0)
+    assert (
+        mailboxes.account_id(db, "JOS\u00c9@x.test") == mailboxes.authenticate(db, "jos\u00e9@x.test", "pw") == account
+    )
+    with pytest.raises(mailboxes.AccountExists):
+        mailboxes.create_account(db, "jos\u00e9@x.test", "other", at_ms=0)
+    mailboxes.create_tuser(db, "t", "pw", ["jos\u00e9@x.test"])
+    assert mailboxes.account_of_tuser(db, "t", "jose\u0301@x.test") == account
+    assert mailboxes.delete_account(db, "jos\u00e9@x.test")

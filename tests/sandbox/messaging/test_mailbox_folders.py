@@ -185,3 +185,13 @@ async def test_folders_are_the_same_in_any_case(mail: MessagingServer, other: st
     assert await mail.refused("DeleteFolder", "inbox.sent") == 4
     await mail.done("DeleteFolder", "inbox.sent.new")
     assert await mail.refused("GetUIDs", "INBOX.Sent.New") == 3
+
+
+async def test_folders_are_the_same_in_any_normal_form(mail: MessagingServer) -> None:
+    await mail.done("CreateFolder", "INBOX.Re\u0301sume\u0301")
+    assert await mail.refused("CreateFolder", "INBOX.R\u00e9sum\u00e9") == 4
+    assert await mail.refused("MoveFolder", "INBOX.R\u00e9sum\u00e9", "INBOX.R\u00e9sum\u00e9.Child") == 4
+    await mail.done("CreateFolder", "INBOX.R\u00e9sum\u00e9.Child")
+    assert (await mail.done("GetFolders", "INBOX.r\u00c9sum\u00e9", "0"))["folders"] == [
+        "INBOX.Re\u0301sume\u0301.Child"
+    ]

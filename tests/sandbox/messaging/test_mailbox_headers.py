@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import content_of, read_message
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
@@ -242,3 +242,14 @@ def test_quotation_marks_in_comments_are_text() -> None:
         "c@x.test",
     ]
     assert read('From: (") real@x.test (")')["sender"] == "real@x.test"
+
+
+@pytest.mark.parametrize("blanks", [" \r\n", "\t \r\n", " \r\n  \r\n", " \n"])
+def test_lines_of_blanks_before_the_headers_hide_none(blanks: str) -> None:
+    detail = read(f"{blanks}From: a@x.test", "To: b@x.test", "Subject: s")
+    assert (detail["sender"], detail["subject"], detail["body"]) == ("a@x.test", "s", "text\r\n")
+    assert detail["recipients"] == [{"email": "b@x.test", "type": "TO"}]
+
+
+def test_a_line_of_blanks_before_text_is_part_of_the_body() -> None:
+    assert read_message(b"  \r\ntext").body == "  \r\ntext"

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from directsuite.sandbox.messaging import parsing
 from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose
@@ -233,3 +234,23 @@ def test_text_that_follows_an_alternative_is_kept() -> None:
     reading = read_message(lines.replace(b"|", b"\r\n"))
     assert reading.body == "<p>rich</p>"
     assert [part.content for part in reading.attachments] == [b"x", b"<br>"]
+
+
+@pytest.mark.parametrize(
+    "part", [b"--b\r\n\r\nx\r\n", b"--b\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n"], ids=["flat", "nested"]
+)
+def test_parts_beyond_the_limit_stay_together_in_the_last_one(part: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "MAX_PARTS", 20)
+    raw = b"From: a@x.test\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" + part * 50 + b"--b--\r\n"
+    reading = read_message(raw)
+    assert reading.text("from") == "a@x.test"
+    assert len(reading.attachments) < 20
+    last = reading.attachments[-1].content if reading.attachments else reading.body.encode()
+    assert isinstance(last, bytes)
+    assert raw.endswith(last)
+    assert last.count(b"--b\r\n") >= 30
+
+
+def test_a_message_of_very_many_parts_has_a_bounded_reading() -> None:
+    raw = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b"--b\r\n\r\nx\r\n" * 200_000 + b"--b--\r\n"
+    assert len(read_message(raw).attachments) < parsing.MAX_PARTS
