@@ -119,7 +119,7 @@ def repair(uploaded: Path, target: Path) -> bool:
 
 def _misfits(pdf: pikepdf.Pdf) -> list[str]:
     """Entries of the catalog that signing changes, and that are not the dictionaries which they have to be."""
-    entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms"))
+    entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
@@ -146,6 +146,9 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     Encryption that pyHanko does not know (revision 5, or no key length) gives way to that of PDF 2.0, with the same
     permissions, and with an owner password that nobody knows.
     """
+    form = acro_form(pdf)
+    if form is not None:
+        _mend_fields(pdf, form, "/Fields", set())
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
         with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
@@ -153,6 +156,21 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
             if _can_be_updated(target):
                 return
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
+
+
+def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, seen: set[tuple[int, int]]) -> None:
+    """Leave only fields in this part of the form, each once, as pyHanko needs it: an object whose name is a string."""
+    kept: list[pikepdf.Object] = []
+    for field in _dictionaries(parent.get(key)):
+        if field.is_indirect and field.objgen in seen:
+            continue
+        seen.add(field.objgen)
+        if "/T" in field and not isinstance(field["/T"], pikepdf.String):
+            del field["/T"]
+        if "/Kids" in field:
+            _mend_fields(pdf, field, "/Kids", seen)
+        kept.append(field if field.is_indirect else pdf.make_indirect(field))
+    parent[key] = pikepdf.Array(kept)
 
 
 def new_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:

@@ -15,6 +15,7 @@ import io
 import shutil
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -235,11 +236,23 @@ def _read_picture(picture: bytes) -> Image:
             raise InvalidParameterError(
                 f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MOST_PIXELS} in all"
             )
-        return opened.convert("RGBA")
+        return _turned_by_exif(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise InvalidParameterError(f"graphicalSignature has more than {_MOST_PIXELS} pixels") from None
-    except (OSError, SyntaxError, ValueError, EOFError):  # Pillow raises all of these for a damaged file
+    except (InvalidParameterError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001  Pillow raises almost any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
+
+
+def _turned_by_exif(picture: Image) -> Image:
+    """Return the picture as viewers show it: cameras store it in any orientation, and note which."""
+    from PIL import ImageOps
+
+    picture.load()  # a damaged picture is not mistaken for one with damaged EXIF data
+    with suppress(Exception):  # of damaged EXIF data Pillow raises almost any exception
+        return ImageOps.exif_transpose(picture)
+    return picture
 
 
 def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:

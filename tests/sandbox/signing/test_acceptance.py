@@ -154,3 +154,27 @@ def _encrypted(content: bytes, **how: Any) -> bytes:
         allowed = pikepdf.Permissions(print_lowres=False, print_highres=False)
         pdf.save(output, encryption=pikepdf.Encryption(owner="owner", user="", allow=allowed, **how))
         return output.getvalue()
+
+
+@pytest.mark.by_default(3)
+@pytest.mark.parametrize(
+    "entry", [b"null", b"99 0 R", b"7", b"(text)", b"[ ]", b"<< /T (direct) /FT /Tx >>", b"<< /T 5 /FT /Tx >>"]
+)
+async def test_an_entry_of_the_form_that_is_no_field_is_repaired(signing: Caller, entry: bytes) -> None:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+        output = io.BytesIO()
+        pdf.save(output, qdf=True)
+    content = output.getvalue().replace(b"/Fields [", b"/Fields [ %b " % entry)
+    identifier = await signing.save(content)
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.signatures(identifier) == {"A": True}
+    assert "a" in [entry["name"] for entry in (await signing.info(identifier))["formFields"]]
+
+
+@pytest.mark.parametrize("form", [Name.X, Array([]), Dictionary(), Dictionary(Fields=7)])
+async def test_a_form_that_is_none_is_repaired(signing: Caller, form: pikepdf.Object) -> None:
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        pdf.Root["/AcroForm"] = form
+        identifier = await signing.save(documents.saved(pdf))
+    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.signatures(identifier) == {"A": True}
