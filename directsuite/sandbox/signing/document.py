@@ -20,9 +20,11 @@ import secrets
 import threading
 import uuid
 import warnings
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntFlag
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -43,6 +45,12 @@ _HEADER_WITHIN = 1024  # bytes; readers accept this much rubbish before the head
 _KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
 _READ = pikepdf.AccessMode.stream  # a map of a large file would count as memory
 _LARGEST_RECOVERED = 64 * 2**20  # bytes; recovery has several copies of the document in memory
+_MAX_TEXT_CHARS = 2**16  # of a field's value or another text
+_MAX_ITEMS = 1000  # of a field's value
+_MAX_NAME_CHARS = 4096
+_MAX_PAGES = 50_000
+_MAX_WIDGETS = 50_000
+_MAX_ANNOTATIONS = 500_000
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
 
@@ -260,7 +268,7 @@ class Field:
         """The field's value as text; empty if it has none. Several chosen items are joined with commas."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
-            return ",".join(text_of(item) for item in value)
+            return ",".join(text_of(item) for item in islice(value, _MAX_ITEMS))[:_MAX_TEXT_CHARS]
         return text_of(value)
 
     @property
@@ -276,12 +284,16 @@ def acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
 
 
 def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
-    """Yield all terminal fields in the order of the form."""
+    """Yield all terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
     form = acro_form(pdf)
     roots = form.get("/Fields") if form is not None else None
     seen: set[tuple[int, int]] = set()
+    widgets = 0
     for root in _dictionaries(roots):
-        yield from _terminal(root, "", seen)
+        for field in _terminal(root, "", seen):
+            widgets += len(field.widgets)
+            _require_at_most(_MAX_WIDGETS, widgets, "form fields")
+            yield field
 
 
 def signature_count(pdf: pikepdf.Pdf) -> int:
@@ -297,25 +309,46 @@ def subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
 def page_numbers(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
     """Map the object number of each widget to its page and its place among the page's widgets, both from 1.
 
-    Looked up through the pages' annotations, since a widget's own /P is optional and often wrong.
+    Looked up through the pages' annotations, since a widget's own /P is optional and often wrong. Raises
+    InvalidParameterError for too many pages or annotations.
     """
+    _require_at_most(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
+    annotations = 0
     for page_number, page in enumerate(pdf.pages, 1):
-        widgets = [note for note in _dictionaries(page.obj.get("/Annots")) if str(note.get("/Subtype")) == "/Widget"]
+        notes = page.obj.get("/Annots")
+        annotations += len(notes) if isinstance(notes, pikepdf.Array) else 0
+        _require_at_most(_MAX_ANNOTATIONS, annotations, "annotations")
+        widgets = [note for note in _dictionaries(notes) if str(note.get("/Subtype")) == "/Widget"]
         for tab, widget in enumerate(widgets, 1):
             places.setdefault(widget.objgen, (page_number, tab))
     return places
 
 
 def text_of(value: pikepdf.Object | None) -> str:
-    """Return a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
+    """Return the beginning of a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
         return str(value)[1:]
     if isinstance(value, pikepdf.Stream):
-        return value.read_bytes().decode("utf-8", "replace")
-    return str(value)
+        return _beginning_of(value).decode("utf-8", "replace")[:_MAX_TEXT_CHARS]
+    return str(value)[:_MAX_TEXT_CHARS]
+
+
+def _beginning_of(stream: pikepdf.Stream) -> bytes:
+    """Return the first bytes of a stream; none if it has another filter than FlateDecode, or several."""
+    filters = stream.get("/Filter")
+    content = stream.read_raw_bytes()
+    if filters is not None:
+        names = [str(name) for name in filters] if isinstance(filters, pikepdf.Array) else [str(filters)]
+        if names != ["/FlateDecode"]:
+            return b""
+        try:
+            content = zlib.decompressobj().decompress(content, 4 * _MAX_TEXT_CHARS)
+        except zlib.error:
+            return b""
+    return content[: 4 * _MAX_TEXT_CHARS]
 
 
 def _terminal(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> Iterator[Field]:
@@ -324,7 +357,7 @@ def _terminal(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> 
             return
         seen.add(node.objgen)
     own = node.get("/T")
-    name = ".".join(part for part in (prefix, text_of(own)) if part)
+    name = ".".join(part for part in (prefix, text_of(own)) if part)[:_MAX_NAME_CHARS]
     below = subfields(node)
     if below:
         for kid in below:
@@ -334,8 +367,14 @@ def _terminal(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> 
     yield Field(name, node, kids or [node])
 
 
+def _require_at_most(maximum: int, number: int, things: str) -> None:
+    if number > maximum:
+        raise InvalidParameterError(f"the PDF document has more than {maximum:,} {things}")
+
+
 def _dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]:
     if isinstance(array, pikepdf.Array):
+        _require_at_most(_MAX_ANNOTATIONS, len(array), "form fields or annotations in one list")
         yield from (item for item in array if isinstance(item, pikepdf.Dictionary))
 
 

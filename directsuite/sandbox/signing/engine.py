@@ -60,6 +60,8 @@ Json = dict[str, Any]
 Operation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
+_MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
+
 logger = logging.getLogger("directsuite.sandbox")
 
 _at_work: ContextVar[bool] = ContextVar("_at_work", default=False)
@@ -178,23 +180,24 @@ def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) ->
         if signed := [field for field in signatures if field.signed]:
             with file.open("rb") as stored:
                 verdicts, unjudged = asyncio.run(_validate(stored, signed, trust_roots, moment))
+        limited = _LimitedText()
         numbers = [field.dictionary.objgen for field in signatures]
         entries: list[Json] = [
-            {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(number))}
+            {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(number), limited)}
             for number, field in zip(numbers, signatures, strict=True)
         ]
         members = {
             "signatures": entries,
             "formFields": [
-                {**_place(widget, places, boxes), "name": field.name, "value": field.value, "type": field.kind,
-                 "tabIndex": places.get(widget.objgen, (None, None))[1]}
-                for field in form if field.kind != "signature" for widget in field.widgets
+                {**_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
+                 "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
+                for field in form if field.kind != "signature" for value in [field.value] for widget in field.widgets
             ],
             "pages": [
                 {"index": number, "width": _points(box.width), "height": _points(box.height), "rotate": rotation(page)}
                 for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
             ],
-            "metaData": _metadata(pdf),
+            "metaData": _metadata(pdf, limited),
         }  # fmt: skip
         return Description(
             members, {number: entry for number, entry in zip(numbers, entries, strict=True) if number in unjudged}
@@ -218,9 +221,10 @@ def _place(widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]
     }
 
 
-def _signature(field: Field, verdict: Json | None) -> Json:
+def _signature(field: Field, verdict: Json | None, limited: _LimitedText) -> Json:
     unknown = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
-    return {"name": field.name, "isSigned": field.signed, **(unknown if verdict is None else verdict)}
+    members = {"name": field.name, "isSigned": field.signed, **(unknown if verdict is None else verdict)}
+    return {name: limited(member) if isinstance(member, str) else member for name, member in members.items()}
 
 
 def _written(moment: datetime) -> str:
@@ -228,10 +232,24 @@ def _written(moment: datetime) -> str:
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
-def _metadata(pdf: pikepdf.Pdf) -> list[Json]:
+class _LimitedText:
+    """Cuts texts once they are too long together: objects of a document may share one large text."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_TEXT_CHARS
+
+    def __call__(self, text: str) -> str:
+        cut = text[: self._left]
+        self._left -= len(cut)
+        return cut
+
+
+def _metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
     entries: list[Json] = []
     if isinstance(pdf.trailer.get("/Info"), pikepdf.Dictionary):
-        entries = [{"key": str(key)[1:], "value": text_of(value)} for key, value in pdf.docinfo.items()]
+        entries = [
+            {"key": limited(str(key)[1:]), "value": limited(text_of(value))} for key, value in pdf.docinfo.items()
+        ]
     return [
         *entries,
         {"key": "PDFVersion", "value": pdf.pdf_version},
