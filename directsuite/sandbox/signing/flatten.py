@@ -24,6 +24,7 @@ from directsuite.sandbox.signing.document import (
     fields,
     new_stream,
     open_pdf,
+    rectangle_of,
     rewrite,
     signature_count,
     subfields,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
 _PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
+_INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
+_MAX_COVERED = 100  # rectangles on a page that are compared
 _MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
@@ -60,7 +63,7 @@ def flatten(source: Path, target: Path) -> list[str]:
         complete_appearances(pdf)
         roots = list(form.get("/Fields", Array([])))  # qpdf takes the form away once it has flattened it
         kept = _set_aside_all_but_fields(pdf)
-        pdf.flatten_annotations("all")
+        pdf.flatten_annotations("screen")
         for page, annotations in zip(pdf.pages, kept, strict=True):
             if annotations:
                 page.obj["/Annots"] = Array(annotations)
@@ -72,33 +75,98 @@ def flatten(source: Path, target: Path) -> list[str]:
 
 
 def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
-    """Leave the pages only the widgets to bake; give, for each page, the annotations that are to come back."""
+    """Leave only those widgets on the pages that become part of them. Return the annotations of each page to restore.
+
+    Pages are drawn below their annotations. So a widget that is drawn above a note cannot become part of its page: a
+    stamp, another kind of annotation, takes its place.
+    """
     signatures = {widget.objgen for field in fields(pdf) if field.kind == "signature" for widget in field.widgets}
     kept: list[list[pikepdf.Object]] = []
     for page in pdf.pages:
         notes = page.obj.get("/Annots")
         items = notes if isinstance(notes, pikepdf.Array) else Array([])
-        annotations = [item for item in items if isinstance(item, pikepdf.Dictionary)]
-        baked = [str(note.get("/Subtype")) == "/Widget" and note.objgen not in signatures for note in annotations]
-        kept.append([note for note, bake in zip(annotations, baked, strict=True) if not bake])
-        page.obj["/Annots"] = Array([note for note, bake in zip(annotations, baked, strict=True) if bake])
+        restored: list[pikepdf.Object] = []
+        baked: list[pikepdf.Object] = []
+        covered: list[Rectangle] = []
+        for note in (item for item in items if isinstance(item, pikepdf.Dictionary)):
+            if str(note.get("/Subtype")) != "/Widget" or note.objgen in signatures:
+                restored.append(note)
+            else:
+                _prepare_widget(pdf, note)
+                if not _is_drawn(note) or not _overlaps(note, covered):
+                    baked.append(note)
+                    continue
+                restored.append(_as_stamp(pdf, page, note))
+            rectangle = rectangle_of(note.get("/Rect"))
+            if rectangle is not None and _is_drawn(note):
+                covered.append(rectangle)
+        kept.append(restored)
+        page.obj["/Annots"] = Array(baked)
     return kept
 
 
+def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> None:
+    """Have a widget's appearance say what hides the widget, and nothing hide it that viewers do not obey."""
+    flags = _integer(widget.get("/F"))
+    if flags & _INVISIBLE:  # it is for annotations of unknown types only
+        widget["/F"] = flags & ~_INVISIBLE
+    layer, appearance = widget.get("/OC"), _appearance(widget)
+    if layer is not None and appearance is not None:
+        in_layer = new_stream(pdf, appearance.read_raw_bytes())  # other widgets may share the original
+        for key, entry in appearance.items():
+            if key != "/Length":
+                in_layer[key] = entry
+        in_layer["/OC"] = layer
+        widget["/AP"] = Dictionary(N=in_layer)
+
+
+def _appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
+    """Return what an annotation looks like in its state."""
+    appearances = note.get("/AP")
+    normal = appearances.get("/N") if isinstance(appearances, pikepdf.Dictionary) else None
+    if isinstance(normal, pikepdf.Dictionary) and not isinstance(normal, pikepdf.Stream):
+        normal = normal.get(str(note.get("/AS", "/Off")))
+    return normal if isinstance(normal, pikepdf.Stream) else None
+
+
+def _is_drawn(note: pikepdf.Object) -> bool:
+    return _appearance(note) is not None and not _integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
+
+
+def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
+    rectangle = rectangle_of(note.get("/Rect"))
+    if rectangle is None or not covered:
+        return False
+    return len(covered) > _MAX_COVERED or any(rectangle.intersection(other) is not None for other in covered)
+
+
+def _as_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
+    """Return an annotation that looks like a widget, at its place, and that viewers do not let users change."""
+    stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=widget["/Rect"], P=page.obj)
+    stamp["/AP"] = Dictionary(N=_appearance(widget))
+    stamp["/F"] = _integer(widget.get("/F")) | _READ_ONLY | _LOCKED
+    return pdf.make_indirect(stamp)
+
+
 def _keep_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> None:
-    remaining = [field for field in roots if _holds_signature_field(field)]
+    seen = set[tuple[int, int]]()
+    remaining = [field for field in roots if _holds_signature_field(field, seen)]
     if "/AcroForm" in pdf.Root:
         del pdf.Root["/AcroForm"]
     if remaining:
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(remaining)))
 
 
-def _holds_signature_field(node: pikepdf.Object) -> bool:
+def _holds_signature_field(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
     """Take everything but signature fields out of this part of the form. Return True if there are any."""
+    if node.is_indirect:
+        if node.objgen in seen:
+            return False
+        seen.add(node.objgen)
     below = subfields(node)
     if not below:
         return Field("", node, []).kind == "signature"
-    remaining = [kid for kid in below if _holds_signature_field(kid)]
+    remaining = [kid for kid in below if _holds_signature_field(kid, seen)]
     node["/Kids"] = Array(remaining)
     return bool(remaining)
 

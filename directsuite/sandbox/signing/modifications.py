@@ -32,7 +32,7 @@ from directsuite.sandbox.signing.document import reader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_LOOKUPS = 5_000
+MAX_LOOKUPS = 2_000
 """The number of times that objects are looked up for one document in the first attempt."""
 MAX_SECONDS = 4.0
 """The time of the second attempt."""

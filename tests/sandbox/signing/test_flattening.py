@@ -174,3 +174,79 @@ async def test_widgets_that_belong_to_no_field_are_flattened_too(signing: Caller
     assert "stray text" in text_by_poppler(content, tmp_path)
     with pikepdf.open(io.BytesIO(content)) as pdf:
         assert "/Annots" not in pdf.pages[0].obj
+
+
+RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
+MIDDLE = (200, 135)  # pixels, of the field that `documents.one_field` makes
+
+
+def filled(pdf: pikepdf.Pdf, colour: tuple[int, int, int]) -> Any:
+    """An appearance of one colour."""
+    content = b"%d %d %d rg 0 0 300 30 re f" % tuple(channel // 255 for channel in colour)
+    return documents.stream(pdf, content, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 300, 30]))
+
+
+@pytest.mark.parametrize(("flags", "colour"), [(2, WHITE), (32, WHITE), (36, WHITE), (4, RED), (0, RED), (5, RED)])
+async def test_a_hidden_field_stays_hidden(
+    signing: Caller, tmp_path: Path, flags: int, colour: tuple[int, int, int]
+) -> None:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a"), F=flags))) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        form["/Fields"][0]["/AP"] = Dictionary(N=filled(pdf, RED))
+        content = documents.saved(pdf)
+    assert page_by_poppler(content, tmp_path).getpixel(MIDDLE) == colour
+    flattened = await signing.ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
+    assert page_by_poppler(flattened, tmp_path).getpixel(MIDDLE) == colour
+
+
+async def test_a_field_in_a_hidden_layer_stays_hidden(signing: Caller, tmp_path: Path) -> None:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        layer: Any = pdf.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
+        pdf.Root["/OCProperties"] = Dictionary(OCGs=Array([layer]), D=Dictionary(OFF=Array([layer])))
+        form["/Fields"][0]["/AP"] = Dictionary(N=filled(pdf, RED))
+        form["/Fields"][0]["/OC"] = layer
+        content = documents.saved(pdf)
+    flattened = await signing.ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
+    assert page_by_poppler(flattened, tmp_path).getpixel(MIDDLE) == WHITE
+
+
+@pytest.mark.parametrize("order", [["note", "field"], ["field", "note"], ["field", "note", "other"]])
+async def test_fields_and_notes_are_drawn_in_the_same_order(signing: Caller, tmp_path: Path, order: list[str]) -> None:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        field = form["/Fields"][0]
+        field["/AP"] = Dictionary(N=filled(pdf, RED))
+        note = Dictionary(
+            Type=Name.Annot, Subtype=Name.Square, Rect=field["/Rect"], F=4, AP=Dictionary(N=filled(pdf, BLUE))
+        )
+        other = Dictionary(Type=Name.Annot, Subtype=Name.Widget, FT=Name.Tx, T=String("b"), F=4, Rect=field["/Rect"])
+        other["/AP"] = field["/AP"]
+        annotations: dict[str, Any] = {
+            "field": field,
+            "note": pdf.make_indirect(note),
+            "other": pdf.make_indirect(other),
+        }
+        form["/Fields"] = Array([annotations[name] for name in order if name != "note"])
+        pdf.pages[0].obj["/Annots"] = Array([annotations[name] for name in order])
+        content = documents.saved(pdf)
+    expected = BLUE if order[-1] == "note" else RED
+    assert page_by_poppler(content, tmp_path).getpixel(MIDDLE) == expected
+    identifier = await signing.save(content)
+    flattened = await signing.ok("PATCH", f"/{identifier}/flatten/pull")
+    assert page_by_poppler(flattened, tmp_path).getpixel(MIDDLE) == expected
+    assert (await signing.info(identifier))["formFields"] == []
+    with pikepdf.open(io.BytesIO(flattened)) as pdf:
+        kept = [str(annotation["/Subtype"]) for annotation in pdf.pages[0].obj["/Annots"]]
+    assert kept.count("/Square") == 1
+    assert "/Widget" not in kept
+
+
+async def test_a_form_that_contains_itself_is_flattened(signing: Caller) -> None:
+    with pikepdf.open(io.BytesIO(documents.nested())) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        group = form["/Fields"][0]
+        group["/Kids"].append(group)
+        identifier = await signing.save(documents.saved(pdf))
+    await signing.ok("PATCH", f"/{identifier}/flatten")
+    assert "group.first" in await signing.signatures(identifier)
