@@ -117,7 +117,7 @@ def change(
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What GetDocInfo shows of a document."""
+    """The description of a document in GetDocInfo."""
 
     members: Json
     """The members signatures, formFields, pages and metaData."""

@@ -1,10 +1,13 @@
 """Flattening: what the form shows becomes part of the pages, and can no longer be filled in.
 
-Links, notes and empty signature fields stay, so that a flattened document can still be signed. Where a document
-brings no appearance for a field, or an outdated one, it is drawn here: qpdf's own generator turns every character
-outside Latin-1 into a question mark and loses borders. Text is written (see `text`) at the size and colour of the
-field's default appearance (/DA), within the border and background of its appearance characteristics (/MK), turned as
-/MK /R says.
+Links, notes and empty signature fields stay, so that a flattened document can still be signed. What is hidden is not
+shown. If a document has no appearance for a field, or an outdated one, it is drawn here: qpdf's own generator turns
+every character outside Latin-1 into a question mark and loses borders. Text is written (see `text`) at the size and
+colour of the field's default appearance (/DA), within the border and background of its appearance characteristics
+(/MK), turned as /MK /R says.
+
+PDFium can flatten too. On the forms of other projects, drawn by Poppler before and after, it changes more pages, and it
+does not keep a document encrypted.
 """
 
 from __future__ import annotations
@@ -106,7 +109,7 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
 
 
 def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> None:
-    """Have a widget's appearance say what hides the widget, and nothing hide it that viewers do not obey."""
+    """Move what hides a widget into its appearance, and remove the flag that does not hide widgets."""
     flags = _integer(widget.get("/F"))
     if flags & _INVISIBLE:  # it is for annotations of unknown types only
         widget["/F"] = flags & ~_INVISIBLE

@@ -20,7 +20,7 @@ _DEFAULT_PERMISSION = 2  # ISO 32000-2, table 257
 
 
 class Lock(NamedTuple):
-    """What one signature forbids."""
+    """The later changes that one signature forbids."""
 
     by: str
     """The signature, as a message names it."""

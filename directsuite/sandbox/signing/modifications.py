@@ -122,7 +122,7 @@ class ModificationProcesses:
         self._closed = False
 
     async def judge(self, file: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
-        """Return the changes after each signature in these fields, without those that could not be judged."""
+        """Return the changes after the signature in each field, as far as they can be judged."""
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 await self._free.acquire()
@@ -130,7 +130,7 @@ class ModificationProcesses:
             return {}
         attempt = asyncio.ensure_future(asyncio.to_thread(self._run, file, fields))
         attempt.add_done_callback(lambda _: self._free.release())
-        return await asyncio.shield(attempt)  # a thread goes on if the request is cancelled
+        return await asyncio.shield(attempt)  # a cancelled request does not end the thread
 
     def close(self) -> None:
         """End the processes that are running, and start no more."""
