@@ -6,8 +6,7 @@ every character outside Latin-1 into a question mark and loses borders. Text is 
 colour of the field's default appearance (/DA), within the border and background of its appearance characteristics
 (/MK), turned as /MK /R says.
 
-PDFium can flatten too. On the forms of other projects, drawn by Poppler before and after, it changes more pages, and it
-does not keep a document encrypted.
+PDFium can also flatten. It changes more of what Poppler draws: of the texts that it writes, and of marks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the signatures of a document, and the certificate of its author, forbid to be changed later.
+"""Changes that a document's signatures forbid.
 
-/DocMDP      in a signature: 1 nothing, 2 filling in and signing, 3 annotating too; an author's signature certifies
-/FieldMDP    in a signature: the fields that it locks
-/Lock        in a signature field: both of these, for the signature that will be made in it
+/DocMDP      in a signature, the changes that it permits: 1 none, 2 filling in and signing, 3 also annotating
+/FieldMDP    in a signature, the fields that it locks
+/Lock        in a signature field, both of these, to be copied into the signature
+/Perms       in the catalog, the author's signature, which certifies the document
 """
 
 from __future__ import annotations
