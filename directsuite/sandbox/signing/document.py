@@ -51,6 +51,8 @@ _MAX_NAME_CHARS = 4096
 _MAX_PAGES = 50_000
 _MAX_WIDGETS = 50_000
 _MAX_ANNOTATIONS = 500_000
+MAX_SIGNATURES = 250
+"""The signatures of a document: GetDocInfo verifies each of them."""
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
 
@@ -103,7 +105,9 @@ def repair(uploaded: Path, target: Path) -> bool:
         with _recovered(uploaded) as pdf:
             if not len(pdf.pages):
                 raise InvalidParameterError("the PDF document has no pages")
-            signed = signature_count(pdf) > 0
+            signatures = signature_count(pdf)
+            _require_at_most(MAX_SIGNATURES, signatures, "signatures")
+            signed = signatures > 0
             page_numbers(pdf)  # reads every page, and so finds what is damaged
             sound = not _misfits(pdf) and (signed or not _untyped(pdf).get_warnings())
             if sound and _can_be_updated(uploaded):

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 MAX_LOOKUPS = 2_000
 """The number of times that objects are looked up for one document in the first attempt."""
-MAX_SECONDS = 4.0
+MAX_SECONDS = 3.0
 """The time of the second attempt."""
-_MAX_WAIT_SECONDS = 3.0  # for a second attempt to begin
+_MAX_WAIT_SECONDS = 2.0  # for a second attempt to begin
 _MAX_PROCESSES = 2
 _MAX_MEMORY = 2**30  # bytes of a process
 

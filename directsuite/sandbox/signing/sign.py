@@ -34,6 +34,7 @@ from pyhanko.stamp import BaseStampStyle
 
 from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.document import (
+    MAX_SIGNATURES,
     Rectangle,
     acro_form,
     crop_box,
@@ -111,6 +112,8 @@ class _Signature:
 
 def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Signature]:
     """Return the signatures to make, each in a field that is free once those before it are made."""
+    if signature_count(pdf) + len(requests) > MAX_SIGNATURES:
+        raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
     in_force = locks(pdf)
     existing = {field.name: field for field in fields(pdf)}
     made: dict[str, _Signature] = {}

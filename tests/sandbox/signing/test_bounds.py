@@ -90,3 +90,22 @@ async def test_a_form_with_too_many_widgets_is_refused(signing: Caller) -> None:
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
         body = base64.b64encode(documents.saved(pdf))
     assert "more than 50,000 form fields" in await signing.refused("POST", body=body)
+
+
+def with_signatures(number: int) -> bytes:
+    """A document with this number of fields that share one signature."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        signature: Any = pdf.make_indirect(Dictionary(Type=Name.Sig))
+        names = (String(f"f{position}") for position in range(number))
+        fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Sig, T=name, V=signature)) for name in names]
+        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
+        return documents.saved(pdf)
+
+
+async def test_a_document_has_a_limited_number_of_signatures(signing: Caller) -> None:
+    body = base64.b64encode(with_signatures(251))
+    assert "more than 250 signatures" in await signing.refused("POST", body=body)
+    identifier = await signing.save(with_signatures(249))
+    two = {"Signatures": [{}, {}]}
+    assert "more than 250 signatures" in await signing.refused("PATCH", f"/{identifier}/multiSign", json=two)
+    await signing.ok("PATCH", f"/{identifier}/sign", json={})
