@@ -239,6 +239,7 @@ class _LimitedText:
         self._left = _MAX_TEXT_CHARS
 
     def __call__(self, text: str) -> str:
+        """Return the text, or its beginning."""
         cut = text[: self._left]
         self._left -= len(cut)
         return cut

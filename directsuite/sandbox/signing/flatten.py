@@ -6,7 +6,7 @@ every character outside Latin-1 into a question mark and loses borders. Text is 
 colour of the field's default appearance (/DA), within the border and background of its appearance characteristics
 (/MK), turned as /MK /R says.
 
-PDFium can also flatten. It changes more of what Poppler draws: of the texts that it writes, and of marks.
+PDFium can also flatten. On the forms that other PDF libraries are tested with, it changes more of what Poppler draws.
 """
 
 from __future__ import annotations

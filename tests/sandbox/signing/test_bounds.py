@@ -106,6 +106,6 @@ async def test_a_document_has_a_limited_number_of_signatures(signing: Caller) ->
     body = base64.b64encode(with_signatures(251))
     assert "more than 250 signatures" in await signing.refused("POST", body=body)
     identifier = await signing.save(with_signatures(249))
-    two = {"Signatures": [{}, {}]}
-    assert "more than 250 signatures" in await signing.refused("PATCH", f"/{identifier}/multiSign", json=two)
+    refused = await signing.refused("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
+    assert "more than 250 signatures" in refused
     await signing.ok("PATCH", f"/{identifier}/sign", json={})
