@@ -78,6 +78,7 @@ class Access:
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            """Reject the call, or handle it."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)

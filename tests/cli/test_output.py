@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from directsuite.cli.output import Unit, cell, members_of, printable, progress, show_json, show_table, show_text
+from directsuite.cli.output import Unit, cell, members_of, progress, show_json, show_table, show_text
+from directsuite.cli.process import printable
 from directsuite.registration.models import DirectUser, UserStateType
 from directsuite.secret import Secret
 

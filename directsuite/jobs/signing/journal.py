@@ -213,6 +213,7 @@ class Chunk(JobJournal):
         """
 
         async def forget(transaction: Transaction) -> None:
+            """Run both statements."""
             await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
             await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
 

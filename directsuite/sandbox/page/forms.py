@@ -24,6 +24,7 @@ def act_of(entry: Entry) -> Act:
     """What the form of a control does."""
 
     async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
+        """Run the control with the form's values."""
         await entry.control(sandbox, request, _body_of(entry, _members(form)))
 
     return _deliver if entry.described_as is bytes else act
