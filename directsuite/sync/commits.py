@@ -205,6 +205,10 @@ class SinkHealth:
         refusal = self.refused.get(key)
         return refusal is not None and self.taken(refusal.has_message) > refusal.taken
 
+    def forget_rejection(self, key: Key) -> None:
+        """Forget that the sink rejected a change, because its message can no longer be fetched to send it again."""
+        self.refused.pop(key, None)
+
     def taken(self, has_message: bool) -> int:
         """How often the sink took anything that is as much to it as a change with a message, or without."""
         return self.passed + (0 if has_message else self.passed_without)
@@ -230,7 +234,7 @@ class Commits:
         self._deliver = deliver
         self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
         """True if the sink wants to know which new messages are unread."""
-        self._health = health
+        self.health = health
         self.begin()
 
     def begin(self) -> None:
@@ -240,7 +244,7 @@ class Commits:
         self.unsure = dict[str, RefusedError]()
         """Why folders have changes that the sink refused while nothing showed that it takes any other."""
         self._in_vain = 0
-        self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self._health.refused)
+        self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self.health.refused)
 
     async def write(self, change_set: ChangeSet) -> None:
         """Commit what no sink is told of."""
@@ -291,7 +295,7 @@ class Commits:
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
             await self.store.commit(self.lease, done, ())
-        self._health.note_taken(changes)
+        self.health.note_taken(changes)
         self._in_vain = 0
 
     async def _mark_in_doubt(self, steps: Sequence[Step], folders: Sequence[Folder]) -> None:
@@ -301,7 +305,7 @@ class Commits:
 
     async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
         """Tell of changes that the sink refused together; those that it took."""
-        taken = {has_message: self._health.taken(has_message) for has_message in (True, False)}
+        taken = {has_message: self.health.taken(has_message) for has_message in (True, False)}
         parts, told, refused = halves(steps), list[Step](), list[tuple[Step, SinkError]]()
         while parts:
             part = parts.pop()
@@ -315,7 +319,7 @@ class Commits:
                 refused.append((step, error))
                 if not step.attempts:
                     before = taken[step.change.message is not None]
-                    self._health.note_refused(step.change, taken=before, now=self._clock.monotonic())
+                    self.health.note_refused(step.change, taken=before, now=self._clock.monotonic())
                 self._in_vain += not step.attempts
                 if self._in_vain > self._most_in_vain:
                     raise error
@@ -329,7 +333,7 @@ class Commits:
         taken, quarantine = list[Step](), ChangeSet()
         for step, error in refused:
             change = step.change
-            if not step.attempts and not self._health.is_to_blame(change.key, self._clock.monotonic()):
+            if not step.attempts and not self.health.is_to_blame(change.key, self._clock.monotonic()):
                 self.unsure[change.key.folder] = RefusedError(error.explanation)
                 self.unsure[change.key.folder].__cause__ = error.__cause__
             elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:
@@ -340,8 +344,8 @@ class Commits:
                     quarantine.rows.append(row)
                     quarantine.problems[row.key] = _problem_of(error)
                 self.quarantined += not step.attempts
-                if self._health.has_taken_others_since(change.key):
-                    del self._health.refused[change.key]
+                if self.health.has_taken_others_since(change.key):
+                    del self.health.refused[change.key]
         if quarantine.rows:
             await self.write(quarantine)
         return taken

@@ -296,5 +296,6 @@ async def retry_quarantined(
         return (
             await FolderFetch(commits, remote, snapshot, folders).commit([row.uid], [(message, digest_of(message))])
         ).changes
+    commits.health.forget_rejection(commits.key(state.name, row))  # otherwise it is due in every round
     await commits.write(ChangeSet(rows=[tried_in_vain(row, commits.now_ms())]))
     return Counter()

@@ -66,6 +66,16 @@ def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], num
     run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples(number)))
 
 
+def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None:
+    machine = RefusingMachine()
+    machine.begin(folders=1, named=False, metadata_form="date to the second")
+    machine.round_with_a_sink_that_is_away(act=("twins", ("INBOX",)), calls=4)
+    machine.world.act(("twins", ("INBOX",)))
+    machine.world.act(("spoil", ("INBOX", 0)))
+    machine.converge_for_days()
+    machine.teardown()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RefusingMachine, SqliteMachine])
 def test_what_the_sink_was_told_is_what_is_there_at_length(machine: type[SyncMachine]) -> None:
