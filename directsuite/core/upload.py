@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import io
 import os
+import stat
 import threading
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterator
 from os import PathLike
@@ -328,26 +329,23 @@ class OnDisk(Content):
 
     def __init__(self, path: Path, parameter: str) -> None:
         super().__init__(None)
-        problem: str | None = None
-        try:
-            if not path.is_file():
-                problem = "it is a folder: give a file" if path.is_dir() else "no such file"
-        except OSError as error:  # such as a name that is too long
-            problem = f"the file can't be read ({reason_of(error)})"
+        size, problem = _size_and_problem(path)
         if problem is not None:
             raise InvalidArgumentError(problem, parameter=parameter)
         if not os.access(path, os.R_OK):
             raise InvalidArgumentError("the file can't be read", parameter=parameter)
         self._path = path
         self._whole: bytes | None = None
-        self.size = size = path.stat().st_size
+        self.size = size
         if size <= PIECE:
-            with contextlib.suppress(OSError):  # told where it is sent
+            try:
                 content = self.head(PIECE + 1)
-                if len(content) <= PIECE:
-                    self._whole, self.size = content, len(content)
-                elif size == 0:  # procfs and some FUSE file systems do not know the size
-                    self.size = None
+            except OSError:  # sending reads the file again, and raises
+                content = None
+            if content is not None and len(content) <= PIECE:
+                self._whole, self.size = content, len(content)
+            elif size == 0:  # procfs and some FUSE file systems do not know the size
+                self.size = None
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, through two buffers."""
@@ -364,6 +362,21 @@ class OnDisk(Content):
             while len(head) < count and (some := file.read(count - len(head))):
                 head += some
         return bytes(head)
+
+
+def _size_and_problem(path: Path) -> tuple[int, str | None]:
+    """Return the size of a regular file, and None; if the path has none, the reason."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0, "no such file"
+    except OSError as error:  # such as a name that is too long
+        return 0, f"the file can't be read ({reason_of(error)})"
+    if stat.S_ISDIR(status.st_mode):
+        return 0, "it is a folder: give a file"
+    if not stat.S_ISREG(status.st_mode):
+        return 0, "it is a pipe or a device: open it, and give the file object"
+    return status.st_size, None
 
 
 class InFile(Content):
@@ -514,7 +527,7 @@ def _in_file(file: Any, parameter: str) -> InFile | None:
         start = file.tell()
         end = file.seek(0, os.SEEK_END)
         file.seek(start)
-        if end == 0 and start == 0 and file.read(1):  # procfs and some FUSE file systems do not know the size
+        if end == 0 and file.read(1):  # procfs and some FUSE file systems do not know the size
             end = None
             file.seek(start)
     except InvalidArgumentError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,39 @@ async def test_a_file_object_of_unknown_size_is_read_to_its_end(size: int) -> No
         assert await read(content) == text
 
 
+async def test_a_file_object_of_unknown_size_is_read_from_its_position() -> None:
+    file = ProcFile(b"0123456789")
+    file.read(4)
+    content = content_of(file, parameter="file")
+    assert content.size is None
+    for _ in range(2):
+        assert await read(content) == b"456789"
+
+
+async def test_a_file_object_beyond_its_end_is_empty() -> None:
+    file = io.BytesIO(b"")
+    file.seek(4)
+    content = content_of(file, parameter="file")
+    assert content.size == 0
+    assert await read(content) == b""
+
+
+@pytest.mark.parametrize("size", [0, 5])
+async def test_a_file_that_cannot_be_read_is_an_error(
+    size: int, tmp_path: Path, hide_sizes: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    hide_sizes(size)
+    monkeypatch.setattr(Path, "open", fail)
+    content = content_of(path, parameter="file")
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        await read(content)
+
+
 @pytest.mark.parametrize("reported", [1, 4_096])
 async def test_a_small_file_of_a_wrong_size_is_read_to_its_end(
     reported: int, tmp_path: Path, hide_sizes: Callable[[int], None]
@@ -101,6 +136,13 @@ async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> N
 def test_a_size_that_cannot_be_checked_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="leave it out"):
         content_of(ProcFile(b"text"), parameter="file", size=4)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+def test_a_path_of_a_pipe_is_refused_as_such(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidArgumentError, match="it is a pipe or a device: open it"):
+        content_of(tmp_path / "pipe", parameter="file")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs procfs")
