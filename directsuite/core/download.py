@@ -326,6 +326,8 @@ class PathSink(Sink[Path]):
         self._place: Path | None = path
         self._temporary: Path | None = None
         self._kept = False
+        self._is_given_up = False
+        """True after an attempt that failed: a FIFO whose reader comes later gets nothing."""
         self._file: BinaryIO | None = None
         self._thread = OwnThread()
         self._blocks = Blocks(self._thread, self._write)
@@ -337,6 +339,7 @@ class PathSink(Sink[Path]):
     async def begin(self) -> None:
         """Forget what came before: the temporary file is emptied when it is opened."""
         await super().begin()
+        self._is_given_up = False
         self._blocks.drop()
 
     async def write(self, piece: bytes) -> None:
@@ -356,6 +359,7 @@ class PathSink(Sink[Path]):
 
     async def end(self) -> None:
         """Close the temporary file: a full disk fails here a second time."""
+        self._is_given_up = self._place is None
         self._blocks.drop()
         await wait_briefly(self._thread.start(self._close))
 
@@ -407,7 +411,7 @@ class PathSink(Sink[Path]):
             self._file = self._temporary.open("wb")
         elif self._file is None and self._place is None:
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "wb")
-        if self._file is not None:
+        if self._file is not None and not self._is_given_up:  # the reader of a FIFO may come late
             self._file.writelines(pieces)
             if self._place is None:
                 self._file.flush()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pybase64
 import pytest
 
 import directsuite as ds
+from directsuite.core import files
+from directsuite.core.download import PathSink
 from directsuite.durable.files import replacing
 from tests.core import plays
 from tests.core.opened import failure_of, opened
@@ -78,6 +82,16 @@ async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer,
     assert files_in(tmp_path) == [pipe]
 
 
+async def test_a_pipe_that_got_nothing_is_written_by_the_next_attempt(server: ScriptedServer, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    server.plays(plays.pieces(b"", length=len(CODED)), plays.answer(CODED))
+    await download(server, pipe)
+    assert os.read(reader, 1_000) == PDF
+    os.close(reader)
+
+
 async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServer, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -86,6 +100,36 @@ async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServe
     await failure_of(download(server, pipe))
     os.close(reader)
     assert len(server.requests) == 1
+
+
+async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe, received = tmp_path / "pipe", tmp_path / "received"
+    os.mkfifo(pipe)
+    is_opening, has_reader, is_over = threading.Event(), threading.Event(), threading.Event()
+    open_file = os.open
+
+    def wait_for_reader(path: Path, flags: int) -> int:
+        is_opening.set()
+        has_reader.wait()
+        return open_file(received, os.O_WRONLY | os.O_CREAT)
+
+    monkeypatch.setattr(files, "_PATIENCE", 0)
+    sink = PathSink(pipe)
+    await sink.open()
+    await sink.begin()
+    monkeypatch.setattr(os, "open", wait_for_reader)
+    writing = asyncio.create_task(sink.write(PDF))
+    await asyncio.to_thread(is_opening.wait)
+    worker = sink._thread._worker
+    assert worker is not None
+    writing.cancel()
+    await asyncio.wait([writing])
+    await sink.end()
+    await sink.close()
+    worker.jobs.put(is_over.set)
+    has_reader.set()
+    await asyncio.to_thread(is_over.wait)
+    assert received.read_bytes() == b""
 
 
 async def test_a_link_to_a_device_stays(server: ScriptedServer, tmp_path: Path) -> None:
