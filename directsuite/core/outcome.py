@@ -75,7 +75,7 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, lacks_uid, wire_name
-from directsuite.wire.parsing import MismatchError, parse
+from directsuite.wire.parsing import MismatchError, parse, without_byte_order_mark
 
 R = TypeVar("R")
 
@@ -84,6 +84,8 @@ _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 _TOO_MANY = ("Too many headers received", "Too many trailers received")  # aiohttp has no class for them
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 """Each is decoded by aiohttp, or ends in its ContentEncodingError."""
+_NO_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
+"""Not content codings: some servers send them with a body that is not encoded."""
 _CODINGS = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "have the service, or the proxy before it, send gzip, deflate or no encoding"
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
@@ -148,7 +150,7 @@ def _explain_bad_response(error: BaseException) -> str:
 def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
     """Return the problem with a Content-Encoding that aiohttp leaves undecoded, such as x-gzip or two of them."""
     encoding = headers.get("Content-Encoding")
-    if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS:
+    if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS | _NO_ENCODINGS:
         return None
     shown = encoding if _CODINGS.fullmatch(encoding) else "of an unknown form"
     return f"the response has the Content-Encoding {shown}, which is not supported: {_HINT_ENCODING}"
@@ -204,9 +206,10 @@ def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, 
     if answer.status < 200:
         raise MismatchError("of a final status")
     if operation.response is bytes:
-        if not answer.body:
+        text = without_byte_order_mark(answer.body)
+        if not text:
             raise MismatchError("base64 text")
-        return cast("R", base64.decode(answer.body))
+        return cast("R", base64.decode(text))
     if document is None:
         raise MismatchError("JSON")
     if not operation.refusals.says_yes(document):

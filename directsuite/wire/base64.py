@@ -6,7 +6,7 @@ import binascii
 
 import pybase64
 
-from directsuite.wire.parsing import MismatchError
+from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError
 
 _WHITE = b" \t\r\n"
 _EXPECTED = "base64 text"
@@ -58,16 +58,27 @@ class Encoder:
 
 
 class Decoder:
-    """The bytes behind base64 text that comes in pieces, cut anywhere; MismatchError where it is not base64."""
+    """The bytes behind base64 text that comes in pieces, cut anywhere; MismatchError where it is not base64.
+
+    A byte order mark before the text is left out.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
+        self._is_at_start = True
         self._ended = False
         self._blanks_left = _BLANKS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
         """The bytes that are settled by now; up to three characters are kept back for the next piece."""
         text = self._rest + piece if self._rest else piece
+        if self._is_at_start:
+            head = bytes(text[:3])
+            if len(head) < 3 and BYTE_ORDER_MARK.startswith(head):
+                self._rest = head
+                return b""
+            self._is_at_start = False
+            text = text[3:] if head == BYTE_ORDER_MARK else text
         content = None if self._ended else self._plain(text)
         content = self._spaced(bytes(text)) if content is None else content
         self._blanks_left += _BLANKS_PER_BYTE * len(content)

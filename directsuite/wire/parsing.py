@@ -29,7 +29,7 @@ _VALUES = msgspec.json.Decoder()
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NOT_A_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that `surrogateescape` does not use for bytes."""
@@ -140,7 +140,7 @@ def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
 
 def without_byte_order_mark(document: bytes) -> bytes:
     """Return the document without the mark that some servers write before it (RFC 8259, 8.1)."""
-    return document.removeprefix(_BYTE_ORDER_MARK)
+    return document.removeprefix(BYTE_ORDER_MARK)
 
 
 def _parse_leniently(document: bytes) -> Any:
@@ -312,10 +312,10 @@ class ArraySplitter:
             return False
         mark = self._buffer[first]
         if self._place is _Place.START:
-            if not first and _BYTE_ORDER_MARK.startswith(self._buffer[: len(_BYTE_ORDER_MARK)]):
-                if len(self._buffer) < len(_BYTE_ORDER_MARK):
+            if not first and BYTE_ORDER_MARK.startswith(self._buffer[: len(BYTE_ORDER_MARK)]):
+                if len(self._buffer) < len(BYTE_ORDER_MARK):
                     return False
-                self._drop(len(_BYTE_ORDER_MARK))
+                self._drop(len(BYTE_ORDER_MARK))
                 return True
             self._place = _Place.NAME if mark == _OBJECT else _Place.AFTER
             self._settle(first + 1)

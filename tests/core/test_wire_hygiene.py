@@ -226,11 +226,26 @@ async def test_encoding_that_is_not_supported_is_explained(
     assert PATIENT not in str(error)
 
 
-@pytest.mark.parametrize("encoding", ["", "identity", "Identity"])
+@pytest.mark.parametrize("encoding", ["", "identity", "Identity", "UTF-8", "utf8", "none", "binary"])
 async def test_encoding_that_says_nothing_is_accepted(server: ScriptedServer, encoding: str) -> None:
     server.otherwise = plays.answer(GOOD, Content_Encoding=encoding)
     async with opened(server) as suite:
         assert await GET_MESSAGE_COUNT.call(suite) == 7
+
+
+async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"\xef\xbb\xbfUERG")
+    file = io.BytesIO()
+    async with opened(server) as suite:
+        await suite.signing.download("doc", file)
+        assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
+
+
+async def test_byte_order_mark_alone_is_no_document(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer(b"\xef\xbb\xbf")
+    async with opened(server) as suite:
+        for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
+            assert type(await failure_of(call)) is ds.ResponseDecodeError
 
 
 async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer) -> None:

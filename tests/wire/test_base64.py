@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64 as standard
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -33,7 +34,7 @@ def _cut(text: bytes, cuts: list[int]) -> list[bytes]:
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-def _decoded(pieces: list[bytes]) -> bytes:
+def _decoded(pieces: Sequence[bytes | memoryview]) -> bytes:
     decoder = base64.Decoder()
     content = b"".join([decoder.feed(piece) for piece in pieces])
     decoder.finish()
@@ -53,6 +54,21 @@ def test_an_encoded_stream_is_the_encoding_of_the_whole(content: bytes, cuts: li
     encoder = base64.Encoder()
     pieces = [encoder.feed(piece) for piece in _cut(content, cuts)]
     assert b"".join(pieces) + encoder.finish() == standard.b64encode(content)
+
+
+@given(st.binary(max_size=20), st.lists(st.integers(min_value=0)))
+def test_a_byte_order_mark_before_a_stream_is_left_out(content: bytes, cuts: list[int]) -> None:
+    pieces = _cut(b"\xef\xbb\xbf" + standard.b64encode(content), cuts)
+    assert _decoded(pieces) == _decoded([memoryview(piece) for piece in pieces]) == content
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xef", b"\xef\xbb", b"\xef\xbbQQ==", b"QUJD\xef\xbb\xbfQUJD", b"\xef\xbb\xbf\xef\xbb\xbfQQ=="]
+)
+@given(st.lists(st.integers(min_value=0)))
+def test_a_byte_order_mark_elsewhere_is_refused(text: bytes, cuts: list[int]) -> None:
+    with pytest.raises(MismatchError):
+        _decoded(_cut(text, cuts))
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
