@@ -125,12 +125,18 @@ class TokenEndpoint:
         body: RequestBody,
         *,
         refused: Callable[[], str],
+        keep: Callable[[Secret], None] | None = None,
         confirm: Confirmation[TokenAnswer] | None = None,
     ) -> TokenAnswer:
-        """The tokens, or a typed error. refused: what `invalid_grant` means, once it has come."""
+        """The tokens, or a typed error.
+
+        refused: what `invalid_grant` means, once it has come. keep: called with the refresh token of a response whose
+        access token has another type. The one that was sent may be worthless by now.
+        """
+        receive = functools.partial(self._receive, keep=keep)
         try:
             return await self._transport.call(
-                operation, body=body, options=self._options, receive=self._receive, confirm=confirm
+                operation, body=body, options=self._options, receive=receive, confirm=confirm
             )
         except ServiceError as error:
             refusal = _worded(error, refused)
@@ -178,23 +184,29 @@ def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) ->
 
 
 async def receive(
-    incoming: ResponseStream, _alive: Callable[[], None], *, token_type: str | None = None
+    incoming: ResponseStream,
+    _alive: Callable[[], None],
+    *,
+    token_type: str | None = None,
+    keep: Callable[[Secret], None] | None = None,
 ) -> TokenAnswer:
     """Read the tokens of a response. Raise MismatchError if it has another form, or the typed error that it is.
 
-    token_type: accepted in addition to Bearer.
+    token_type: accepted in addition to Bearer. keep: see `TokenEndpoint.ask`.
     """
     answer = await incoming.read(LARGEST)
     if answer.too_large:
         text = f"the token endpoint's answer is larger than {LARGEST} bytes: check token_url"
         raise ResponseDecodeError(text, too_large=True, **ABOUT)
-    read = _read(parse_strictly(answer.body), incoming.status, token_type)
+    read = _read(parse_strictly(answer.body), incoming.status, token_type, keep)
     if isinstance(read, TokenAnswer):
         return read
     raise read
 
 
-def _read(document: Any, status: int, token_type: str | None) -> TokenAnswer | DirectSuiteError:
+def _read(
+    document: Any, status: int, token_type: str | None, keep: Callable[[Secret], None] | None
+) -> TokenAnswer | DirectSuiteError:
     """The tokens, or the error: returned, so that no traceback holds what was answered."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
@@ -205,19 +217,22 @@ def _read(document: Any, status: int, token_type: str | None) -> TokenAnswer | D
         return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ABOUT)
     if error is not None:
         return ServiceError("the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ABOUT)
+    refresh_token = _secret(body, "refresh_token") if body.get("refresh_token") else None
     kind = body.get("token_type", "Bearer")  # required, and left out by some who mean Bearer
     if not (isinstance(kind, str) and kind.lower() in ("bearer", (token_type or "bearer").lower())):
         text = (
             "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer tokens: "
             "if it is one under another name, give that name to the grant as token_type"
         )
+        if keep is not None and refresh_token is not None:
+            keep(refresh_token)
         unfit = ResponseDecodeError(text, path="$.token_type", **ABOUT)
         unfit.outcome = Outcome.FAILED  # it will be the same again
         return unfit
     return TokenAnswer(
         access_token=_secret(body, "access_token"),
         expires_in=_lifetime(body.get("expires_in")),
-        refresh_token=_secret(body, "refresh_token") if body.get("refresh_token") else None,
+        refresh_token=refresh_token,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 
 from directsuite.core.call import Confirmation
 from directsuite.core.credentials import AccessToken, TokenSource
@@ -18,6 +19,7 @@ from directsuite.errors import (
     DirectSuiteError,
     Outcome,
     OutcomeUnknownError,
+    ResponseDecodeError,
     ServiceError,
     TransportError,
 )
@@ -98,7 +100,11 @@ class ConsentSource:
     async def fetch(self) -> AccessToken:
         """Ask for a token. Raises AuthenticationError where only the user can help."""
         await self._save()
-        answer = await self._ask()
+        try:
+            answer = await self._ask()
+        except ResponseDecodeError:
+            await self._rotation.save()  # the refresh token of a response whose access token has another type
+            raise
         if answer.refresh_token is not None:
             await self._rotation.replace(answer.refresh_token)
         return AccessToken(answer.access_token, answer.expires_in)
@@ -116,14 +122,14 @@ class ConsentSource:
         if self._rotation.token is not None:
             return await self._renew(self._rotation.token)
         if self._exchange is not None:
-            return await self._exchange.exchange()
+            return await self._exchange.exchange(self._rotation.keep)
         raise AssertionError("a grant has a code or a refresh token")
 
     async def _renew(self, token: Secret) -> TokenAnswer:
         body = form_of(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
         try:
             answer = await self._endpoint.ask(
-                TOKEN, body, refused=self._refused, confirm=Confirmation(verify=self._look)
+                TOKEN, body, refused=self._refused, keep=self._rotation.keep, confirm=Confirmation(verify=self._look)
             )
         except asyncio.CancelledError:
             self._perhaps_spent = True
@@ -152,8 +158,11 @@ class CodeExchange:
         self._endpoint = endpoint
         self._grant = grant
 
-    async def exchange(self) -> TokenAnswer:
-        """The tokens. Raises OutcomeUnknownError where the code may be spent, AuthenticationError where it is."""
+    async def exchange(self, keep: Callable[[Secret], None]) -> TokenAnswer:
+        """The tokens. Raises OutcomeUnknownError where the code may be spent, AuthenticationError where it is.
+
+        keep: see `TokenEndpoint.ask`.
+        """
         grant = self._grant
         if grant.use.over is not None:
             raise grant.use.over.copy()
@@ -167,7 +176,7 @@ class CodeExchange:
         # So it stays where this is cancelled on the way.
         grant.use.over = OutcomeUnknownError(_CODE_PERHAPS_SPENT, how_to_find_out=EXCHANGE.how_to_find_out, **ABOUT)
         try:
-            answer = await self._endpoint.ask(EXCHANGE, body, refused=lambda: _CODE_REFUSED)
+            answer = await self._endpoint.ask(EXCHANGE, body, refused=lambda: _CODE_REFUSED, keep=keep)
         except DirectSuiteError as error:
             grant.use.over = error.copy() if _may_be_spent(error) else None
             raise
@@ -189,12 +198,16 @@ class Rotation:
         self._on_rotated = on_rotated
         self._unsaved = False
 
+    def keep(self, token: Secret) -> None:
+        """Use another token from here on. `save` saves it."""
+        if token != self.token:
+            self.token, self._unsaved = token, self._on_rotated is not None
+
     async def replace(self, token: Secret) -> None:
         """Use another token from here on, and save it; it is kept here whatever becomes of that."""
-        if token == self.token:
-            return
-        self.token, self._unsaved = token, self._on_rotated is not None
-        await self.save()
+        if token != self.token:
+            self.keep(token)
+            await self.save()
 
     async def save(self) -> None:
         """Return when `on_rotated` has every new token. Raises TransportError where it fails.

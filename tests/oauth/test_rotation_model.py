@@ -38,7 +38,7 @@ class Server:
         self.taken = asyncio.Event()
         self.answers = asyncio.Event()
 
-    async def ask(self, _operation: object, body: Any, *, refused: Any, confirm: Any) -> TokenAnswer:
+    async def ask(self, _operation: object, body: Any, *, refused: Any, **_: Any) -> TokenAnswer:
         token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
         if self.fate == "busy":
             raise BUSY.copy()

@@ -175,3 +175,19 @@ async def test_code_that_nobody_took_from_one_suite_may_be_sent_by_the_next(
     async with opened(server, token=grant) as second:
         await second.signing.get_doc_info("doc")
     assert [form["code"] for form in service.forms] == [CODE, CODE]
+
+
+async def test_refresh_token_is_kept_if_the_token_type_is_refused(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    first = "sentinel-of-a-refresh-token-9"
+    answer = {"access_token": "sentinel-of-an-access-token-9", "refresh_token": first, "token_type": "mac"}
+    service.script = [plays.answer(answer)]
+    service.refresh_token = first
+    saved: list[ds.Secret] = []
+    async with opened(server, token=service.fresh_consent(saved.append)) as suite:
+        assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
+        assert saved == [ds.Secret(first)]
+        await asyncio.sleep(100)
+        await suite.signing.get_doc_info("doc")
+    assert [form["grant_type"] for form in service.forms] == ["authorization_code", "refresh_token"]

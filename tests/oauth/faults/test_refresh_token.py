@@ -227,3 +227,34 @@ async def test_hundred_callers_on_a_refused_token_rotate_once(server: ScriptedSe
         service.valid.clear()
         await asyncio.gather(*(suite.signing.get_doc_info("doc") for _ in range(100)))
     assert (service.issued, len(saved.tokens)) == (2, 2)
+
+
+async def test_refresh_token_is_kept_if_the_token_type_is_refused(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    second = "sentinel-of-a-refresh-token-1"
+    answer = {"access_token": "sentinel-of-an-access-token-1", "refresh_token": second, "token_type": "mac"}
+    service.script = [plays.answer(answer)]
+    service.refresh_token = second
+    saved = Saved(server)
+    async with opened(server, token=service.refreshing(saved)) as suite:
+        assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
+        assert saved.tokens == [second]
+        await asyncio.sleep(100)
+        await suite.signing.get_doc_info("doc")
+    assert [form["refresh_token"] for form in service.forms] == [REFRESH, second]
+
+
+async def test_refresh_token_that_could_not_be_saved_is_saved_later(
+    server: ScriptedServer, service: TokenService
+) -> None:
+    second = "sentinel-of-a-refresh-token-7"
+    answer = {"access_token": "sentinel-of-an-access-token-7", "refresh_token": second, "token_type": "mac"}
+    service.script = [plays.answer(answer)]
+    service.refresh_token = second
+    saved = Saved(server, failures=1)
+    async with opened(server, token=service.refreshing(saved), retry=ds.RetryPolicy.none()) as suite:
+        assert "on_rotated raised OSError" in str(await failure_of(suite.signing.get_doc_info("doc")))
+        await asyncio.sleep(100)
+        await suite.signing.get_doc_info("doc")
+    assert saved.tokens == [second, "sentinel-of-a-refresh-token-1"]
