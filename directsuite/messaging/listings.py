@@ -203,20 +203,20 @@ class MessageReader:
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
         """The messages that are whole by now. Raises MismatchError if the response is not JSON."""
-        try:
-            for element in self._splitter.feed(piece):
-                yield from self._read(element)
-                self._number += 1
-            return
-        except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
-            pass
-        raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
+        for element in self._splitter.feed(piece):
+            yield from self._read(element)
 
     def _read(self, element: Any) -> Iterator[MessageDetail]:
+        message, is_too_deep = None, False
         try:
             message = self._codec.structure(MessageDetail, element, self._place)
         except MismatchError:
-            message = None
+            pass
+        except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+            is_too_deep = True
+        if is_too_deep:
+            raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
+        self._number += 1
         if message is None or lacks_uid(message):
             note(self._place)
         else:

@@ -78,10 +78,11 @@ async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
     assert inner_frames(error) == []
 
 
+@pytest.mark.parametrize("name", ["messages", "items"])
 async def test_streamed_message_that_is_nested_too_deeply_is_an_answer_that_does_not_fit(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    server.otherwise = plays.answer(json.dumps({"success": True, "messages": [{"uid": 1}]}).encode())
+    server.otherwise = plays.answer(json.dumps({"success": True, name: [{"uid": 1}]}).encode())
 
     async def read(suite: ds.DirectSuite) -> None:
         async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
