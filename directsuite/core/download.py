@@ -19,6 +19,7 @@ import inspect
 import io
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from os import PathLike
@@ -385,6 +386,8 @@ class PathSink(Sink[Path]):
             if self._path.is_dir():
                 raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
             self._place = find_file(self._path)
+            if self._place is None:
+                _refuse_unwritable(self._path)
         except OSError as error:
             reason = reason_of(error)
         else:
@@ -441,6 +444,14 @@ class PathSink(Sink[Path]):
         with contextlib.suppress(OSError):
             if self._temporary is not None:
                 self._temporary.unlink(missing_ok=True)
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raise InvalidArgumentError for a socket, and for a pipe or device that may not be written."""
+    if stat.S_ISSOCK(path.stat().st_mode):
+        raise InvalidArgumentError("it is a socket: give an async function that writes to it", parameter="destination")
+    if not os.access(path, os.W_OK):
+        raise InvalidArgumentError("it cannot be written: check its permissions", parameter="destination")
 
 
 class FileSink(Sink[R]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 import sys
 import threading
@@ -100,6 +101,25 @@ async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServe
     await failure_of(download(server, pipe))
     os.close(reader)
     assert len(server.requests) == 1
+
+
+async def test_a_socket_is_refused_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        with pytest.raises(ds.InvalidArgumentError, match="destination: it is a socket"):
+            await download(server, tmp_path / "socket")
+    assert server.requests == []
+
+
+async def test_a_pipe_that_may_not_be_written_is_refused_before_anything_is_sent(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (pipe, os.W_OK))
+    with pytest.raises(ds.InvalidArgumentError, match="destination: it cannot be written"):
+        await download(server, pipe)
+    assert server.requests == []
 
 
 async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
