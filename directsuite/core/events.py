@@ -135,6 +135,9 @@ class ValuesSkipped(CallEvent):
     paths: Mapping[str, int]
     """The number of these values by their JSON path without indices, such as `$.messages[].sentDate`."""
 
+    def __hash__(self) -> int:
+        return hash((self.call, *sorted(self.paths.items())))
+
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallFinished(CallEvent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import subprocess
 import sys
@@ -152,6 +153,11 @@ def test_event_is_one_readable_line(event: ds.Event, level: int, line: str, capl
 
 def test_every_kind_of_event_has_its_line() -> None:
     assert set(LINES) == kinds() == {type(event) for event, _, _ in ROWS}
+
+
+def test_every_event_has_a_hash_that_equal_events_share() -> None:
+    for event, _, _ in ROWS:
+        assert hash(event) == hash(copy.deepcopy(event))
 
 
 def test_every_field_of_every_event_is_listed() -> None:

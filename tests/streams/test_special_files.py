@@ -116,7 +116,11 @@ async def test_a_pipe_that_may_not_be_written_is_refused_before_anything_is_sent
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode) != (pipe, os.W_OK))
+
+    def deny_writing(path: Path, mode: int) -> bool:
+        return (path, mode) != (pipe, os.W_OK)
+
+    monkeypatch.setattr(os, "access", deny_writing)
     with pytest.raises(ds.InvalidArgumentError, match="destination: it cannot be written"):
         await download(server, pipe)
     assert server.requests == []
