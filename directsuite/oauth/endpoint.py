@@ -128,15 +128,15 @@ class TokenEndpoint:
         keep: Callable[[Secret], None] | None = None,
         confirm: Confirmation[TokenAnswer] | None = None,
     ) -> TokenAnswer:
-        """The tokens, or a typed error.
+        """Request tokens. Return them, or raise a typed error.
 
-        refused: what `invalid_grant` means, once it has come. keep: called with the refresh token of a response whose
-        access token has another type. The one that was sent may be worthless by now.
+        refused: returns what `invalid_grant` means. keep: called with the refresh token of a response whose access
+        token is refused for its type, because the server may not accept the previous refresh token any more.
         """
-        receive = functools.partial(self._receive, keep=keep)
+        receiver = functools.partial(self._receive, keep=keep)
         try:
             return await self._transport.call(
-                operation, body=body, options=self._options, receive=receive, confirm=confirm
+                operation, body=body, options=self._options, receive=receiver, confirm=confirm
             )
         except ServiceError as error:
             refusal = _worded(error, refused)

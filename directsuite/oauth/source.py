@@ -159,7 +159,7 @@ class CodeExchange:
         self._grant = grant
 
     async def exchange(self, keep: Callable[[Secret], None]) -> TokenAnswer:
-        """The tokens. Raises OutcomeUnknownError where the code may be spent, AuthenticationError where it is.
+        """Exchange the code. Raise OutcomeUnknownError if it may have been used, AuthenticationError if it was.
 
         keep: see `TokenEndpoint.ask`.
         """

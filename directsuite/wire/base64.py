@@ -58,7 +58,7 @@ class Encoder:
 
 
 class Decoder:
-    """The bytes behind base64 text that comes in pieces, cut anywhere; MismatchError where it is not base64.
+    """Decodes base64 text that comes in pieces, cut anywhere. Raises MismatchError if it is not base64.
 
     A byte order mark before the text is left out.
     """
