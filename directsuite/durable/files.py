@@ -38,14 +38,19 @@ class FileLock:
     The process must not open the file by other means, because closing it ends the lock: use `descriptor`.
     """
 
-    def __init__(self, key: tuple[int, int, int], descriptor: int) -> None:
+    def __init__(self, key: tuple[int, int, int], descriptors: list[int]) -> None:
         self._key = key
-        self.descriptor = descriptor
+        self._descriptors = descriptors
+        self.descriptor = descriptors[0]
 
     def release(self) -> None:
-        """Unlock the file, and close it."""
-        for each in _LOCKED.pop(self._key, ()):
-            os.close(each)
+        """Unlock the file, and close it. Do nothing if it is released already: another holder may have locked it."""
+        if _LOCKED.get(self._key) is self._descriptors:
+            try:
+                for each in self._descriptors:
+                    os.close(each)
+            finally:
+                del _LOCKED[self._key]  # last: a thread that locked the file before a close would lose its lock
 
 
 def lock_file(path: Path, *, create: bool = True) -> FileLock:
@@ -64,7 +69,7 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
     if (holders := _LOCKED.setdefault(key, descriptors)) is not descriptors:
         holders.append(descriptor)  # another thread was faster: closing it now would end that thread's lock
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    lock = FileLock(key, descriptor)
+    lock = FileLock(key, descriptors)
     try:
         _lock_descriptor(descriptor)
     except BaseException:

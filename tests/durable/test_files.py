@@ -61,6 +61,38 @@ async def test_one_of_many_threads_locks_a_file(tmp_path: Path) -> None:
     lock_file(tmp_path / "lock").release()
 
 
+def test_file_cannot_be_locked_while_it_is_being_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, close, refused = tmp_path / "lock", os.close, list[int]()
+    first = lock_file(path)
+
+    def lock_and_close(descriptor: int) -> None:
+        if not refused:
+            refused.append(descriptor)
+            with pytest.raises(BlockingIOError):
+                lock_file(path)  # as another thread might: the lock would end with this descriptor
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", lock_and_close)
+    first.release()
+    monkeypatch.undo()
+    second = lock_file(path)
+    assert refused == [first.descriptor]
+    assert held_elsewhere(path)
+    second.release()
+
+
+def test_second_release_does_not_end_the_lock_of_another_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = lock_file(path)
+    first.release()
+    second = lock_file(path)
+    first.release()
+    assert held_elsewhere(path)
+    with pytest.raises(BlockingIOError):
+        lock_file(path)
+    second.release()
+
+
 def held_elsewhere(path: Path) -> bool:
     """Ask the system, as another process would, whether a file is locked."""
     if sys.platform != "linux":
