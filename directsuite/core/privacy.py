@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import inspect
 import sys
 from collections import deque
@@ -36,6 +37,7 @@ _LIBRARIES = sys.stdlib_module_names | {
     *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
 """What we call and what calls us, whose frames may contain arguments, headers and bodies."""
+_OF_THE_SYSTEM = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
 _MARK = "__is_scrubbed__"
 
 
@@ -87,7 +89,8 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
         return
     for link in links:
         if isinstance(link, DirectSuiteError) and link.__suppress_context__:
-            link.__context__ = handled  # what is suppressed may name files, and some tools print it
+            # What is suppressed may name files, and some tools print it. `handled` may lead to a cause: no loop then.
+            link.__context__ = handled if link is error else None
         ours = [line for line in _lines_of(link) if _is_ours(line)]
         if ours:
             rest = ours[-1].tb_next
@@ -99,9 +102,10 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
 def _is_foreseen(error: BaseException) -> bool:
     """Return True unless the error shows a fault of the package.
 
-    Expected are its own error classes, those of the system, and whatever the code of others raised.
+    Expected are its own error classes, those of the system, the end of a generator, and whatever the code of others
+    raised.
     """
-    expected = isinstance(error, DirectSuiteError | asyncio.CancelledError | OSError | MemoryError | RecursionError)
+    expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_OF_THE_SYSTEM))
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
 
@@ -124,12 +128,18 @@ def _frames_of_tasks() -> Iterator[FrameType]:
     for task in tasks:
         waiting: Any = task.get_coro()
         while waiting is not None:
-            kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
+            kind = _kind_of(waiting)
             if kind is None:
-                break
+                is_anext = type(waiting).__name__.startswith("async_generator_")  # it refers to the generator first
+                waiting = next(iter(gc.get_referents(waiting)), None) if is_anext else None
+                continue
             if (frame := getattr(waiting, f"{kind}_frame")) is not None:
                 yield frame
             waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+
+
+def _kind_of(waiting: object) -> str | None:
+    return next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
 
 
 def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:

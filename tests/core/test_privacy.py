@@ -240,3 +240,77 @@ async def test_error_that_the_caller_is_handling_keeps_its_way() -> None:
 async def _configured() -> ds.Settings:
     """Settings with a fault, found within the package."""
     return ds.Settings(message_url="no url")
+
+
+async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(keeper: type[Keeper]) -> None:
+    faults: list[BaseException] = []
+    released = asyncio.Event()
+
+    async def waited() -> str:
+        try:
+            raise AssertionError
+        except AssertionError as error:
+            faults.append(error)
+        await released.wait()
+        return "done"
+
+    async def generated() -> AsyncGenerator[str]:
+        yield await waited()
+
+    async def background() -> list[str]:
+        return [each async for each in generated()]
+
+    @privacy.scrub_traceback
+    async def public() -> None:
+        raise faults[0]
+
+    task = asyncio.create_task(background())
+    await until(lambda: bool(faults))
+    assert isinstance(await caught(public()), AssertionError)
+    released.set()
+    assert await task == ["done"]
+
+
+def test_the_contexts_of_an_error_form_no_loop() -> None:
+    @privacy.scrub_traceback
+    def call(function: Callable[[], object]) -> None:
+        function()
+
+    def fail_first() -> None:
+        raise ds.ConfigurationError("first") from None
+
+    def fail_again() -> None:
+        raise ds.ConfigurationError("second") from first.value
+
+    def fail_while_handling() -> None:
+        try:
+            raise first.value
+        except ds.ConfigurationError:
+            try:
+                raise RuntimeError
+            except RuntimeError:
+                call(fail_again)
+
+    with pytest.raises(ds.ConfigurationError) as first:
+        call(fail_first)
+    with pytest.raises(ds.ConfigurationError, match="second") as second:
+        fail_while_handling()
+    contexts: list[BaseException] = [second.value]
+    while (context := contexts[-1].__context__) is not None:
+        assert context not in contexts
+        contexts.append(context)
+    assert [type(each) for each in contexts] == [ds.ConfigurationError, RuntimeError, ds.ConfigurationError]
+
+
+async def test_the_end_of_a_listing_looks_at_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    @privacy.scrub_traceback
+    async def listed() -> AsyncGenerator[str]:
+        yield "item"
+
+    seen: list[object] = []
+    monkeypatch.setattr(privacy, "_clear_frames", seen.append)
+    assert [each async for each in listed()] == ["item"]
+    unfinished = listed()
+    await anext(unfinished)
+    await unfinished.aclose()
+    assert seen == []
