@@ -178,8 +178,12 @@ class Folder(AsyncIterable[Pdf]):
     def __init__(self, path: str | os.PathLike[str], pattern: str = "*.pdf") -> None:
         self._path = resolve_path(path, "path")
         self._pattern = pattern
-        if not self._path.is_dir():
-            raise InvalidArgumentError("there is no such folder: name the one that has the PDFs", parameter="path")
+        try:
+            is_folder, problem = self._path.is_dir(), "there is no such folder"
+        except OSError as error:
+            is_folder, problem = False, f"the folder cannot be found ({reason_of(error)})"
+        if not is_folder:
+            raise InvalidArgumentError(f"{problem}: name the one that has the PDFs", parameter="path")
         self.place = f"file://{self._path.as_posix()}/"
         """Where it is, as a URL."""
 
@@ -203,8 +207,16 @@ def _files(folder: Path, pattern: str) -> Generator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name != STAGING:
                         below.append(entry.path)
-                elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and entry.is_file():
+                elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and _may_be_file(entry):
                     yield entry.path
+
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
+    """Return True also if the entry cannot be examined, as with a link to itself: the document then fails alone."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return True
 
 
 def _next(found: Iterator[str]) -> list[str]:

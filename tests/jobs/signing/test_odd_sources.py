@@ -195,3 +195,21 @@ async def test_what_is_no_source_or_signature_is_refused_at_once(
     service: Any = jobs.service
     with pytest.raises(ds.ConfigurationError, match=said):
         SigningJob(service, source or pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
+
+
+def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match="path: ") as refused:
+        Folder(tmp_path / ("ada" * 100))
+    assert "ada" not in str(refused.value)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
+async def test_link_to_itself_in_a_folder_fails_and_the_others_do_not(tmp_path: Path, jobs: Jobs) -> None:
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "a.pdf").symlink_to(folder / "a.pdf")
+    (folder / "b.pdf").write_bytes(CONTENT)
+    progress = await jobs.job(Folder(folder)).run()
+    assert (progress.done, progress.failed) == (1, 1)
+    [failed] = await jobs.journal.failures()
+    assert failed.problem == f"it can't be read ({os.strerror(errno.ELOOP)})"
