@@ -1,7 +1,7 @@
 """What stored times do when the wall clock jumps, by an hour and by two years, in both directions.
 
 A stored time in the future was written while the clock was ahead. It counts as now, or it is due now. Durations within
-a process use the monotonic clock, and are not in this table.
+a process use the monotonic clock. This file tests the first table. The second one names the tests of the other times.
 
 where                        stored                       forward 1 h / 2 years      back 1 h / 2 years
 signing journal, document    `saved_at`, machine's time   kept / expired, saved      expired, saved again: the service
@@ -19,6 +19,52 @@ fleet's queue, migrations    `last_heartbeat`,            known for a day, then 
 target folder, staging       change times of files        kept / removed             kept / removed
 signing journal, source      `source_stamp`: size and     compared for equality      compared for equality
                              change time of a file
+
+where                        time                         if the clock was ahead     if the clock was behind
+TokenCache, registration     monotonic, or the event      no effect                  no effect
+session, Rate.pause,         loop's
+circuit breaker, deadlines   core/test_clock_jumps.py
+Retry-After with a date      the response's Date;         no effect; without Date:   no effect; without Date:
+                             without it the local clock   0 to 3600 s                0 to 3600 s
+                             core/test_retry_after.py
+send_once, `since`           the caller's                 everything is searched,    the search allows for a day
+                             messaging/                   nothing is sent            at most
+                             test_wrong_clocks.py
+send_once, start of the      local clock, compared with   everything is searched     the window is larger
+search                       the response's Date
+                             messaging/
+                             test_wrong_clocks.py
+delivery journal, send       `began_at`                   nothing is sent, stored    the window is larger
+                             jobs/delivery/               as 0: everything is
+                             test_wrong_clocks.py         searched from then on
+delivery journal, message    `added_at`                   counts as now from the     older than it is
+                             jobs/delivery/               next loop on
+                             test_wrong_clocks.py
+delivery journal, forget     `before`, the caller's       the caller's               the caller's
+tracker, sleep of the        Unix against monotonic       after a jump forward all   after a jump back nothing
+machine                      jobs/delivery/               is due                     changes
+                             test_wrong_clocks.py
+fax.watch, `since`           the caller's                 set back by a day; ignored more faxes are new
+                             fax/                         from 7 days on
+                             test_watch_odd_answers.py
+fax polls, `track`           monotonic                    no effect                  no effect
+sync: quarantined messages,  Unix time                    due now, if further ahead  due at the next round
+audits, rejected deletions   sync/test_clock_jumps.py     than it can have been set
+sync: worker's report        `written_at`                 equally old                old
+                             sync/test_clock_jumps.py
+sync: fleet's schedule,      PostgreSQL's time            due now, if further ahead  due now
+workers, rates               sync/fleet/                  than it can have been set
+                             test_clock_jumps.py
+sync: `up_to_date_at`,       Unix time or PostgreSQL's    only shown                 only shown
+`failing_since`
+Maildir, flags of deleted    change times of files        kept for longer            removed earlier
+messages
+cli: `send --key`            `at`, given to send_once     as send_once, `since`      as send_once, `since`
+                             as `since`
+cli: adopted documents       `at` of an abandoned         as signing journal,        as signing journal,
+                             document                     abandoned document         abandoned document
+cli: doctor                  local clock, compared with   reported                   reported
+                             the response's Date
 """
 
 from __future__ import annotations
