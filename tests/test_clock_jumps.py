@@ -61,7 +61,7 @@ Maildir, flags of deleted    change times of files        kept for longer       
 messages
 cli: `send --key`            `at`, given to send_once     as send_once, `since`      as send_once, `since`
                              as `since`
-cli: adopted documents       `at` of an abandoned         as signing journal,        as signing journal,
+cli: documents signed again  `at` of an abandoned         as signing journal,        as signing journal,
                              document                     abandoned document         abandoned document
 cli: doctor                  local clock, compared with   reported                   reported
                              the response's Date

@@ -29,7 +29,7 @@ from directsuite.jobs.signing.documents import STAGING, examined
 T = TypeVar("T")
 
 _OF_THE_NAME = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
-_NO_LOCKS = (errno.EAGAIN, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_NO_LOCKS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _ATTEMPTS = 100
 _NO_PATH = "this is no path below the target"
 _NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
@@ -107,10 +107,9 @@ class TargetFolder:
         folder = top / f"{part}.{fence}"
 
         def undo(lock: files.FileLock | None) -> None:
-            """Do what follows the block, for one that was never entered."""
+            """Unlock the folder, but leave it: the next run may have made it again, and otherwise removes it."""
             if lock is not None:
                 lock.release()
-            _removed(top, folder)
 
         lock = await _whole(asyncio.to_thread(_made_anew, top, part, fence), undo=undo)
         try:
@@ -216,6 +215,9 @@ def _made_anew(top: Path, part: str, fence: int) -> files.FileLock | None:
         except FileNotFoundError:  # another process has just removed the one above, which was empty
             if attempt == _ATTEMPTS:
                 raise
+        except BlockingIOError:  # another process is just removing the folder, which nobody had locked
+            if attempt == _ATTEMPTS:
+                return None
     raise AssertionError("the attempts don't end by themselves")
 
 

@@ -91,6 +91,51 @@ async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocke
     assert not is_open(made[0].descriptor)
 
 
+async def test_run_after_a_cancelled_one_keeps_its_staging_folder(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = TargetFolder(jobs.out)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def lock_slowly(folder: Path) -> FileLock:
+        lock = lock_file(folder / "lock")
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(20)
+        return lock
+
+    async def stage() -> None:
+        async with target.staging_dir("part"):
+            pass
+
+    monkeypatch.setattr("directsuite.jobs.signing.targets._locked", lock_slowly)
+    first = asyncio.create_task(stage())
+    await asyncio.to_thread(begun.wait, 20)
+    first.cancel()
+    await asyncio.wait([first])
+    async with target.staging_dir("part") as folder:
+        go_on.set()
+        await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})  # the one that made it first, in a thread
+        await asyncio.sleep(0)
+        assert folder.exists()
+
+
+async def test_staging_folder_that_another_process_removes_is_made_again(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[Path] = []
+
+    def lock_after_another(path: Path, *, create: bool = True) -> FileLock:
+        if not removed:
+            removed.append(path)
+            path.parent.rmdir()  # by the process that has locked the folder
+            raise BlockingIOError
+        return lock_file(path, create=create)
+
+    monkeypatch.setattr("directsuite.durable.files.lock_file", lock_after_another)
+    async with TargetFolder(jobs.out).staging_dir("part") as folder:
+        assert removed == [folder / "lock"]
+        assert (folder / "lock").exists()
+
+
 def is_open(descriptor: int) -> bool:
     """Whether a file descriptor is."""
     try:
