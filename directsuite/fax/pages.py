@@ -32,11 +32,11 @@ class PageReader:
     has_reached_end: bool = attrs.field(default=False, init=False)
     """True if there are no messages at `offset`."""
     is_repeating: bool = attrs.field(default=False, init=False)
-    """True if the service returns the same page at any further offset."""
-    hides_rest: bool = attrs.field(default=False, init=False)
-    """True if that is a full first page at every offset, so that there may be messages that no page shows."""
-    _keys: frozenset[str] = attrs.field(default=frozenset(), init=False)  # of the previous page
-    _starts: list[int] = attrs.field(factory=list[int], init=False)  # of the last pages, which had these keys
+    """True if the service returns the same pages at all further offsets."""
+    _seen: set[str] = attrs.field(factory=set[str], init=False)  # on all pages
+    _latest: set[str] = attrs.field(factory=set[str], init=False)  # on the last pages
+    _latest_start: int = attrs.field(default=0, init=False)  # of the first of those
+    _repeats: int = attrs.field(default=0, init=False)  # of pages that only had messages of `_latest`
 
     @property
     def is_done(self) -> bool:
@@ -60,28 +60,41 @@ class PageReader:
             messages = (await self._fetch(start)).message_detail
             if len(messages) >= PAGE:
                 raise
-        keys = keys_of(messages)
         end = start + len(messages)
         if end <= self.offset:
             self.has_reached_end = True
-        elif keys != self._keys:
-            self._keys, self._starts = keys, [start]
         else:
-            self._starts.append(start)
-            if len(self._starts) > 2:
-                await self._compare_again(self._starts[0], keys)
+            await self._note(start, keys_of(messages))
         self.offset = max(end, self.offset)
         return messages
 
-    async def _compare_again(self, first: int, keys: frozenset[str]) -> None:
-        """Find out why the last three pages are the same, by reading the first of them again.
+    async def hides_rest(self) -> bool:
+        """Return True if all pages are full first pages, so that there may be messages that no page shows."""
+        if not self.is_repeating or len(self._latest) < PAGE:
+            return False
+        if self._latest_start and not await self._keys_at(0) <= self._latest:
+            return False
+        second = await self._keys_at(1)
+        return len(second) >= PAGE and second <= self._latest
 
-        If new faxes have shifted the same messages to all three offsets, the first offset now shows others. Otherwise
-        the service ignores offsets, or those past the end.
+    async def _note(self, start: int, keys: frozenset[str]) -> None:
+        """Compare a page with those before it, and set `is_repeating`.
+
+        If pages repeat messages of the latest ones, the first of those is read again: if new faxes have shifted the
+        same messages to several offsets, its offset now shows others. Otherwise the service ignores offsets, or those
+        past the end; if its servers differ, it may return several pages in turn.
         """
-        self.is_repeating = await self._keys_at(first) == keys
-        if self.is_repeating and first == 0 and len(keys) >= PAGE:
-            self.hides_rest = await self._keys_at(1) == keys
+        if not keys <= self._seen:
+            self._seen |= keys
+            self._latest, self._latest_start, self._repeats = set(keys), start, 0
+        elif not keys <= self._latest:  # new faxes have shifted older pages to these offsets
+            self._latest |= keys
+        else:
+            self._repeats += 1
+            if self._repeats > 1:
+                self.is_repeating = await self._keys_at(self._latest_start) <= self._latest
+                if not self.is_repeating:
+                    self._latest, self._latest_start, self._repeats = set(keys), start, 0
 
     async def _keys_at(self, offset: int) -> frozenset[str]:
         return keys_of((await self._fetch(offset)).message_detail)

@@ -122,7 +122,7 @@ class Fax(Facade):
                 if key not in seen and len(seen) != limit:
                     seen.add(key)
                     fresh.append(message)
-            if reader.hides_rest:
+            if await reader.hides_rest():
                 raise ResponseDecodeError(
                     "the service returns the same messages at every offset, so that others cannot be listed",
                     path="$.MessageDetail",

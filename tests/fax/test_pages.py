@@ -38,6 +38,8 @@ class FaxList:
     page_size: int = 10
     ignores_offset: bool = False
     """True if every page is the first one."""
+    lag: int = 0
+    """The number of the newest faxes that every second response leaves out, as from a server that is behind."""
     repeats_last_page: bool = False
     """True if the last page is also returned for offsets past the end."""
     ends_with_404: bool = False
@@ -51,6 +53,7 @@ class FaxList:
         assert len(self.offsets) < 1_000, "the reading does not end"
         self.before_page(len(self.offsets))
         start = 0 if self.ignores_offset else offset
+        start += self.lag if len(self.offsets) % 2 else 0
         if self.repeats_last_page and start >= len(self.faxes):
             start = (len(self.faxes) - 1) // self.page_size * self.page_size
         if self.ends_with_404 and start >= len(self.faxes):
@@ -200,6 +203,28 @@ async def test_a_listing_raises_if_the_service_ignores_offsets() -> None:
         assert [await anext(messages) for _ in range(10)] == listed.faxes[:10]
         with pytest.raises(ds.ResponseDecodeError, match="every offset"):
             await anext(messages)
+
+
+@pytest.mark.parametrize("lag", [1, 3, 10])
+@pytest.mark.parametrize("page_size", [5, 10, 25])
+async def test_servers_that_ignore_offsets_and_differ_come_to_an_end(page_size: int, lag: int) -> None:
+    listed = FaxList(faxes(100), page_size, ignores_offset=True, lag=lag)
+    assert await watch(listed).poll()
+    listed.offsets.clear()
+    async with listing(listed) as messages:
+        read = [await anext(messages) for _ in range(page_size)]
+        assert read == listed.faxes[lag : lag + page_size]
+        if page_size >= 10:
+            with pytest.raises(ds.ResponseDecodeError, match="every offset"):
+                _ = [message async for message in messages]
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 25])
+@pytest.mark.parametrize("arriving", [0, 1, 30])
+async def test_a_repeated_last_page_ends_a_listing_though_faxes_arrive(count: int, arriving: int) -> None:
+    listed = FaxList(faxes(count), repeats_last_page=True)
+    listed.add_before_page(2, faxes(arriving, "new"))
+    assert {name for name in await read_all(listed) if "old" in name} == names("old", count)
 
 
 async def test_a_limit_that_the_first_page_reaches_needs_no_offset() -> None:
