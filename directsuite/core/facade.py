@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import Confirmation, Exchanged, Options, Receive
+from directsuite.core.call import NO_MORE, Confirmation, Exchanged, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
@@ -106,8 +106,18 @@ class Facade:
         return facade
 
     def observed(self, observe: Callable[[Exchanged], object]) -> Self:
-        """A view that calls `observe` with how each of its calls went, for the package's own use; see `Options`."""
-        return self._with(attrs.evolve(self._options, observe=observe))
+        """Return a view that also calls `observe` with how each of its calls went; see `Options`.
+
+        For the package's own use. An observer that the facade already has is called first.
+        """
+        earlier = self._options.observe
+
+        def observe_both(exchanged: Exchanged) -> object:
+            """Return NO_MORE if one of them does."""
+            results = (None if earlier is None else earlier(exchanged), observe(exchanged))
+            return NO_MORE if NO_MORE in results else None
+
+        return self._with(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
     def _within_a_call(self) -> Self:
         """A view for looks at what became of a call: not refused while a closing suite waits for that call."""

@@ -11,6 +11,7 @@ import pytest
 from tenacity import wait_fixed
 
 import directsuite as ds
+from directsuite.core.call import NO_MORE, Exchanged
 
 from . import plays
 from .opened import ALICE, PASSWORD, PDF, failure_of, opened
@@ -73,6 +74,25 @@ async def test_raw_response_has_the_value_and_the_answer_it_came_in(server: Scri
     assert (raw.value, raw.status, raw.attempts) == (7, 200, 2)
     assert raw.elapsed == pytest.approx(3)
     assert raw.headers["x-trace"] == "abc"
+
+
+async def test_two_observers_of_a_facade_see_the_same_answers(server: ScriptedServer) -> None:
+    server.otherwise = plays.answer({"success": True, "count": 7})
+    first, second = list[Exchanged](), list[Exchanged]()
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD).observed(first.append)
+        await box.observed(second.append).get_message_count()
+        assert first == second
+        await box.get_message_count()
+    assert (len(first), len(second)) == (2, 1)
+
+
+@pytest.mark.parametrize("results", [(NO_MORE, None), (None, NO_MORE)])
+async def test_one_of_two_observers_may_know_the_answer(server: ScriptedServer, results: tuple[object, object]) -> None:
+    server.otherwise = plays.answer({"success": True, "uids": [1]})
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        assert await box.observed(lambda _: results[0]).observed(lambda _: results[1]).get_uids() == []
 
 
 async def test_raw_view_keeps_the_options_of_its_facade(server: ScriptedServer) -> None:
