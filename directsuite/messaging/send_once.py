@@ -65,6 +65,8 @@ STRICT_PATHS = frozenset(
     f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
 """What a search for a mark must read: a message or header that cannot be read might have the mark."""
+STRICT_NAMES = frozenset({"$.folders[]"})
+"""What it must read in a list of the folders to search."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
 """Gives the metadata of what came from a time on (None: of all), within so many seconds: in INBOX.Sent, or in all other

@@ -696,9 +696,13 @@ class Mailbox(Facade):
         return await self._received_since(send_once.SENT, begin, Deadline.after(timeout))
 
     async def _filed_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-        """The metadata of all folders but INBOX.Sent. Listed folders that no request can name are left out."""
+        """Return the metadata of all folders but INBOX.Sent. Listed folders that no request can name are left out.
+
+        Raises ResponseDecodeError for a name that cannot be read: the folder might have the message.
+        """
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
-        for folder in (INBOX, *await self.get_folders(timeout=deadline.left())):
+        names = await self._requiring(send_once.STRICT_NAMES).get_folders(timeout=deadline.left())
+        for folder in (INBOX, *names):
             if _can_be_named(folder) and folder.casefold() != send_once.SENT.casefold():
                 found += await self._received_since(folder, begin, deadline)
         return found

@@ -33,6 +33,8 @@ class MailServer:
     offset: timedelta = timedelta()
     """How far its clock is ahead."""
     folders: dict[str, list[dict[str, Any]]] = attrs.field(factory=lambda: {"INBOX": [], "INBOX.Sent": []})
+    unreadable: list[Any] = attrs.field(factory=list[Any])
+    """Elements of the list of folders that are no names."""
     sends: int = 0
     loses_responses: bool = False
 
@@ -61,7 +63,7 @@ class MailServer:
                 return await plays.reset(exchange)
             document["smtpId"] = self.folders["INBOX.Sent"][-1]["msgID"]
         elif operation == "GetFolders":
-            document["folders"] = [name for name in self.folders if name != "INBOX"]
+            document["folders"] = [name for name in self.folders if name != "INBOX"] + self.unreadable
         else:
             begin, end = int(segments[1]), int(segments[2])
             document["messages"] = [
@@ -151,3 +153,25 @@ async def test_a_listed_folder_that_no_request_can_name_is_left_out(
     async with opened(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
     assert mail.sends == 1
+
+
+@pytest.mark.parametrize("name", [None, {"name": "INBOX.Filed"}], ids=repr)
+async def test_a_folder_whose_name_is_unreadable_may_have_the_message(
+    mail: MailServer, server: ScriptedServer, name: Any
+) -> None:
+    mail.unreadable = [name]
+    async with opened(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError, match="can't be searched"):
+            await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))
+    assert mail.sends == 0
+
+
+async def test_a_raw_response_of_a_found_message_is_that_of_the_search(
+    mail: MailServer, server: ScriptedServer
+) -> None:
+    mail.add(MARK)
+    async with opened(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        raw = await box.with_raw_response.send_once(MESSAGE, **since(mail.now - HOUR))
+    assert (raw.value.smtp_id, raw.status) == ("<1@direct.example.test>", 200)
+    assert mail.sends == 0
