@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import copy
 import email.message
 import email.policy
 import io
@@ -30,6 +31,7 @@ _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`{|}~-]{1,60}=[ -~]{0,200}")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_UNENCODED = re.compile("[^\x00-\x7f\udc80-\udcff]")
 _NAMES = re.compile(
     r'(?P<quoted>"(?:[^"\\]|\\.)*+"?)|(?<![^\s,;:(])=\?[^?\s]+\?[bBqQ]\?[^?]*\?=(?![^\s,;:()<])'
     r'|(?<![^",;:<>()])[^",;:<>()]++(?=<)',
@@ -69,8 +71,30 @@ def parse(message: Part) -> EmailParts:
     Raises InvalidArgumentError if the standard library cannot read the email.
     """
     with contextlib.suppress(Exception):  # its parser's bugs have many names, and texts that quote the email
+        message = _with_encoded_text(message)
         return _parse(message if _has_modern_api(message) else from_bytes(_flatten(message)))
     raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
+
+
+def _with_encoded_text(message: Part) -> Part:
+    """Return a copy with UTF-8 bytes for text of an email that was parsed from a str, or the message without any.
+
+    The standard library would give its characters beyond ASCII as escape sequences.
+    """
+    if any(map(_has_unencoded_text, message.walk())):
+        message = copy.deepcopy(message)
+        for part in filter(_has_unencoded_text, message.walk()):
+            content = vars(part)["_payload"].encode("utf-8", "surrogateescape")
+            part.set_payload(content.decode("ascii", "surrogateescape"))
+            if part.get_content_maintype() == "text" and part.get_content_charset() != "utf-8":
+                part.set_param("charset", "utf-8")
+    return message
+
+
+def _has_unencoded_text(part: Part) -> bool:
+    """Return True if the payload has characters beyond ASCII that do not stand for bytes."""
+    payload = vars(part).get("_payload")  # `get_payload` decodes characters that stand for bytes
+    return isinstance(payload, str) and _UNENCODED.search(payload) is not None
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
@@ -120,7 +144,8 @@ def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> It
     if part is body:
         return
     if part.get_content_maintype() == "multipart" and part.is_multipart():
-        alternative = alternative or part.get_content_subtype() == "alternative"
+        if part.get_content_subtype() == "alternative":  # another one than the body's is not the body in another form
+            alternative = alternative or any(each is body for each in part.walk())
         for each in cast("list[Part]", part.get_payload()):
             yield from _attached(each, body, alternative=alternative)
     elif not (alternative and _is_plain_form(part)):

@@ -362,6 +362,29 @@ def test_a_body_in_a_wrong_charset_is_not_lost(header: str, content: bytes, body
     assert _from_bytes(_part(header, content)).body == body
 
 
+@pytest.mark.parametrize("policy", [email.policy.default, email.policy.compat32], ids=["default", "compat32"])
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=iso-8859-1", "; charset=x-unknown"])
+def test_an_email_parsed_from_a_str_keeps_every_character(charset: str, policy: email.policy.Policy) -> None:
+    header = "From: alice@direct.example.test\nContent-Type: multipart/mixed; boundary=B\n\n"
+    text = f"--B\nContent-Type: text/plain{charset}\n\nGrüße € 日本\n"
+    file = "--B\nContent-Type: text/csv; charset=utf-8\nContent-Disposition: attachment\n\nmg;µg\n--B--\n"
+    source = email.message_from_string(header + text + file, policy=policy)
+    before = source.as_string() if policy is email.policy.compat32 else str(source.get_payload())
+    message = ds.Message.from_email(source)
+    assert message.body == "Grüße € 日本"
+    assert _attached(message) == [("attachment-1", "text/csv", "mg;µg".encode())]
+    assert before == (source.as_string() if policy is email.policy.compat32 else str(source.get_payload()))
+
+
+def test_alternatives_beside_those_of_the_body_are_attachments() -> None:
+    def both(text: str) -> MIMEMultipart:
+        return MIMEMultipart("alternative", _subparts=[MIMEText(text), MIMEText(f"<p>{text}", "html")])
+
+    message = ds.Message.from_email(MIMEMultipart(_subparts=[both("first"), both("second")]))
+    assert message.body == "first"
+    assert [part.content for part in message.attachment_list] == [b"second", b"<p>second"]
+
+
 def test_a_file_among_alternatives_is_an_attachment() -> None:
     raw = _multipart(
         _part("text/html", b"<p>Hello</p>"),
