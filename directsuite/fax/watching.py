@@ -218,7 +218,7 @@ class FaxPoller:
             return
         self._is_since_checked = True
         times = [message.updated_ts.timestamp() for message in newest if message.updated_ts is not None]
-        ahead = self.since.timestamp() - max(self.unix_time(), *times)
+        ahead = self.since.timestamp() - max([self.unix_time(), *times])
         if ahead >= _MAX_AHEAD.total_seconds():
             self.since = None
         elif ahead > 0:

@@ -221,6 +221,17 @@ async def test_since_of_a_clock_that_was_behind_reports_more_than_needed(behind:
     assert len(await watch.poll()) == 30
 
 
+@pytest.mark.parametrize("handle", [None, "0"])
+@pytest.mark.parametrize("ahead", [-timedelta(hours=1), timedelta(hours=1)])
+async def test_since_is_compared_with_our_clock_if_no_record_has_a_time(ahead: timedelta, handle: str | None) -> None:
+    listed = Listed([])
+    watch = watching(listed, since=NOON + ahead, handle=handle)
+    if handle is None:
+        assert await watch.poll() == []
+    listed.faxes.append(attrs.evolve(fax(0), updated_ts=None))
+    assert len(await watch.poll()) == 1
+
+
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
 async def test_since_of_a_service_whose_clock_is_ahead_is_kept(ahead: timedelta) -> None:
     listed = Listed([fax(number) for number in reversed(range(30))])
