@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import attrs
 
@@ -62,21 +62,22 @@ def texts(several: Iterable[str], parameter: str) -> list[str]:
 
 def checked_uids(uids: Iterable[int]) -> list[int]:
     """Uids as a list; InvalidArgumentError where one of them can't be a uid."""
-    listed = list(uids)
+    listed = require_instances(uids, object, "uids")
     if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
         raise InvalidArgumentError("give uids as get_uids returns them: whole numbers, not negative", parameter="uids")
-    return listed
+    return cast("list[int]", listed)
 
 
 def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
     """Recipients from recipients and plain addresses, each checked."""
     if isinstance(several, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
-    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in several]
+    entries = require_instances(several, object, "recipients")
+    listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in entries]
     return _checked_recipients(listed)
 
 
-def _checked_recipients(several: Sequence[Recipient]) -> list[Recipient]:
+def _checked_recipients(several: Sequence[object]) -> list[Recipient]:
     listed = require_instances(several, Recipient, "recipients")
     for number, entry in enumerate(listed):
         address(entry.email, f"recipients[{number}]")

@@ -24,6 +24,7 @@ from directsuite.registration.models import (
     LoginResponse,
     UserPassword,
 )
+from directsuite.wire.models import require_instance, require_instances
 
 SESSION_LIFETIME = 600.0
 """Seconds that a sessionId is good for after its login (specification section 8)."""
@@ -70,7 +71,7 @@ class Registration(Facade):
         where it may or may not have happened. With a `direct_username`, its `found` is then the user of that name whom
         this very person has, if there is one: the payment confirmation can't be had again.
         """
-        _refuse_incomplete(individual)
+        _refuse_incomplete(require_instance(individual, IDProofedIndividualRESTful, "individual"))
         body = self._body(individual)
         confirm = None
         if individual.direct_username:
@@ -89,7 +90,7 @@ class Registration(Facade):
 
         Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError where there is none.
         """
-        _refuse_incomplete(individual)
+        _refuse_incomplete(require_instance(individual, IDProofedIndividual, "individual"))
         body = self._body(individual)
         answer = await self._call(operations.GET_PATIENT_ADDRESS_BY_META, direct_domain, body=body, timeout=timeout)
         return answer.patient
@@ -114,7 +115,7 @@ class Registration(Facade):
         Operation SetPatientsPasswords (specification 4.D), which leaves open whether the others' are set where one is
         refused. It may be repeated: that sets the same passwords.
         """
-        listed = list(passwords)
+        listed = require_instances(passwords, UserPassword, "passwords")
         if not listed:
             raise InvalidArgumentError("list at least one UserPassword", parameter="passwords")
         body = self._body([*listed])

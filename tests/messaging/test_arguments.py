@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -157,3 +158,15 @@ async def test_a_search_by_date_is_of_the_inbox_and_open_without_arguments(serve
         assert await search() == await search("INBOX", None, None) == []
     first, second = server.requests
     assert first.path == second.path
+
+
+@pytest.mark.parametrize("values", [None, 5, [5.0], ["5"], [True], [-1]], ids=repr)
+def test_uids_of_the_wrong_type_are_refused(values: Any) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match="uids"):
+        arguments.checked_uids(values)
+
+
+@pytest.mark.parametrize("values", [None, 5, [5], "bob@direct.example.test"], ids=repr)
+def test_recipients_of_the_wrong_type_are_refused(values: Any) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match="recipients"):
+        arguments.recipients(values)
