@@ -23,7 +23,7 @@ import math
 import random
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 import attrs
@@ -222,11 +222,12 @@ class DeliveryTracker:
         """
         if began.is_new:
             return None
-        if began.began_at > self._now():
+        age = self._now() - began.began_at
+        if age < 0:
             await self._records.forget_begin(self._name, mark)
             return datetime.max.replace(tzinfo=UTC)
-        # The tracker's clock may be another than the one that `send_once` compares it with.
-        return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC))
+        # The tracker's clock may be another than the machine's, which `send_once` and the service go by.
+        return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC) - timedelta(seconds=age))
 
     async def _record_sent(self, mark: str, smtp_id: str, recipients: int) -> None:
         """Record that the service has the message, and follow it. Raises OutcomeUnknownError, with `happened`."""

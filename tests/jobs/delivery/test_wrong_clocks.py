@@ -199,3 +199,17 @@ async def test_a_send_begun_by_a_clock_that_was_behind_is_looked_for_from_then_o
 ) -> None:
     began = datetime.fromtimestamp(machine.now() - behind, UTC)
     assert await first_attempts(scene, machine, -behind) == [None, began, began]
+
+
+async def test_a_send_is_looked_for_by_its_age_if_the_tracker_has_another_clock(scene: Scene) -> None:
+    machine = Machine(scene.clinic.time, off=datetime.now(UTC).timestamp() + YEAR - scene.clinic.time.monotonic())
+    box = Unanswered(scene.clinic.box._transport, ALICE, PASSWORD)
+    box.since = []
+    for _ in range(2):
+        async with scene.journal() as journal:
+            with pytest.raises(ds.OutcomeUnknownError):
+                await tracker(journal, box, machine).send(LETTER, key="letter")
+        machine.off += 3 * DAY
+    since = box.since[1]
+    assert since is not None
+    assert abs((since - datetime.now(UTC)).total_seconds() + 3 * DAY) < HOUR
