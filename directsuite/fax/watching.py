@@ -191,7 +191,10 @@ class FaxPoller:
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
                 with contextlib.suppress(NotFoundError):  # fewer stand before it by now: each is asked for alone
-                    self._sift((await self.fetch_page(at)).message_detail, poll, poll.older)
+                    page = (await self.fetch_page(at)).message_detail
+                    # Others are new ones, which the next poll reads. One without a handle may be a record that changed.
+                    known = [each for each in page if not each.message_handle or key_of(each) in older]
+                    self._sift(known, poll, poll.older)
             for key in keys:
                 if key not in poll.older:
                     self._sift(await self._single(older[key].handle), poll, poll.older)

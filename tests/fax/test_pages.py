@@ -190,6 +190,17 @@ async def test_older_faxes_in_progress_are_read_by_small_pages() -> None:
     assert await watched.poll() == []
 
 
+@pytest.mark.parametrize("count", [15, 30])
+async def test_faxes_that_arrive_while_older_ones_are_read_come_once(count: int) -> None:
+    listed = FaxList([fax(f"old{number}", "waiting") for number in range(30)])
+    watched = watch(listed)
+    await watched.poll()
+    pages = len(listed.offsets)
+    listed.add_before_page(pages + 2, faxes(count, "new"))
+    reported = [message.description or "" for _ in range(3) for message in await watched.poll()]
+    assert sorted(reported) == sorted(names("new", count))
+
+
 @pytest.mark.parametrize("count", [3, 10, 25, 30])
 async def test_a_service_that_repeats_its_last_page_comes_to_an_end(count: int) -> None:
     listed = FaxList(faxes(count), repeats_last_page=True)
