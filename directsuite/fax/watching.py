@@ -23,7 +23,7 @@ from directsuite.core.retry import Backoff
 from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, InvalidArgumentError, NotFoundError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
-from directsuite.fax.pages import PAGE, FetchPage, PageReader, digest_of, key_of, keys_of
+from directsuite.fax.pages import FetchPage, PageReader, digest_of, key_of, keys_of
 
 LONGEST = timedelta(days=1)
 """How long a fax may be under way, without a change, and still be seen to end."""
@@ -70,6 +70,8 @@ class _Poll:
     """The keys of older records that are there no more."""
     offset: int = 0
     """Of the next page."""
+    latest: frozenset[str] = frozenset()
+    """The keys of the last page that was read, not counting those of `newest`."""
     page_size: int = 1
     """The number of messages of the largest page."""
     ended: bool = False
@@ -146,22 +148,24 @@ class FaxPoller:
     async def _read_pages(self, poll: _Poll) -> None:
         """Read pages up to one on which nothing is new.
 
-        After a failure it goes on one earlier, or at the first before it that has anything of what was seen: some may
-        be deleted.
+        After a failure, continue at the last page that was read. Its messages may be at another offset, because new
+        ones have arrived that the failed poll did or did not see, or because some were deleted. If the page is not
+        found at its expected offset or a smaller one, all pages are read again.
         """
         has_failed = poll.offset > 0
-        poll.offset = max(0, poll.offset - PAGE)
+        poll.offset = max(0, poll.offset - poll.page_size)
         reader = PageReader(self.fetch_page, poll.offset)
         while not poll.ended:
             page = await reader.read()
-            if has_failed and poll.offset and keys_of(page).isdisjoint(poll.seen):
-                poll.offset = max(0, poll.offset - PAGE)
+            if has_failed and poll.offset and keys_of(page).isdisjoint(poll.latest):
+                poll.offset = max(0, poll.offset - poll.page_size)
                 reader = PageReader(self.fetch_page, poll.offset)
                 continue
             has_failed = False
             self._check_since(page)
             unchanged = self._sift(page, poll, poll.seen)
             poll.offset, poll.page_size = reader.offset, max(poll.page_size, len(page))
+            poll.latest = keys_of(page)
             poll.ended = reader.is_done or unchanged or self._is_long_past(page)
             poll.cut = not reader.has_reached_end
 

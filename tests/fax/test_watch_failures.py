@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import random
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
@@ -11,6 +13,9 @@ import directsuite as ds
 from directsuite.fax.watching import FaxPoller
 
 from .test_watch_odd_answers import Listed, fax, watching
+
+SEEDS = (968, *range(30))
+"""Random sequences of arrivals and failures. 968: a resumed poll skipped a fax."""
 
 
 @attrs.define(slots=False)
@@ -163,8 +168,37 @@ async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() 
         return answer
 
     listed.page = shifting  # type: ignore[method-assign]
-    assert await looked(watch) == handles(50)
-    assert await looked(watch) == handles(60, 50)
+    assert await looked(watch) == handles(60)
+    assert await looked(watch) == []
+
+
+async def test_bursts_during_polls_that_fail_hide_no_fax() -> None:
+    for seed in SEEDS:
+        chance, calls = random.Random(seed), itertools.count()
+        listed = list(reversed(range(30)))
+
+        async def page(
+            offset: int,
+            listed: list[int] = listed,
+            chance: random.Random = chance,
+            calls: Iterator[int] = calls,
+        ) -> ds.FaxMessageInformation:
+            """Before some requests faxes arrive, and some requests fail."""
+            if len(listed) < 90 and chance.random() < 0.3:
+                listed[:0] = reversed(range(len(listed), len(listed) + chance.choice([1, 2, 12])))
+            if next(calls) < 120 and chance.random() < 0.3:
+                raise ds.ServerError("it is broken", status=500)
+            return ds.FaxMessageInformation(message_detail=[fax(each) for each in listed[offset : offset + 5]])
+
+        watch, found = FaxPoller(page, page_of_none, lambda: 0.0), list[int]()
+        while next(calls) < 400:
+            found += [int(handle) for handle in await looked(watch)]
+        assert sorted(found, reverse=True) == listed, f"seed {seed}"
+
+
+async def page_of_none(_: str) -> ds.FaxMessageInformation:
+    """Return no fax of this handle."""
+    return ds.FaxMessageInformation()
 
 
 async def test_what_came_before_a_second_failure_is_not_told_again() -> None:
