@@ -42,6 +42,7 @@ again: `always`, as the retry policy says; `repeatable`, only an operation that 
 OutcomeUnknownError with this failure as its cause; `renewed`, once, with a fresh token or session, and FAILED where it
 is refused as well. An operation that may not be repeated has the deadline for its attempt's time. Of a status in
 [200, 300) that no row names, the body decides. The answer's media type decides nothing: it is only named in errors.
+A request is not repeated if a value that the caller requires (`Facade.requiring`) is the only one that cannot be read.
 """
 
 from __future__ import annotations

@@ -423,6 +423,8 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
         return False  # its login failed, which had tries of its own
     if isinstance(error, ResponseDecodeError) and error.too_large:
         return False  # a repeat would be as large
+    if isinstance(error, ResponseDecodeError) and error.path in call.operation.strict_paths:
+        return False  # the service has a value that cannot be read
     if error.outcome is Outcome.UNKNOWN:
         return call.operation.may_repeat
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
