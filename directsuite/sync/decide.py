@@ -68,6 +68,8 @@ class FolderState:
     """When its sentinels were last what they should be, in monotonic seconds."""
     not_returned: Counter[int] = attrs.field(factory=Counter[int])
     """How often a uid was listed, asked for, and missing in the answer."""
+    held_up_by: Counter[str] = attrs.field(factory=Counter[str])
+    """In how many rounds in a row another folder, which could not be read, kept this one from being synchronised."""
     suspect: bool = False
     """Whether contents were seen to differ under the same uid and identity."""
     unsure: bool = True

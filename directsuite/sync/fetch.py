@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -34,6 +34,7 @@ from directsuite.sync.remote import (
     SupportsReadState,
     fetch_batches,
     fetch_one,
+    may_be_about_messages,
     says_no_such_folder,
 )
 from directsuite.sync.verify import is_still_there
@@ -44,6 +45,7 @@ ROUNDS = 64
 """Rounds that the whole of a folder takes at most: each reads the listing and the states of all that it has."""
 
 _NOT_RETURNED = 3  # rounds in which a uid is listed and not in the answer, until it is quarantined
+_HELD_UP = 3  # rounds in which a folder waits for another that cannot be read, and may have its message
 _IN_VAIN = 5  # messages in a row that can't be fetched, until another shows whether any can
 
 _MAY_BE_TOLD = (State.IN_DOUBT, State.UNRESOLVED, State.POISON_IN_DOUBT)
@@ -76,6 +78,7 @@ class FolderFetch:
         self._batches = max(BATCHES, len(snapshot.uids) // (ROUNDS * MOST))
         self._unread: frozenset[int] | None = None
         self._listed_elsewhere: dict[str, frozenset[int] | None] = {}
+        self._unreadable = set[str]()
         self._metadata: dict[int | None, Metadata] | None = None
         self._in_vain = 0
 
@@ -119,13 +122,20 @@ class FolderFetch:
                 raise answer.failure
             return 1
         by_uid = {each.uid: (each, digest) for each, digest in zip(answer.messages, answer.digests, strict=True)}
-        returned = list(itertools.takewhile(by_uid.__contains__, answer.uids))
-        self._in_vain = 0 if returned else self._in_vain
-        received = await self.commit(returned, [by_uid[uid] for uid in returned])
-        report.changes.update(received.changes)
-        if received.done == len(returned) < len(answer.uids):
-            await self._note_not_returned(answer.uids[received.done], report)
-        return received.done
+        self._state.not_returned.update(_not_returned(answer.uids, by_uid))
+        done = 0
+        while done < len(answer.uids):
+            returned = list(itertools.takewhile(by_uid.__contains__, answer.uids[done:]))
+            self._in_vain = 0 if returned else self._in_vain
+            received = await self.commit(returned, [by_uid[uid] for uid in returned])
+            report.changes.update(received.changes)
+            done += received.done
+            if received.done < len(returned) or done == len(answer.uids):
+                break
+            if not await self._skip_not_returned(answer.uids[done], report, is_empty=not by_uid):
+                break
+            done += 1
+        return done
 
     async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> Received:
         """Commit messages, each with its digest, which have these uids, in their order.
@@ -166,9 +176,29 @@ class FolderFetch:
     async def _origin(self, row: Row, candidates: Sequence[NamedRow]) -> NamedRow | None:
         """Where this content was before, and is no more; None for a copy, or what was never seen."""
         for origin in ranked_origins(row, candidates):
-            if has_surely_left(row, origin[1]) or not await self._is_there(*origin):
+            if has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
                 return origin
         return None
+
+    async def _may_be_there(self, name: str, row: Row) -> bool:
+        """Return True if a message is still there, or if its folder cannot be read in this and in earlier rounds.
+
+        A folder that cannot be read must not keep another from being synchronised.
+        """
+        if name in self._unreadable:
+            return True
+        try:
+            is_there = await self._is_there(name, row)
+        except DirectSuiteError as error:
+            if row.folder == self._state.folder.id or not may_be_about_messages(error):
+                raise
+            self._state.held_up_by[name] += 1
+            if self._state.held_up_by[name] < _HELD_UP and not says_no_such_folder(error):
+                raise
+            self._unreadable.add(name)
+            return True
+        del self._state.held_up_by[name]
+        return is_there
 
     async def _is_there(self, name: str, row: Row) -> bool:
         """Whether a message that was there is still, so that this one is a copy of it."""
@@ -244,14 +274,19 @@ class FolderFetch:
                     return True
         return False
 
-    async def _note_not_returned(self, uid: int, report: RoundReport) -> None:
-        """It was deleted just now, or the answer was partial: only the next listings tell."""
-        self._state.not_returned[uid] += 1
-        if self._state.not_returned[uid] >= _NOT_RETURNED:
-            if len(self._new) > 1 and not await self._can_any_be_fetched():
-                raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
-            del self._state.not_returned[uid]
-            await self._quarantine(uid, report, "the service lists it, and does not return it")
+    async def _skip_not_returned(self, uid: int, report: RoundReport, *, is_empty: bool) -> bool:
+        """Quarantine a message that the responses of several rounds lacked. Return False if it is too early for that.
+
+        It was deleted a moment ago, or the response is partial: only the next listings show which. is_empty: True if
+        the response has no messages.
+        """
+        if self._state.not_returned[uid] < _NOT_RETURNED:
+            return False
+        if is_empty and len(self._new) > 1 and not await self._can_any_be_fetched():
+            raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
+        del self._state.not_returned[uid]
+        await self._quarantine(uid, report, "the service lists it, and does not return it")
+        return True
 
     async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
         """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
@@ -282,6 +317,16 @@ class FolderFetch:
         """The row of a message that was told gone, and is back, or of which a sink may have been told."""
         rows = await self._commits.store.rows(self._state.folder, [uid])
         return rows[0] if rows else None
+
+
+def _not_returned(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
+    """Return which of the uids a response lacks: the first one, and all before the last message that it has.
+
+    The others are not counted, because a service may return only some of the messages in one response.
+    """
+    last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
+    absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
+    return [uid for number, (place, uid) in enumerate(absent) if number == 0 or place < last]
 
 
 async def retry_quarantined(

@@ -24,6 +24,7 @@ from directsuite.errors import (
     NotFoundError,
     ResponseDecodeError,
     ServiceError,
+    TransportError,
 )
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.listings import Batch, Batches, measured
@@ -208,6 +209,11 @@ def may_be_about_messages(error: DirectSuiteError) -> bool:
     return scope_of(error) in (Scope.ITEM, Scope.UNCERTAIN) and not isinstance(error, NotFoundError)
 
 
+def has_unreadable_content(error: DirectSuiteError) -> bool:
+    """Return True if the service returned a message whose content cannot be read, as it cannot the next time."""
+    return isinstance(error, ResponseDecodeError) and error.path in CONTENT_PATHS
+
+
 def says_no_such_folder(error: DirectSuiteError) -> bool:
     """Return True if the service rejected a request about a folder, which it does if the folder does not exist.
 
@@ -216,27 +222,50 @@ def says_no_such_folder(error: DirectSuiteError) -> bool:
     return isinstance(error, ServiceError) and scope_of(error) is Scope.ITEM
 
 
-def require_agreement(listing: Collection[int], count: int) -> None:
-    """Raise ContradictionError if GetMessageCount reports more messages than a listing that lost many of them.
+async def find_count(remote: Remote, folder: str) -> int | None:
+    """Return the number of messages from GetMessageCount, or None if the service rejects this operation."""
+    try:
+        return await remote.count(folder)
+    except ServiceError as error:
+        if scope_of(error) is not Scope.ITEM:
+            raise
+        return None
 
-    Services have answered GetUIDs without uids while every other operation still showed the messages.
+
+async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
+    """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
+
+    Services have answered GetUIDs without uids while every other operation still showed the messages. If
+    GetMessageCount reports more messages or is rejected, GetMessageMetaData must return messages of the listing only.
     """
-    if count > len(listing):
+    if count is not None and count <= len(listing):
+        return
+    uids = {message.uid async for message in remote.metadata(folder)}
+    if not uids or not uids.issubset(listing):
+        counts = "is rejected" if count is None else f"reports {count}"
         raise ContradictionError(
-            f"GetUIDs lists {len(listing)} messages and GetMessageCount reports {count}: nothing was deleted, and the "
+            f"GetUIDs lists {len(listing)} messages and GetMessageCount {counts}: nothing was deleted, and the "
             "folder is read again. If this continues, ask the service's provider."
         )
 
 
 async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
-    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
+    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list.
+
+    Services may reject a request because of one message that does not exist. The others are then requested again.
+    """
     try:
         messages = await remote.messages(folder, uids)
     except DirectSuiteError as error:
-        if not may_be_about_messages(error):
+        if isinstance(error, TransportError) or scope_of(error) not in (Scope.ITEM, Scope.UNCERTAIN):
             raise
-        return  # services may reject requests for messages that do not exist
-    if any(message.uid in uids and not message.expunged for message in messages):
+        is_returned = has_unreadable_content(error)
+        if not is_returned and len(uids) > 1:
+            for part in halves(uids):
+                await require_absence(remote, folder, part)
+    else:
+        is_returned = any(message.uid in uids and not message.expunged for message in messages)
+    if is_returned:
         raise ContradictionError(
             "GetMessagesByUIDs returns messages that GetUIDs does not list: nothing was deleted, and the folder is "
             "read again. If this continues, ask the service's provider."
@@ -319,4 +348,6 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
             if not may_be_about_messages(failure):
                 raise
             answer = Fetched(uids=uids, failure=failure)
+            if has_unreadable_content(failure):
+                break
     return answer

@@ -53,6 +53,7 @@ from directsuite.sync.model import (
 from directsuite.sync.remote import (
     ContradictionError,
     Remote,
+    find_count,
     find_name_problem,
     require_absence,
     require_agreement,
@@ -86,7 +87,7 @@ class MailboxRounds:
         self._remote = remote
         self._store = store
         self._name = name
-        self._names = folders
+        self._names = None if folders is None else list(dict.fromkeys(folders))
         self._deliver = deliver
         self._clock = clock
         self._now_ms = now_ms
@@ -157,7 +158,7 @@ class MailboxRounds:
 
     async def _snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
         """Of each folder that isn't as it was."""
-        names = self._names
+        names: Sequence[str] | None = self._names
         if names is None:
             names = await self._listed_names(commits, report)
         snapshots = list[FolderSnapshot]()
@@ -266,7 +267,7 @@ class MailboxRounds:
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """What a second listing lacks, too, has left the folder; where to is not known yet.
 
-        GetMessagesByUIDs must not return it, and if many messages are missing, GetMessageCount must agree as well.
+        GetMessagesByUIDs must not return it, and if many messages are missing, another operation must agree as well.
 
         What that one has more was new a moment ago, or moved within the folder: it counts from here on.
         """
@@ -275,11 +276,11 @@ class MailboxRounds:
             snapshot.state.unsure = False
             return
         snapshot.settled = False
-        count = await self._remote.count(snapshot.state.name) if snapshot.has_lost_many else 0
+        count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.uids(snapshot.state.name)
         if second is None or second.unusable or not snapshot.is_confirmed_by(second.uids):
             return  # it changed meanwhile: the next round sees more
-        require_agreement(second.uids, count)
+        await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.mark = frozenset(second.uids), second.fingerprint, second.mark
         snapshot.state.unsure = False

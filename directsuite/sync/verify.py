@@ -25,7 +25,7 @@ from directsuite.sync.decide import (
 )
 from directsuite.sync.identity import Match, Metadata, find_match, has_content, hex_of
 from directsuite.sync.model import Change, ChangeSet, Kind, Row, State, Store
-from directsuite.sync.remote import Listing, Remote, halves, may_be_about_messages, require_agreement
+from directsuite.sync.remote import Listing, Remote, find_count, halves, may_be_about_messages, require_agreement
 
 _WIDTH = 1000
 """Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
@@ -147,7 +147,8 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderState, *, a
     if not state.suspect and await _numbers_as_before(remote, state.name, rows, metadata, listed, audit=audit):
         await _record_returned(commits, state, rows, listed)
     else:
-        require_agreement(listed, await remote.count(state.name))  # a renumbered folder keeps only what is listed
+        count = await find_count(remote, state.name)
+        await require_agreement(remote, state.name, listed, count)  # a renumbered folder keeps only what is listed
         carried_over = await _renumber(commits, state, rows, metadata)
     state.mark, state.suspect = None, False
     return FolderSnapshot(

@@ -299,3 +299,111 @@ async def test_date_without_milliseconds_is_within_the_searched_window(service: 
     service.fetched.clear()
     await client.synchronise()
     assert service.fetched == [2]
+
+
+def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], Document]:
+    """Change fields of the messages with these uids in a response."""
+    return lambda _, document: (
+        document | {"messages": [each | changed if each["uid"] in uids else each for each in document["messages"]]}
+    )
+
+
+def rejected(_folder: str, _document: Document) -> Document:
+    """Reject a request."""
+    return {"success": False, "code": 4, "message": "no"}
+
+
+def counted_two_more(_folder: str, document: Document) -> Document:
+    """Report two messages more than there are."""
+    return document | {"count": document["count"] + 2}
+
+
+UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
+
+
+async def test_message_missing_beside_an_unreadable_one_is_not_gone(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 11))
+    service.folders["INBOX"][5] |= UNREADABLE_FILE
+    await client.synchronise()
+    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    status = await client.synchronise()
+    assert set(client.sink.kinds) == {Kind.NEW}
+    assert "nothing was deleted" in status.folders["INBOX"]
+
+
+async def test_message_missing_beside_one_that_was_deleted_is_not_gone(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 11))
+    await client.synchronise()
+    del service.folders["INBOX"][5]
+    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    service.change["GetMessagesByUIDs"] = lambda _, document: (
+        rejected("", document) if service.fetched[-1] == 5 or service.fetched[-2:] == [5, 6] else document
+    )
+    status = await client.synchronise()
+    assert set(client.sink.kinds) == {Kind.NEW}
+    assert "nothing was deleted" in status.folders["INBOX"]
+
+
+@pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])
+async def test_deletions_are_seen_although_the_count_is_unusable(
+    count: Callable[[str, Document], Document], service: MailService, client: Client
+) -> None:
+    service.add("INBOX", *range(1, 11))
+    service.change["GetMessageCount"] = count
+    await client.synchronise()
+    for uid in range(1, 6):
+        del service.folders["INBOX"][uid]
+    status = await client.synchronise()
+    assert client.sink.messages == {("INBOX", uid) for uid in range(6, 11)}
+    assert status.status is SyncStatus.UP_TO_DATE
+
+
+async def test_rejected_count_and_empty_listings_delete_nothing(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2, 3)
+    await client.synchronise()
+    service.change["GetMessageCount"] = rejected
+    service.change["GetUIDs"] = with_member("uids", [])
+    service.change["GetMessageMetaData"] = with_member("messages", [])
+    service.change["GetMessagesByUIDs"] = with_member("messages", [])
+    status = await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 3
+    assert status.status is SyncStatus.FAILING
+
+
+async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1)
+    service.add("Archive", 1)
+    await client.synchronise()
+    service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
+    service.add("INBOX", 3)
+    service.change["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else rejected("", document)
+    status = await client.synchronise()
+    assert client.sink.messages == {("INBOX", 1), ("INBOX", 2), ("INBOX", 3), ("Archive", 1)}
+    assert list(status.folders) == ["Archive"]
+
+
+async def test_unreadable_content_is_requested_once(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 9))
+    service.folders["INBOX"][8] |= UNREADABLE_FILE
+    await client.synchronise()
+    assert service.fetched.count(8) == 4
+    service.fetched.clear()
+    client.now += 3600
+    await client.synchronise()
+    assert service.fetched == [8]
+
+
+async def test_messages_with_unreadable_uids_are_quarantined_together(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 9))
+    service.change["GetMessagesByUIDs"] = with_messages({2, 4, 5, 7}, uid="x")
+    status = await client.synchronise()
+    assert client.sink.messages == {("INBOX", uid) for uid in (1, 3, 6, 8)}
+    assert status.quarantined == 4
+    assert status.rounds == 3
+
+
+async def test_folder_that_is_named_twice_is_synchronised_once(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1, 2)
+    client.folders = ("INBOX", "INBOX")
+    await client.synchronise()
+    assert client.sink.kinds == [Kind.NEW] * 2

@@ -322,10 +322,7 @@ async def _nothing(*_: object) -> None:
 
 @_mutant("an empty listing is believed")
 def _empty_listing_believed(patch: pytest.MonkeyPatch) -> None:
-    def agree(*_: object) -> None:
-        """Accept any count."""
-
-    patch.setattr("directsuite.sync.round.require_agreement", agree)
+    patch.setattr("directsuite.sync.round.require_agreement", _nothing)
     patch.setattr("directsuite.sync.round.require_absence", _nothing)
 
 
