@@ -292,11 +292,17 @@ class FolderFetch:
         """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
 
         The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
+        If the service rejects that operation, the row has no metadata.
         """
         if self._metadata is None:
             expected = frozenset(self._new[: self._batches * MOST])
             messages = self._remote.metadata(self._state.name)
-            self._metadata = {each.uid: Metadata.of(each) async for each in messages if each.uid in expected}
+            try:
+                self._metadata = {each.uid: Metadata.of(each) async for each in messages if each.uid in expected}
+            except ServiceError as error:
+                if not says_no_such_folder(error):
+                    raise
+                self._metadata = {}
         metadata, recorded = self._metadata.get(uid), await self._recorded_before(uid)
         row = Row(
             folder=self._state.folder.id,

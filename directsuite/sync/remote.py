@@ -259,7 +259,7 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
     except DirectSuiteError as error:
         if isinstance(error, TransportError) or scope_of(error) not in (Scope.ITEM, Scope.UNCERTAIN):
             raise
-        is_returned = has_unreadable_content(error)
+        is_returned = has_unreadable_content(error) or (isinstance(error, ResponseDecodeError) and error.too_large)
         if not is_returned and len(uids) > 1:
             for part in halves(uids):
                 await require_absence(remote, folder, part)

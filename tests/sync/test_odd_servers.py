@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from directsuite.sync import Kind, SyncStatus
-from tests.sync.mail_service import RECEIVED_MS, Client, Document, MailService, client_for, running_service
+import directsuite as ds
+from directsuite.sync import Kind, Synchronizer, SyncStatus
+from tests.sync.mail_service import (
+    ADDRESS,
+    RECEIVED_MS,
+    Client,
+    Document,
+    MailService,
+    client_for,
+    password,
+    running_service,
+)
 
 BEFORE_1970_MS = -86_400_000
 LAST_MS = 253_402_300_799_000
@@ -407,3 +417,41 @@ async def test_folder_that_is_named_twice_is_synchronised_once(service: MailServ
     client.folders = ("INBOX", "INBOX")
     await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 2
+
+
+async def test_unreadable_message_is_quarantined_without_metadata(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 9))
+    service.folders["INBOX"][2] |= UNREADABLE_FILE
+    service.change["GetMessageMetaData"] = rejected
+    status = await client.synchronise()
+    assert client.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
+    assert status.quarantined == 1
+
+
+async def test_messages_missing_but_too_large_to_return_are_not_gone(service: MailService, client: Client) -> None:
+    service.add("INBOX", *range(1, 11))
+    service.folders["INBOX"][5]["body"] = "x" * 5000
+    await client.synchronise()
+    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    settings = ds.Settings(message_url=service.url, max_response_bytes=2000)
+    async with ds.DirectSuite(settings, clock=client.clock) as suite:
+        client.suite = suite
+        status = await client.synchronise()
+    assert set(client.sink.kinds) == {Kind.NEW}
+    assert "nothing was deleted" in status.folders["INBOX"]
+
+
+async def test_copy_waits_two_rounds_for_an_unreadable_folder(service: MailService, client: Client) -> None:
+    service.add("INBOX", 1)
+    service.add("Archive", 1)
+    await client.synchronise()
+    service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
+    service.change["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
+    synchronizer = Synchronizer(
+        client.suite, client.store, [ADDRESS], password, deliver=client.sink, folders=None, clock=client.clock
+    )
+    arrived = list[bool]()
+    for _ in range(3):
+        await synchronizer.once()
+        arrived.append(("INBOX", 2) in client.sink.messages)
+    assert arrived == [False, False, True]

@@ -182,8 +182,9 @@ class ChangeStream(AsyncIterator[Change]):
         self._closed = True
         if self._loop is not None and self._running is not None:
             await self._loop.aclose()
-            self._running.cancel()
-            await asyncio.wait([self._running])
+            if not self._running.done():  # else an interruption here would hide its error
+                self._running.cancel()
+                await asyncio.wait([self._running])
 
     async def __aenter__(self) -> Self:
         return self

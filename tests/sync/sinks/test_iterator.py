@@ -12,7 +12,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync.model import Change
-from directsuite.sync.sinks import Changes, UnacknowledgedError
+from directsuite.sync.sinks import Changes, ChangeStream, UnacknowledgedError
 from tests.sync.sinks.letters import key, new
 
 ONE, TWO, THREE = (new(key(number), number) for number in (1, 2, 3))
@@ -231,3 +231,27 @@ def test_a_loop_that_outlives_its_event_loop_makes_no_noise() -> None:
     thread.start()
     thread.join()
     gc.collect()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_interrupted_end_of_a_stream_hides_no_error(turns: int) -> None:
+    changes, is_ending = Changes(), asyncio.Event()
+
+    async def run() -> None:
+        async with changes:
+            await is_ending.wait()
+            raise ds.ConfigurationError("no sink")
+
+    stream = ChangeStream(changes, run)
+    step = asyncio.create_task(anext(stream))
+    await _settled()
+    is_ending.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    step.cancel()
+    (result,) = await asyncio.gather(step, return_exceptions=True)
+    if isinstance(result, asyncio.CancelledError):
+        with pytest.raises(ds.ConfigurationError):
+            await anext(stream)
+    else:
+        assert isinstance(result, ds.ConfigurationError)
