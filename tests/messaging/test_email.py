@@ -59,6 +59,12 @@ def test_an_empty_email_gives_an_empty_message() -> None:
     assert (message.sender, message.subject, message.recipients) == (None, None, [])
 
 
+@pytest.mark.parametrize("value", [b"From: a@direct.example.test\r\n\r\nHello", "From: a@direct.example.test", None])
+def test_value_that_is_not_an_email_is_named_in_the_error(value: Any) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match="message_from_bytes"):
+        ds.Message.from_email(value)
+
+
 def test_html_is_the_body_where_there_is_no_plain_text() -> None:
     source = _email()
     source.set_content("<p>Hello</p>\n", subtype="html")
