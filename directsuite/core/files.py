@@ -362,8 +362,8 @@ class Blocks:
 def find_file(path: Path) -> Path | None:
     """Return the regular file that a path names or would create, so that it can be replaced: links are followed.
 
-    Return None for what must be written to as it is: a FIFO, a device, or an open file such as /dev/stdout. Raises
-    OSError if the path cannot be followed, as a link to itself.
+    Return None for what must be written to and not replaced: a FIFO, a device, or an open file such as /dev/stdout.
+    Raises OSError if the path cannot be followed, as a link to itself.
     """
     place = path
     while place.is_symlink():

@@ -68,7 +68,7 @@ class Listing(AsyncGenerator[T, None]):
     def _note_end(self, error: BaseException) -> None:
         """Note that a step raised. Raise TransportError if the generator only ends because an earlier step did."""
         if not isinstance(error, StopAsyncIteration):
-            # A second step at the same time raises RuntimeError, and the first one goes on.
+            # A second step at the same time raises RuntimeError, and the first one continues.
             self._is_interrupted = not getattr(self._generator, "ag_running", False)
         elif self._is_interrupted:
             raise TransportError(INTERRUPTED) from None

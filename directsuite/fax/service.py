@@ -49,12 +49,12 @@ class Fax(Facade):
     def iter_messages(
         self, fax_number: str, *, limit: int | None = None, timeout: float | None = None
     ) -> Listing[FaxMessage]:
-        """All messages of a fax number, newest first, at the most `limit` of them: page by page, one page ahead.
+        """Yield the messages of a fax number, newest first, at most `limit` of them. The next page is read ahead.
 
         Pages may have any size; the listing ends at an empty page. Faxes that arrive meanwhile shift the pages: each
-        message still comes once, identified by its handle or, if it has none, by the complete record. A 404 past the
-        last message is also the end. Raises ResponseDecodeError if the service returns the same messages, ten or more,
-        at every offset, so that others cannot be listed. `timeout` holds for each page.
+        message is still yielded once, identified by its handle or, if it has none, by the complete record. A 404 after
+        the last message is also the end. Raises ResponseDecodeError if the service returns the same messages at every
+        offset, ten or more, so that others cannot be listed. `timeout` holds for each page.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
@@ -84,9 +84,9 @@ class Fax(Facade):
 
         It ends when the loop is left (`async with`, or `aclose`) or the suite is closed. Requests that fail are made
         again later, at ever longer intervals up to a quarter of an hour, or an hour where the service asks for that or
-        more (Retry-After); what was found before them is told, and the newest are polled first. Only what another would
-        repeat, such as AuthenticationError, is raised, and at the first poll a number or handle that is refused:
-        BadRequestError or NotFoundError.
+        more (Retry-After); messages found before them are yielded, and the newest are polled first. Only an error that
+        every request would repeat, such as AuthenticationError, is raised, and at the first poll BadRequestError or
+        NotFoundError if the service refuses a number or handle.
 
         message_handle: of the one fax to watch, however old it is; then it ends with the record that is complete, or
         failed. on_poll: called after each poll that isn't the last, when what it found was taken, with the error it

@@ -202,7 +202,7 @@ class MessageReader:
         return self._splitter.pending
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
-        """The messages that are whole by now. Raises MismatchError if the response is not JSON."""
+        """Yield the messages received completely. Raises MismatchError if the response is not JSON."""
         for element in self._splitter.feed(piece):
             yield from self._read(element)
 

@@ -69,8 +69,8 @@ STRICT_NAMES = frozenset({"$.folders[]"})
 """What it must read in a list of the folders to search."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
-"""Gives the metadata of what came from a time on (None: of all), within so many seconds: in INBOX.Sent, or in all other
-folders.
+"""Returns the metadata of the messages received since a time (None: of all), in INBOX.Sent or in all other folders. The
+second argument is the time limit in seconds.
 """
 
 
@@ -211,7 +211,7 @@ async def find_earlier(
         if failure is not None:
             text, how_to_find_out = "its copy may be in a folder that can't be searched", _BY_HAND
         elif sent.since is None:
-            text = "since is in the future, so a clock was wrong, and that the message is not found proves nothing"
+            text = "since is in the future, so a clock was wrong, and that no search finds the message proves nothing"
             how_to_find_out, looked = _BY_HAND, True
         else:
             text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True

@@ -149,9 +149,9 @@ class Synchronizer:
                 async for change in changes:
                     await keep(change)
 
-        A change whose loop body was left is told again, with its whole batch, by the next run; one that can't be kept
-        is to be refused, by `changes.refuse()`, for the loop to go on with others. If a step is interrupted, as by
-        `asyncio.timeout`, the next step continues at the same place. For a synchronizer and a store
+        If the loop is left within its body, the next run yields that change again, with its complete batch. Call
+        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. If a step is
+        interrupted, as by `asyncio.timeout`, the next step continues at the same place. For a synchronizer and a store
         without another sink: else ConfigurationError.
         """
         if self._worker.deliver is not None:

@@ -113,7 +113,7 @@ class ExactLeaf(Leaf):
 
         def read_exactly(value: Any) -> Any:
             if isinstance(value, BrokenText):
-                raise MismatchError("whole")
+                raise MismatchError("text without broken characters")
             return read(value)
 
         super().__init__(read_exactly)

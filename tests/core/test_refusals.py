@@ -122,7 +122,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
     (messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 199, "$", "of a final status"),
     (registration.LOGIN, b'{"code": "000"}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": ""}', 200, "$.sessionId", "present"),
-    (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", "whole"),
+    (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", "broken"),
     (messaging.GET_UIDS, b'{"success": true, "uids": [1, null]}', 200, "$.uids[1]", "a whole number"),
     (signing.GET_DOC, b"", 200, "$", "base64 text"),
 ]

@@ -175,8 +175,8 @@ class DeliveryTracker:
         that raises, and JournalError where nothing was sent yet, if the journal can't be written. If it can't be
         written after the service has accepted the message, OutcomeUnknownError has `happened` set. If a clock that was
         ahead gave the time of the first attempt, this raises OutcomeUnknownError, and the next call searches all of
-        INBOX.Sent. After OutcomeUnknownError call again; where it comes back, look in INBOX.Sent, and send a message
-        that isn't there under another key.
+        INBOX.Sent. After OutcomeUnknownError call again. If it is raised again, look in INBOX.Sent, and send the
+        message under another key if it is not there.
         """
         send_once.refuse_key(key)
         deadline = send_once.Deadline.after(self.mailbox.time_limit(timeout))
