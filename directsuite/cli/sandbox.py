@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
 from directsuite.cli.errors import NotThereError, RefusedError, refuse_no_text
+from directsuite.cli.inbox import with_zone
 from directsuite.cli.options import (
     ControlListOptions,
     ControlOptions,
@@ -163,7 +164,7 @@ async def clock(control: Control, options: SandboxClockOptions) -> ExitStatus:
     if options.advance is not None:
         now = await control.advance(options.advance)
     elif options.set is not None:
-        now = await control.set_clock(options.set if options.set.utcoffset() is not None else options.set.astimezone())
+        now = await control.set_clock(with_zone(options.set, "--set"))
     elif options.freeze:
         now = await control.freeze()
     else:

@@ -122,6 +122,13 @@ async def test_the_clock_is_shown_and_changed(operator: Operator) -> None:
     assert (await operator.run("clock", "--freeze", "--resume")).status == 2
 
 
+@pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+00:00", "9999-12-31T23:59", "9999-12-31T23:59-14:00"])
+async def test_clock_refuses_a_time_at_an_end_of_the_calendar(operator: Operator, text: str) -> None:
+    wrong = await operator.run("clock", "--set", text)
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "at fault" not in wrong.err
+
+
 async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert (await operator.run("fault")).err == "directsuite: nothing goes wrong\n"
     ended = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
