@@ -65,18 +65,19 @@ def message_id(raw: bytes) -> str | None:
     return None if value is None else str(value)
 
 
-def parse(message: object) -> EmailParts:
+def parse(message: Part) -> EmailParts:
     """Return sender, recipients, subject, body (plain text before HTML) and attachments.
 
     Raises InvalidArgumentError if it is not an email, or the standard library cannot read it.
     """
-    if not isinstance(message, email.message.Message):
+    given: Any = message
+    if not isinstance(given, email.message.Message):
         raise InvalidArgumentError(
             "give an EmailMessage, such as email.message_from_bytes(data, policy=email.policy.default) returns",
             parameter="message",
         )
     with contextlib.suppress(Exception):  # its parser's bugs have many names, and texts that quote the email
-        part = _with_encoded_text(cast("Part", message))
+        part = _with_encoded_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
     raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
 
