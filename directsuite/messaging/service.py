@@ -701,7 +701,7 @@ class Mailbox(Facade):
         Raises ResponseDecodeError for a name that cannot be read: the folder might have the message.
         """
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
-        names = await self._requiring(send_once.STRICT_NAMES).get_folders(timeout=deadline.left())
+        names = await self.requiring(send_once.STRICT_NAMES).get_folders(timeout=deadline.left())
         for folder in (INBOX, *names):
             if _can_be_named(folder) and folder.casefold() != send_once.SENT.casefold():
                 found += await self._received_since(folder, begin, deadline)
