@@ -13,9 +13,11 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import stat
 import sys
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from collections import Counter
@@ -63,15 +65,27 @@ _LOCK = "lock"
 """A file that is locked as long as the sandbox lives whose folder it is in."""
 
 
+_YOUNGEST_LEFT = 60.0
+"""Seconds: another sandbox may be about to lock a folder that is younger."""
+
+
 def _remove_left_folders() -> None:
     """Remove the temporary folders of sandboxes that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         lock = folder / _LOCK
         with suppress(OSError, sqlite3.Error):  # it is in use, or of another user
-            if folder.is_symlink() or not lock.is_file() or (os.name == "posix" and lock.stat().st_uid != os.getuid()):
+            if not _is_own(folder, stat.S_IFDIR) or not _is_own(lock, stat.S_IFREG):
+                continue
+            if time.time() - lock.stat().st_mtime < _YOUNGEST_LEFT:
                 continue
             with closing(lock_file(lock)):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_own(path: Path, kind: int) -> bool:
+    """Return True if this user made a file or folder, and it is no link. Raises OSError."""
+    found = path.lstat()
+    return stat.S_IFMT(found.st_mode) == kind and (os.name != "posix" or found.st_uid == os.getuid())
 
 
 class StoredFiles:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from directsuite.sandbox import imitation, serving
+from directsuite.sandbox import files, imitation, serving
 from directsuite.sandbox.clock import LATEST, Clock
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
@@ -142,6 +142,7 @@ async def test_temporary_files_of_a_killed_sandbox_are_removed_by_the_next_one(
     assert len(list_names(tmp_path, "*/mail")) == 1  # the first one still runs
     process.kill()
     await process.wait()
+    monkeypatch.setattr(files, "_YOUNGEST_LEFT", 0.0)
     next_one = StoredFiles(None)
     assert sorted([running._folder.name, next_one._folder.name]) == list_names(tmp_path, "*")
     running.close()
@@ -155,8 +156,33 @@ def test_folders_that_are_not_a_sandboxs_stay(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "lock").touch()
     (tmp_path / "directsuite-sandbox-link").symlink_to(tmp_path / "elsewhere")
-    files = StoredFiles(None)
-    _ = files._folder
-    files.close()
+    stored = StoredFiles(None)
+    _ = stored._folder
+    stored.close()
     assert len([*tmp_path.iterdir()]) == 3
     assert (tmp_path / "elsewhere" / "lock").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
+def test_a_link_in_place_of_a_lock_changes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(files, "_YOUNGEST_LEFT", 0.0)
+    (tmp_path / "page.html").touch()
+    (tmp_path / "page.html").chmod(0o644)
+    (tmp_path / "directsuite-sandbox-of-another").mkdir()
+    (tmp_path / "directsuite-sandbox-of-another" / "lock").symlink_to(tmp_path / "page.html")
+    stored = StoredFiles(None)
+    _ = stored._folder
+    stored.close()
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "directsuite-sandbox-of-another").exists()
+
+
+def test_a_folder_that_another_sandbox_is_making_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "directsuite-sandbox-new").mkdir()
+    (tmp_path / "directsuite-sandbox-new" / "lock").touch()  # not locked yet
+    stored = StoredFiles(None)
+    _ = stored._folder
+    stored.close()
+    assert list_names(tmp_path, "*") == ["directsuite-sandbox-new"]
