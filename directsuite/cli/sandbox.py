@@ -124,6 +124,8 @@ def _read_password(file: Path) -> str:
     if str(file) != "-":
         return secret_of_file(file, "the file of --password-file").reveal()
     text = sys.stdin.readline().rstrip("\r\n")
+    if "\N{REPLACEMENT CHARACTER}" in text:  # which stands for bytes that are no text
+        raise RefusedError("--password-file -: the first line of stdin is no text in the encoding of this terminal")
     if not text:
         raise RefusedError("--password-file -: stdin has no password on its first line")
     refuse_no_text(text, "the password on stdin")
@@ -216,6 +218,8 @@ def _body_of(text: str) -> object:
             raise RefusedError("--body: the file is no text in UTF-8") from None
     try:
         return json.loads(text)
+    except RecursionError:
+        raise RefusedError("--body is JSON that is nested too deeply") from None
     except ValueError:
         return text
 

@@ -89,6 +89,19 @@ async def test_a_password_file_that_others_may_read_or_that_holds_no_password_is
         assert (ended.status, "--password-file" in ended.err) == (2, True)
 
 
+async def test_a_password_on_stdin_that_is_no_text_is_refused(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gr\xfcn\n"), "utf-8", errors="replace"))
+    ended = await operator.run("account", ADDRESS, "--password-file", "-")
+    assert (ended.status, "is no text" in ended.err) == (2, True)
+
+
+async def test_a_body_that_is_nested_too_deeply_is_refused(operator: Operator) -> None:
+    ended = await operator.run("fault", "Send", "status", "--body", "[" * 100_000)
+    assert (ended.status, "nested too deeply" in ended.err) == (2, True)
+
+
 async def test_a_patient_can_be_provisioned(operator: Operator) -> None:
     ended = await operator.run("patient", "Ada", "Example", "1234", "1980-02-29")
     assert ended.status == 0
