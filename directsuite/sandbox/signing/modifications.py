@@ -162,7 +162,7 @@ class ModificationProcesses:
     def _start(self) -> subprocess.Popen[bytes] | None:
         """Return a process that has this program's libraries; None if it cannot be started."""
         command = [sys.executable, "-P", "-m", "directsuite.sandbox.signing.modifications"]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_find_import_paths())}
         with self._lock, suppress(OSError):
             if not self._closed and sys.executable:
                 process = subprocess.Popen(  # noqa: S603  our own module
@@ -177,6 +177,12 @@ class ModificationProcesses:
         return None
 
 
+def _find_import_paths() -> list[str]:
+    """Return the paths that Python searches for modules. It ignores entries that are not text."""
+    entries: list[object] = [*sys.path]
+    return [entry for entry in entries if isinstance(entry, str)]
+
+
 def _limit_this_process() -> None:
     """Set limits that hold even if the process that started this one has gone."""
     if sys.platform == "win32":
@@ -184,9 +190,10 @@ def _limit_this_process() -> None:
     import resource
 
     os.nice(10)
-    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     seconds = int(MAX_SECONDS) + 2  # the imports before this took some
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    for kind, limit in ((resource.RLIMIT_AS, _MAX_MEMORY), (resource.RLIMIT_CPU, seconds)):
+        with suppress(ValueError, OSError):  # a lower limit is set already, or the system has none of this kind
+            resource.setrlimit(kind, (limit, limit))
 
 
 def main() -> None:
