@@ -51,6 +51,9 @@ _MAX_NAME_CHARS = 4096
 _MAX_PAGES = 50_000
 _MAX_WIDGETS = 50_000
 _MAX_ANNOTATIONS = 500_000
+_MAX_NODES = 200_000  # of a form: parts of it may be reached on many paths
+_MAX_NAMES_CHARS = 2**24  # of all names in a form
+_MAX_STREAM_BYTES = 2**20  # of a text
 MAX_SIGNATURES = 250
 """The signatures of a document: GetDocInfo verifies each of them."""
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
@@ -105,6 +108,9 @@ def repair(uploaded: Path, target: Path) -> bool:
         with _recovered(uploaded) as pdf:
             if not len(pdf.pages):
                 raise InvalidParameterError("the PDF document has no pages")
+            form = acro_form(pdf)
+            if form is not None:
+                _require_few_paths(form.get("/Fields"), _Walk())  # qpdf follows each path when it writes
             signatures = signature_count(pdf)
             _require_at_most(MAX_SIGNATURES, signatures, "signatures")
             signed = signatures > 0
@@ -160,7 +166,7 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     """
     form = acro_form(pdf)
     if form is not None:
-        _mend_fields(pdf, form, "/Fields", set())
+        _mend_fields(pdf, form, "/Fields", _Walk())
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
         with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
@@ -170,17 +176,16 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
 
 
-def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, seen: set[tuple[int, int]]) -> None:
+def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _Walk) -> None:
     """Leave only fields in this part of the form, each once, as pyHanko needs it: an object whose name is a string."""
     kept: list[pikepdf.Object] = []
     for field in _dictionaries(parent.get(key)):
-        if field.is_indirect and field.objgen in seen:
+        if not walk.enters(field):
             continue
-        seen.add(field.objgen)
         if "/T" in field and not isinstance(field["/T"], pikepdf.String):
             del field["/T"]
         if "/Kids" in field:
-            _mend_fields(pdf, field, "/Kids", seen)
+            _mend_fields(pdf, field, "/Kids", walk)
         kept.append(field if field.is_indirect else pdf.make_indirect(field))
     parent[key] = pikepdf.Array(kept)
 
@@ -272,7 +277,7 @@ class Field:
         """The field's value as text; empty if it has none. Several chosen items are joined with commas."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
-            return ",".join(text_of(item) for item in islice(value, _MAX_ITEMS))[:_MAX_TEXT_CHARS]
+            return _join(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
         return text_of(value)
 
     @property
@@ -291,10 +296,10 @@ def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
     """Yield all terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
     form = acro_form(pdf)
     roots = form.get("/Fields") if form is not None else None
-    seen: set[tuple[int, int]] = set()
+    walk = _Walk()
     widgets = 0
     for root in _dictionaries(roots):
-        for field in _terminal(root, "", seen):
+        for field in _terminal(root, "", walk):
             widgets += len(field.widgets)
             _require_at_most(_MAX_WIDGETS, widgets, "form fields")
             yield field
@@ -341,8 +346,10 @@ def text_of(value: pikepdf.Object | None) -> str:
 
 
 def _beginning_of(stream: pikepdf.Stream) -> bytes:
-    """Return the first bytes of a stream; none if it has another filter than FlateDecode, or several."""
-    filters = stream.get("/Filter")
+    """Return the first bytes of a stream; none if it is large, or has another filter than FlateDecode, or several."""
+    filters, length = stream.get("/Filter"), stream.get("/Length")
+    if not isinstance(length, int) or length > _MAX_STREAM_BYTES:
+        return b""
     content = stream.read_raw_bytes()
     if filters is not None:
         names = [str(name) for name in filters] if isinstance(filters, pikepdf.Array) else [str(filters)]
@@ -355,17 +362,60 @@ def _beginning_of(stream: pikepdf.Stream) -> bytes:
     return content[: 4 * _MAX_TEXT_CHARS]
 
 
-def _terminal(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> Iterator[Field]:
-    if node.is_indirect:
-        if node.objgen in seen:
-            return
-        seen.add(node.objgen)
-    own = node.get("/T")
-    name = ".".join(part for part in (prefix, text_of(own)) if part)[:_MAX_NAME_CHARS]
+def _join(items: Iterable[pikepdf.Object]) -> str:
+    """Return the beginning of the texts of these items, joined with commas."""
+    joined = ""
+    for position, item in enumerate(items):
+        joined += f",{text_of(item)}" if position else text_of(item)
+        if len(joined) >= _MAX_TEXT_CHARS:
+            break
+    return joined[:_MAX_TEXT_CHARS]
+
+
+class _Walk:
+    """The nodes of a form that were visited. An indirect one is visited once."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, int]] = set()
+        self._nodes = 0
+        self._name_chars = 0
+
+    def enters(self, node: pikepdf.Object) -> bool:
+        """Return False for a node that was visited. Raises InvalidParameterError if there are too many."""
+        kids = node.get("/Kids")
+        self._nodes += 1 + (len(kids) if isinstance(kids, pikepdf.Array) else 0)
+        _require_at_most(_MAX_NODES, self._nodes, "form fields, or paths to them")
+        if node.is_indirect:
+            if node.objgen in self._seen:
+                return False
+            self._seen.add(node.objgen)
+        return True
+
+    def name(self, node: pikepdf.Object, prefix: str) -> str:
+        """Return the full name of a node. Raises InvalidParameterError if the names together are too long."""
+        own = node.get("/T")
+        text = text_of(own) if isinstance(own, pikepdf.String) else ""
+        name = ".".join(part for part in (prefix, text) if part)[:_MAX_NAME_CHARS]
+        self._name_chars += len(text) + len(name)
+        _require_at_most(_MAX_NAMES_CHARS, self._name_chars, "characters in the names of form fields")
+        return name
+
+
+def _require_few_paths(nodes: pikepdf.Object | None, walk: _Walk) -> None:
+    """Raise InvalidParameterError if too many paths lead through this part of a form."""
+    for node in _dictionaries(nodes):
+        if walk.enters(node):
+            _require_few_paths(node.get("/Kids"), walk)
+
+
+def _terminal(node: pikepdf.Object, prefix: str, walk: _Walk) -> Iterator[Field]:
+    if not walk.enters(node):
+        return
+    name = walk.name(node, prefix)
     below = subfields(node)
     if below:
         for kid in below:
-            yield from _terminal(kid, name, seen)
+            yield from _terminal(kid, name, walk)
         return
     kids = list(_dictionaries(node.get("/Kids")))
     yield Field(name, node, kids or [node])

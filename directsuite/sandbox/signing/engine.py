@@ -61,6 +61,7 @@ Operation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
 _MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
+_STREAM_CHARS = 1024  # that a text in a stream counts in addition: to read it takes time even if it is empty
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -191,7 +192,8 @@ def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) ->
             "formFields": [
                 {**_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
                  "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
-                for field in form if field.kind != "signature" for value in [field.value] for widget in field.widgets
+                for field in form if field.kind != "signature"
+                for value in [limited.value_of(field)] for widget in field.widgets
             ],
             "pages": [
                 {"index": number, "width": _points(box.width), "height": _points(box.height), "rotate": rotation(page)}
@@ -244,12 +246,24 @@ class _LimitedText:
         self._left -= len(cut)
         return cut
 
+    def text_of(self, value: pikepdf.Object) -> str:
+        """Return the beginning of a PDF value as text; nothing once the texts are too long together."""
+        if isinstance(value, pikepdf.Stream):
+            self._left = max(0, self._left - _STREAM_CHARS)
+        return self(text_of(value)) if self._left else ""
+
+    def value_of(self, field: Field) -> str:
+        """Return the beginning of a field's value; nothing once the texts are too long together."""
+        if isinstance(field.get("/V"), pikepdf.Stream):
+            self._left = max(0, self._left - _STREAM_CHARS)
+        return self(field.value) if self._left else ""
+
 
 def _metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
     entries: list[Json] = []
     if isinstance(pdf.trailer.get("/Info"), pikepdf.Dictionary):
         entries = [
-            {"key": limited(str(key)[1:]), "value": limited(text_of(value))} for key, value in pdf.docinfo.items()
+            {"key": limited(str(key)[1:]), "value": limited.text_of(value)} for key, value in pdf.docinfo.items()
         ]
     return [
         *entries,

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pikepdf
 
+from directsuite.sandbox.refusals import InvalidActionError
 from directsuite.sandbox.signing.document import fields, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from directsuite.sandbox.signing.document import Field
 
 _DEFAULT_PERMISSION = 2  # ISO 32000-2, table 257
+_MAX_NAMES = 10_000  # that one signature field locks; several may share them
+_MAX_CHARS = 2**19  # of these names
 
 
 class Lock(NamedTuple):
@@ -67,8 +72,19 @@ def lock_of(field: Field) -> Lock:
         action = str(field_parameters.get("/Action", ""))
         listed = field_parameters.get("/Fields")
         if isinstance(listed, pikepdf.Array):
-            names = frozenset(text_of(name) for name in listed)
+            names = frozenset(_names(listed))
     return Lock(f"locked by the signature {field.name!r}", permission, action, names)
+
+
+def _names(listed: pikepdf.Array) -> Iterator[str]:
+    """Yield the names of an array. Raises InvalidActionError for too many, or if they are too long together."""
+    chars = 0
+    for number, name in enumerate(listed):
+        text = text_of(name) if isinstance(name, pikepdf.String) else ""
+        chars += len(text)
+        if number >= _MAX_NAMES or chars > _MAX_CHARS:
+            raise InvalidActionError("the document has a signature field that locks too many fields")
+        yield text
 
 
 def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:

@@ -11,6 +11,8 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 
+from directsuite.sandbox.signing import document, engine, locks
+
 from . import documents
 
 if TYPE_CHECKING:
@@ -90,6 +92,55 @@ async def test_a_form_with_too_many_widgets_is_refused(signing: Caller) -> None:
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
         body = base64.b64encode(documents.saved(pdf))
     assert "more than 50,000 form fields" in await signing.refused("POST", body=body)
+
+
+def form_of_many_paths(key: str) -> bytes:
+    """A document with 2**40 paths through its form to one field; `key` is the key of the names on the way."""
+    lines = [
+        "%PDF-1.7",
+        "1 0 obj <</Type /Catalog /Pages 2 0 R /AcroForm <</Fields 10 0 R>>>> endobj",
+        "2 0 obj <</Type /Pages /Kids [3 0 R] /Count 1>> endobj",
+        "3 0 obj <</Type /Page /Parent 2 0 R /MediaBox [0 0 99 99]>> endobj",
+        "4 0 obj <</FT /Tx /T (x)>> endobj",
+        *(f"{n} 0 obj [<<{key} (a) /Kids {n + 1} 0 R>> <<{key} (b) /Kids {n + 1} 0 R>>] endobj" for n in range(10, 50)),
+        "50 0 obj [4 0 R] endobj",
+        "trailer <</Root 1 0 R>>",
+    ]
+    return "\n".join(lines).encode()
+
+
+@pytest.mark.parametrize("key", ["/T", "/X"])
+async def test_a_form_with_too_many_paths_is_refused(
+    signing: Caller, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setattr(document, "_MAX_NODES", 2000)
+    body = base64.b64encode(form_of_many_paths(key))
+    assert "more than 2,000 form fields" in await signing.refused("POST", body=body)
+
+
+async def test_a_form_with_too_long_names_is_refused(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "_MAX_NAMES_CHARS", 10)
+    content = documents.one_field(FT=Name.Tx, T=String("ten letters"))
+    assert "characters in the names" in await signing.refused("POST", body=base64.b64encode(content))
+
+
+def test_no_value_is_read_once_the_texts_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a"), V=String("A" * 60_000)))) as pdf:
+        [field] = document.fields(pdf)
+        limited = engine._LimitedText()
+        assert sum(len(limited.value_of(field)) for _ in range(100)) == engine._MAX_TEXT_CHARS
+        monkeypatch.setattr(document, "text_of", None)
+        assert limited.value_of(field) == ""
+
+
+async def test_the_fields_that_a_signature_locks_are_limited(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "_MAX_NAMES", 2)
+    lock = Dictionary(
+        Type=Name.SigFieldLock, Action=Name.Include, Fields=Array([String("a"), String("b"), String("c")])
+    )
+    identifier = await signing.save(documents.one_field(FT=Name.Sig, T=String("S"), Lock=lock))
+    refused = await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "S"})
+    assert "locks too many fields" in refused
 
 
 def with_signatures(number: int) -> bytes:
