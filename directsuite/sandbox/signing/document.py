@@ -347,7 +347,8 @@ def text_of(value: pikepdf.Object | None) -> str:
 
 def _beginning_of(stream: pikepdf.Stream) -> bytes:
     """Return the first bytes of a stream; none if it is large, or has another filter than FlateDecode, or several."""
-    filters, length = stream.get("/Filter"), stream.get("/Length")
+    filters = stream.get("/Filter")
+    length: Any = stream.get("/Length")  # an int, or an object
     if not isinstance(length, int) or length > _MAX_STREAM_BYTES:
         return b""
     content = stream.read_raw_bytes()

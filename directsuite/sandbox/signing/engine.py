@@ -61,6 +61,7 @@ Operation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
 _MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
+_NUMBERS_OF_BYTE_RANGE = 4  # what is before the signature, and what is after it
 _STREAM_CHARS = 1024  # that a text in a stream counts in addition: to read it takes time even if it is empty
 
 logger = logging.getLogger("directsuite.sandbox")
@@ -310,6 +311,8 @@ def _note_modification(verdict: Json, modification: Modification) -> None:
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
     """Return the verdict on a signature without regard to changes after it."""
+    if len(signature.byte_range) != _NUMBERS_OF_BYTE_RANGE:  # each range is read, and could be the entire document
+        return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
         status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)

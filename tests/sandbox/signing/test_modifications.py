@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from pikepdf import Array, Dictionary, Name, String
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 
-from directsuite.sandbox.signing import modifications
+from directsuite.sandbox.signing import engine, modifications
 from directsuite.sandbox.signing.document import incremental_writer
 from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses
 
@@ -213,6 +214,19 @@ async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: Call
     output = io.BytesIO()
     writer.write(output)
     assert await verdicts(signing, await signing.save(output.getvalue())) == {"A": (False, "OTHER")}
+
+
+async def test_a_signature_of_many_byte_ranges_is_invalid_and_not_read(
+    signing: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = await signing.save(documents.plain())
+    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+    written = re.findall(rb"/ByteRange *\[[^\]]*\]", signed)[-1]
+    forged = signed.replace(written, b"/ByteRange[0 1 0 1 0 1".ljust(len(written) - 1) + b"]")
+    validated: list[object] = []
+    monkeypatch.setattr(engine, "async_validate_pdf_signature", lambda *found, **_: validated.extend(found))
+    assert (await verdicts(signing, await signing.save(forged)))["A"][0] is False
+    assert validated == []
 
 
 async def test_the_signer_is_the_one_in_the_certificate(signing: Caller, keys: FileKeyStore) -> None:
