@@ -224,7 +224,11 @@ async def test_a_signature_of_many_byte_ranges_is_invalid_and_not_read(
     written = re.findall(rb"/ByteRange *\[[^\]]*\]", signed)[-1]
     forged = signed.replace(written, b"/ByteRange[0 1 0 1 0 1".ljust(len(written) - 1) + b"]")
     validated: list[object] = []
-    monkeypatch.setattr(engine, "async_validate_pdf_signature", lambda *found, **_: validated.extend(found))
+
+    async def validate(found: object, *_: object, **__: object) -> None:
+        validated.append(found)
+
+    monkeypatch.setattr(engine, "async_validate_pdf_signature", validate)
     assert (await verdicts(signing, await signing.save(forged)))["A"][0] is False
     assert validated == []
 
