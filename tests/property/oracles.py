@@ -25,7 +25,7 @@ from directsuite.messaging.report import COLUMNS, rows
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.parsing import ArraySplitter, MismatchError
+from directsuite.wire.parsing import ArraySplitter, MismatchError, without_byte_order_mark
 
 from .whole_answers import MARKER
 
@@ -123,7 +123,7 @@ def _decoded(pieces: list[bytes]) -> bytes | None:
 
 def _decoded_whole(content: bytes) -> bytes | None:
     try:
-        return base64.decode(content)
+        return base64.decode(without_byte_order_mark(content))
     except MismatchError:
         return None
 
