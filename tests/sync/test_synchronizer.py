@@ -316,9 +316,9 @@ async def test_stream_that_nothing_refers_to_ends_its_synchronisation(world: Wor
             assert subject_of(change) == "one"
             break
         gc.collect()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            await asyncio.wait(others)
+        running = [task for task in asyncio.all_tasks() if "Synchronizer." in repr(task.get_coro())]
+        if running:
+            await asyncio.wait(running)
         async with sync.changes() as changes:
             assert subject_of(await anext(changes)) == "one"
 
