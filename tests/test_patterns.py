@@ -12,6 +12,7 @@ from tests.patterns import list_inputs, list_patterns
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the limit of processor time is of POSIX systems")
 
 
+@pytest.mark.wide
 def test_patterns_are_found_with_the_methods_that_apply_them() -> None:
     found = {(each.place, each.method) for each in list_patterns()}
     assert ("directsuite.sandbox.calls._NAME", "finditer") in found
@@ -19,6 +20,7 @@ def test_patterns_are_found_with_the_methods_that_apply_them() -> None:
     assert len(found) > 100
 
 
+@pytest.mark.wide
 def test_inputs_begin_and_end_the_repeats_of_a_pattern() -> None:
     (applied,) = [each for each in list_patterns() if each.place == "directsuite.sandbox.imitation._STEPS"][:1]
     inputs = [*list_inputs(applied)]

@@ -76,6 +76,7 @@ DIALECTS: dict[str, Change] = {
 """Fifteen dialects of servers."""
 
 
+@pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_a_dialect_is_found_and_imitated(name: str, machine: Machine, sandbox: Sandbox) -> None:
     options = await peopled(machine, sandbox)
