@@ -101,10 +101,15 @@ def hide_wire_annotations(page: ModuleType) -> None:
     for model in vars(page).values():
         if inspect.isclass(model) and issubclass(model, Model):
             hints = get_type_hints(model)
-            plain = {field.name: hints[field.name] for field in attrs.fields(model) if field.converter is None}
-            for annotated in (*model.__mro__[:-1], model.__init__):
-                annotations = annotated.__annotations__
-                annotations.update((name, plain[name]) for name in annotations.keys() & plain)
+            plain = {field.name: hints[field.name] for field in attrs.fields(model)}
+            for annotated in model.__mro__[:-1]:
+                annotated.__annotations__.update(
+                    {name: plain[name] for name in annotated.__annotations__.keys() & plain}
+                )
+            # A field with a converter takes other types, which attrs has annotated.
+            taken = model.__init__.__annotations__
+            converted = {field.name for field in attrs.fields(model) if field.converter is not None}
+            taken.update({name: plain[name] for name in (taken.keys() & plain) - converted})
 
 
 def linked(text: str, homes: dict[str, str], root: str) -> str:

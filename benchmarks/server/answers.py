@@ -156,8 +156,8 @@ def document(size: int) -> Iterator[bytes]:
 @lru_cache(maxsize=4)
 def signed(size: int) -> bytes:
     """An answer to SignAndPull with its head: a document of so many bytes with what tells that it has a signature."""
-    beginning = b"%PDF-1.7\n/ByteRange [0 1 2 3]\n"
-    coded = pybase64.b64encode(beginning + bytes(max(0, size - len(beginning))))
+    beginning, end = b"%PDF-1.7\n/ByteRange [0 1 2 3]\n", b"\n%%EOF\n"
+    coded = pybase64.b64encode(beginning + bytes(max(0, size - len(beginning) - len(end))) + end)
     return head(len(coded), TEXT) + coded
 
 

@@ -66,7 +66,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "demo": ("--messages 20 --documents 2", "--messages 20 --documents 2 --keep"),
     "sandbox": ("", "--memory --port 0 --profile java"),
     "sandbox env": ("", "--at http://127.0.0.1:8025"),
-    "sandbox account": ("carol@direct.example.test", "dan@direct.example.test --password-file password.txt"),
+    "sandbox account": ("carol@direct.example.test", "dan@direct.example.test"),
     "sandbox patient": ("Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31"),
     "sandbox fax": ("15550100100 --status waiting", "15550100100 --handle HANDLE --status complete"),
     "sandbox clock": ("", "--advance 10m"),

@@ -217,7 +217,9 @@ def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None
     with Overheard(thorough=False) as overheard:
         in_virtual_time(scene)
     assert leaks(overheard.shown(), EVERYTHING) == []
-    assert overheard.operations >= LOOKS or failure not in ("500", "truncated", "misfit", "reset", "silence")
+    # A provisioned patient needs no field of the response, so a misfit response of that call is no failure.
+    looks = LOOKS - {"GetPatientAddressByMeta"} if failure == "misfit" else LOOKS
+    assert overheard.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
 
 
 @pytest.mark.parametrize(("name", "call"), planted.SETTLED.items(), ids=planted.SETTLED)

@@ -115,6 +115,8 @@ def read(operation: Operation[Any], body: bytes, status: int = 200, media_type: 
     return interpret(operation, Answer(status, {"Content-Type": media_type}, body), 1000, Codec(None))
 
 
+UNBROKEN = "text without broken characters"
+
 UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
     (messaging.GET_MESSAGE_COUNT, b"", 200, "$", "JSON"),
     (messaging.GET_MESSAGE_COUNT, b"<html>", 200, "$", "JSON"),
@@ -122,7 +124,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
     (messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 199, "$", "of a final status"),
     (registration.LOGIN, b'{"code": "000"}', 200, "$.sessionId", "present"),
     (registration.LOGIN, b'{"code": "000", "sessionId": ""}', 200, "$.sessionId", "present"),
-    (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", "broken"),
+    (registration.LOGIN, b'{"code": "000", "sessionId": "a\\ud800"}', 200, "$.sessionId", UNBROKEN),
     (messaging.GET_UIDS, b'{"success": true, "uids": [1, null]}', 200, "$.uids[1]", "a whole number"),
     (signing.GET_DOC, b"", 200, "$", "base64 text"),
 ]

@@ -124,7 +124,7 @@ CODINGS = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}
 """br and zstd are read where their packages are installed; else nobody asks for them, and they are a spoilt answer."""
 
 _MESSAGE = b'{"uid":1,"subject":"' + b"a" * 1000 + b'"},'
-MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE)) + b"{}]}"
+MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE)) + b'{"uid":2}]}'
 
 
 async def _get_doc_info(suite: ds.DirectSuite, _: Path) -> None:

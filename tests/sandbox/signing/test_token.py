@@ -318,6 +318,7 @@ def test_the_command_says_what_is_wrong_with_the_token(
 
 def pin_file(folder: Path, pin: str) -> Path:
     file = folder / "pin"
+    file.touch(mode=0o600)
     file.write_text(f"{pin}\n")
     return file
 
