@@ -1,4 +1,4 @@
-"""What a call is given, and what it may be given: frozen records."""
+"""The records that describe one call of an operation: the call, its options, its service and its confirmation."""
 
 from __future__ import annotations
 
@@ -23,71 +23,82 @@ R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
 SETTLE_TIMEOUT = 30.0
-"""Seconds for which a request of unknown outcome may still arrive."""
-_SPARE = 1.0  # seconds beyond the settle time, so that the last request finds some
+"""Seconds after sending during which a request of unknown outcome may still reach the service."""
+# Seconds added to the settle time, so that the last verification has time for its own request.
+_SPARE = 1.0
+# The share of the time left that may be reserved for verification.
 _MOST_OF_IT = 2 / 3
 
 Receive = Callable[[ResponseStream, Callable[[], None]], Awaitable[R]]
-"""Reads a good answer itself, instead of whole; its second argument is called at every sign of life."""
+"""Reads a successful response as a stream, instead of the transport reading the complete body.
+
+It calls its second argument whenever it makes progress, which extends the timeout of the attempt.
+"""
 
 
 @attrs.frozen(kw_only=True)
 class Confirmation(Generic[R]):
-    """How to find out whether an operation of unknown outcome happened."""
+    """The verification after an unknown outcome: finds out whether the operation happened."""
 
     verify: Callable[[], Awaitable[R | None]]
-    """Gives the response where it did, None where nothing shows it (yet)."""
+    """Returns the response if the operation is proven to have happened, otherwise None."""
     seconds: float = 0.0
-    """How long to go on verifying, since the request may still be on its way; 0 for once."""
+    """How long to repeat the verification, in seconds, because the request may still arrive. 0: verify once."""
     reserve: float | None = None
-    """Seconds of the call's time that its request has to leave for that; None for as many as it takes."""
+    """Seconds of the call's time to reserve for verification. None: `seconds`, and time for the last request."""
     verdict: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
-    """Gives the error that the caller gets instead, where verifying has seen more."""
+    """Returns the error to raise, which may contain what the verification found. None: raise the error unchanged."""
 
     def reserve_from(self, time_left: float) -> float:
-        """Seconds, of those that a call has left, that are reserved for verifying."""
+        """Return the number of seconds to reserve for verification: at most two thirds of `time_left` (seconds)."""
         seconds = self.seconds + _SPARE if self.reserve is None else self.reserve
         return min(seconds, time_left * _MOST_OF_IT)
 
 
 class StreamReader(Protocol[T_co]):
-    """Reads an answer while it comes."""
+    """Parses a response incrementally, while it is received."""
 
     @property
     def pending(self) -> int:
-        """Bytes that it keeps since they are not whole yet."""
+        """The number of buffered bytes that do not form a complete element yet."""
         ...
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """The number of values that it could not read, by their JSON path."""
+        """The number of values that could not be read, by JSON path."""
         ...
 
     def feed(self, piece: bytes) -> Iterator[T_co]:
-        """What is whole by now. Raises MismatchError."""
+        """Yield the elements that `piece` completes.
+
+        Raises MismatchError if the response does not have the expected form.
+        """
         ...
 
     def finish(self) -> Iterable[T_co]:
-        """Return what only the end of the response has shown. Raises the error that the response turns out to be."""
+        """Return the elements that are complete only at the end of the response.
+
+        Raises the error that the response reports, or MismatchError if it does not have the expected form.
+        """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class Exchanged:
-    """How a call went, for those who ask for the raw answer."""
+    """The raw response of a call, with statistics, for `Options.observe`. The body of a streamed response is empty."""
 
     answer: Answer
     elapsed: float
-    """Seconds."""
+    """Seconds from the start of the call until this response."""
     attempts: int
 
 
 NO_MORE = object()
-"""What an observer gives that knows the answer already."""
+"""Sentinel that an observer returns if the response need not be decoded, for example because it is known already."""
 
 
 def refuse_timeout(timeout: object) -> None:
-    """Raise InvalidArgumentError for a timeout that is no time."""
+    """Raise InvalidArgumentError unless `timeout` is None or a finite number of seconds greater than 0."""
     if timeout is not None and not POSITIVE.fits(timeout):
         raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 
@@ -99,46 +110,54 @@ def _refuse_policy(retry: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """What a facade's `with_options`, or a single call, may set."""
+    """Options that a facade's `with_options`, or a single call, can set."""
 
     timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: refuse_timeout(timeout))
-    """Seconds for the whole call."""
+    """Timeout of the complete call, in seconds. None: use the suite's timeout."""
     retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _refuse_policy(retry))
+    """The retry policy of the call. None: use the suite's policy."""
     observe: Callable[[Exchanged], object] | None = None
-    """Called with each answer before it is decoded; NO_MORE from it gives the operation's empty response instead."""
+    """Called with each response before it is decoded.
+
+    If it returns NO_MORE for a successful response, the call returns an empty response without decoding the body.
+    """
     strict_paths: frozenset[str] = frozenset()
-    """Those of the operations; see `Operation.strict_paths`."""
+    """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
     within_a_call: bool = False
-    """It is made for another call, such as its login: not refused while a closing suite waits for that one."""
+    """True if the call is made on behalf of another call, such as its login.
+
+    It is then allowed while the suite is closing and waits for that call.
+    """
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
-    """Of the request, beside those that the operation has."""
+    """Headers to add to those of the operation."""
 
 
 @attrs.define(kw_only=True)
 class Endpoint:
-    """One service as the transport sees it."""
+    """One service: its base URL, limits and credentials."""
 
     service: Service
     base_url: str | None
     limits: Limits
     credentials: TokenCache | None = None
     host: str = attrs.field(init=False)
-    """Of the base URL, for events."""
+    """The host name of the base URL, for events."""
     port: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         url = URL(self.base_url or "")
         if self.base_url is not None and not self.base_url.isascii():
-            self.base_url = str(url)  # percent-encoded, as it has to be in a request line
+            # A request line must be ASCII: this encodes the URL.
+            self.base_url = str(url)
         self.host, self.port = url.host or "", url.port or 0
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Call(Generic[R]):
-    """One call of an operation, as it was asked for."""
+    """One call of an operation, with its arguments."""
 
     number: int
-    """In this process, for events."""
+    """The number of the call, unique in this process, for events."""
     operation: Operation[R]
     endpoint: Endpoint
     path: str = attrs.field(repr=False)
@@ -147,16 +166,19 @@ class Call(Generic[R]):
     receive: Receive[R] | None
     confirm: Confirmation[R] | None
     keep_open: bool
-    """A reader of a stream closes the answer."""
+    """True if the caller reads the response as a stream and closes it."""
     detailed: bool
-    """Some listener wants to know of what goes well."""
+    """True if events about successful steps must also be emitted, because there are listeners or debug logging."""
     started_at: float
-    """Monotonic seconds."""
+    """The time at which the call started, in monotonic seconds."""
     deadline: float
-    """In the event loop's time. Another attempt has to begin before it."""
+    """The time before which another attempt must begin, on the event loop's clock."""
 
     def event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
-        """An event of this call."""
+        """Return a new event of this kind about this call.
+
+        details: the fields that the kind adds to those of CallEvent.
+        """
         operation, endpoint = self.operation, self.endpoint
         return kind(
             call=self.number,
@@ -170,5 +192,5 @@ class Call(Generic[R]):
         )
 
     def time_left(self) -> float:
-        """Seconds in which another attempt has to begin."""
+        """Return the number of seconds until the deadline. Negative if the deadline has passed."""
         return self.deadline - asyncio.get_running_loop().time()

@@ -1,7 +1,7 @@
-"""Operations as data: one frozen record for each of the specification.
+"""Operations as data: the record type that describes one operation of the specification.
 
-What varies between operations stands in their record, and the records stand in tables
-(`signing/operations.py` and its sisters); what is common is written once, in the transport.
+The records are in tables (`signing/operations.py` and the modules of that name in the other packages). They contain
+what differs between operations; `core/transport.py` and `core/attempt.py` contain what is common to all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class Service(enum.StrEnum):
-    """The four services, and who gives tokens for them."""
+    """The four services, and OAUTH: the service that issues their tokens."""
 
     SIGNING = "signing"
     FAX = "fax"
@@ -35,25 +35,25 @@ class Service(enum.StrEnum):
 
 
 class Semantics(enum.Enum):
-    """What a second request would do, in the words of RFC 9110 where it has them."""
+    """The effect of sending a request a second time. SAFE and IDEMPOTENT are terms of RFC 9110."""
 
     SAFE = "safe"
-    """Reads, though many are POST."""
+    """The request only reads, although its method may be POST."""
     IDEMPOTENT = "idempotent"
-    """A second one changes nothing more."""
+    """A second request changes nothing further."""
     REPEATABLE = "repeatable"
-    """A second one makes a harmless duplicate."""
+    """A second request creates a harmless duplicate."""
     NON_IDEMPOTENT = "non-idempotent"
-    """A second one does it again: never sent after the first may have arrived."""
+    """A second request repeats the effect. It is never sent if the first one may have arrived."""
 
     @property
     def may_repeat(self) -> bool:
-        """The request may be sent again although the first may have been acted upon."""
+        """True if the request may be sent again although the service may have processed the first one."""
         return self is not Semantics.NON_IDEMPOTENT
 
 
 class Auth(enum.Enum):
-    """How the credentials travel (specification section 5)."""
+    """The place of the credentials in a request (specification section 5)."""
 
     BEARER = "bearer token in the Authorization header"
     BODY = "the whole body is an Authentication"
@@ -64,7 +64,7 @@ class Auth(enum.Enum):
 
 
 class MediaType(enum.StrEnum):
-    """The media types of requests."""
+    """The media types of request bodies."""
 
     JSON = "application/json"
     TEXT = "text/plain"
@@ -76,39 +76,45 @@ class Operation(ValueSemantics, Generic[R]):
     """One operation of the specification."""
 
     name: str
-    """As the specification spells it: the key for errors, logs and limits."""
+    """The name in the specification. Errors and log records use it to identify the operation."""
     service: Service
     method: str
     path: str
-    """Below the service's base URL, with its parameters in braces, named as the facade's method names them.
+    """The path relative to the service's base URL. Parameters are in braces and named as in the facade's method.
 
-    `session_id` is filled in by each attempt.
+    Each attempt replaces `{session_id}`, because the session may change between attempts.
     """
     semantics: Semantics
     auth: Auth
     response: type[R]
-    """A model, or `bytes` where the answer is base64 text."""
+    """The model of the response, or `bytes` if the response is base64 text."""
     refusals: Refusals
     essential: tuple[str, ...] = ()
-    """The fields of the response without which it is an error, and `messages[].uid`: a message without it is left out.
+    """The required fields of the response. A response that lacks any of them ends as ResponseDecodeError.
 
-    Of all others an unreadable value gives way to the default (see `wire.codec`).
+    In a path such as `messages[].uid` the field is required of each element: an element without a uid is left out.
+    In all other fields, an unreadable value is replaced by the default (see `wire.codec`).
     """
     strict_paths: frozenset[str] = frozenset()
-    """Paths, as in `ValuesSkipped.paths`, at which an unreadable value is an error: it might be what is searched."""
+    """JSON paths, in the form of `ValuesSkipped.paths`, at which an unreadable value raises ResponseDecodeError.
+
+    The caller searches these values, so a skipped one could be the value searched for.
+    """
     done_answers: frozenset[int | str] = frozenset()
-    """HTTP statuses or service codes by which a repeat, after an unknown first outcome, learns that it had happened."""
+    """HTTP statuses or service codes that, on a retry, prove that an earlier attempt of unknown outcome succeeded."""
     content_type: MediaType | None = MediaType.JSON
-    """None where a request carries none."""
+    """The Content-Type of the request. None: the request has no such header."""
     how_to_find_out: str = ""
-    """For the caller of a non-idempotent operation whose outcome is unknown."""
+    """The advice in OutcomeUnknownError: how the caller can find out whether the operation happened."""
     streaming_method: str | None = None
-    """The facade's method that reads an answer of any size."""
+    """The name of the facade's method that reads a response of any size. None if there is no such method."""
 
     def filled(self, segments: tuple[str, ...]) -> str:
-        """The path with its parameters filled in, each quoted as one segment; SESSION_ID stays in its place.
+        """Return the path with its parameters replaced by `segments`, percent-encoded. SESSION_ID remains in the path.
 
-        Raises InvalidArgumentError for an empty segment, `.`, `..`, or text that has no UTF-8.
+        segments: one value per parameter, in the order of the path.
+
+        Raises InvalidArgumentError if a segment is not a str, is empty, `.` or `..`, or cannot be encoded as UTF-8.
         """
         path, parameters = self._template
         for (name, literal), value in zip(parameters, segments, strict=True):
@@ -117,46 +123,48 @@ class Operation(ValueSemantics, Generic[R]):
 
     @functools.cached_property
     def may_repeat(self) -> bool:
-        """It may be sent again although the first request may have been acted upon."""
+        """True if the request may be sent again although the service may have processed the first one."""
         return self.semantics.may_repeat
 
     @functools.cached_property
     def limited(self) -> bool:
-        """A call takes one of the connections. A login doesn't: calls that hold them may be waiting for it."""
+        """True if a call needs a connection slot. A login needs none, because calls that hold slots may wait for it."""
         return self.auth is not Auth.NONE
 
     @functools.cached_property
     def needs_credential(self) -> bool:
-        """Each request carries a token or session that has to be had first."""
+        """True if each request carries a token or session id, which must be available before it is sent."""
         return self.auth in (Auth.BEARER, Auth.SESSION)
 
     @functools.cached_property
     def about(self) -> Mapping[str, Any]:
-        """What errors say of the operation."""
+        """The keyword arguments that identify the operation in an error."""
         return {"operation": self.name, "service": self.service}
 
     @functools.cached_property
     def headers(self) -> Mapping[str, str]:
-        """What every request's head says, its credential apart."""
+        """The headers of every request, without the credential."""
         headers = {} if self.content_type is None else {"Content-Type": self.content_type.value}
-        # A document's size is told ahead, and nothing can expand, where its base64 text comes as it is.
+        # Without compression a document has a Content-Length, and cannot expand to more than the bytes received.
         return headers | {"Accept-Encoding": "identity"} if self.response is bytes else headers
 
     @functools.cached_property
     def _template(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """What stands before the first parameter; then each parameter's name, and what stands after it."""
+        """The text before the first parameter, then the name of each parameter with the text after it."""
         first, *others = _PARAMETER.split(self.path)
         return first, tuple(zip(others[::2], others[1::2], strict=True))
 
     def check(self, segments: tuple[str, ...]) -> None:
-        """Raise InvalidArgumentError where `filled` would, before anything happens."""
+        """Raise InvalidArgumentError if `filled` would, so that a caller can validate arguments before other work."""
         self.filled(segments)
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
-"""Texts that quoting leaves as they are, and that are no dots alone."""
+"""Matches text that percent-encoding leaves unchanged and that does not start with a dot."""
 SESSION_ID = "{session_id}"
-"""Where the session goes in a path; a filled path holds no other brace, since quoting leaves none."""
+"""The placeholder of the session id in a path. A path returned by `filled` has no other braces, because they are
+percent-encoded.
+"""
 _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 

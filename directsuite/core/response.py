@@ -1,6 +1,6 @@
-"""An answer: while it is coming, and read.
+"""HTTP responses: `ResponseStream` while the body is being received, `Answer` when it has been read.
 
-Objects here show nothing of what they hold, so that no frame's locals do.
+The `repr` of both omits headers and body, because tracebacks can include local variables.
 """
 
 from __future__ import annotations
@@ -18,18 +18,26 @@ if TYPE_CHECKING:
     from directsuite.core.limits import Limits
 
 KEPT = 64 * 1024
-"""Bytes of an answer that hang on its error."""
+"""Maximum number of bytes of a response that an error carries."""
 _MOST_EXPANDED = 20
-"""Times its size that a compressed answer of base64 text may expand to: more than documents do, and less than bombs."""
+"""Maximum ratio of decompressed to received bytes of base64 text. Documents stay below it, compression bombs do not."""
 _SMALL = 2**20
-"""Bytes that it may expand to in any case."""
+"""Number of decompressed bytes that is allowed whatever the ratio."""
 
 
 class ResponseStream:
-    """The answer to a request that may be sent. `close` gives its connection back, or ends it where it wasn't read."""
+    """The response to one request, created before the request is sent.
+
+    `close` returns the connection to the pool, or closes it if the response was not read completely.
+    """
 
     def __init__(self, reading: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
-        """reading: the answers that are being read, closed where the suite is. limits: gets the connection back."""
+        """Create a stream without a response. `begin` sets the response.
+
+        reading: the responses being read, which the suite closes when it is closed. This one adds and removes itself.
+        limits: the limits to which `close` returns the connection slot. None: the request has no slot.
+        is_base64: True if the body is base64 text, which is checked for compression bombs.
+        """
         self._is_base64 = is_base64
         self._response: aiohttp.ClientResponse | None = None
         self._reading = reading
@@ -38,14 +46,14 @@ class ResponseStream:
         self.status = 0
 
     def begin(self, response: aiohttp.ClientResponse) -> None:
-        """Its head has come."""
+        """Set the response, whose status and headers have been received."""
         self._response = response
         self.status = response.status
         self._reading.add(self)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The head's lines."""
+        """The headers of the response."""
         return self._started.headers
 
     @property
@@ -55,7 +63,7 @@ class ResponseStream:
         return self._response
 
     async def read(self, limit: int) -> Answer:
-        """The whole answer; the beginning of one that has more than `limit` bytes."""
+        """Return the response with its complete body, or with the beginning of a body of more than `limit` bytes."""
         content = self._started.content
         pieces: list[bytes] = []
         size = 0
@@ -72,11 +80,15 @@ class ResponseStream:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             return Answer(self.status, self.headers, body, too_large=size > limit, size=size)
         finally:
-            pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
+            # A traceback may include the local variables of this frame, which must not show the response.
+            pieces.clear()
             piece = body = b""
 
     async def chunk(self) -> bytes:
-        """The next piece of the body, empty at its end. Raises ResponseDecodeError for a compression bomb."""
+        """Return the next bytes of the body, or b"" at its end.
+
+        Raises ResponseDecodeError if base64 text expands like a compression bomb.
+        """
         content = self._started.content
         size = content.total_bytes if self._is_base64 else 0
         if size > _SMALL and size > _MOST_EXPANDED * content.total_raw_bytes:
@@ -88,7 +100,7 @@ class ResponseStream:
         return await content.readany()
 
     def close(self) -> None:
-        """Let go of the connection, once."""
+        """Release the connection and its slot. Further calls have no effect."""
         if self._closed:
             return
         self._closed = True
@@ -96,7 +108,7 @@ class ResponseStream:
         if self._response is not None:
             content = self._response.content
             if not content.at_eof() and content.exception() is None:
-                # aiohttp raises one shared exception in whoever reads on, and that keeps the frames of all such calls.
+                # Otherwise aiohttp raises one shared exception in all later reads, which keeps all their frames alive.
                 content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
             self._response.close()
         if self._limits is not None:
@@ -108,15 +120,15 @@ class ResponseStream:
 
 @attrs.define(repr=False, eq=False)
 class Answer:
-    """An answer that was read."""
+    """A response that has been read."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     too_large: bool = False
-    """It went past the limit, and was broken off."""
+    """True if the body is larger than the limit. Reading stopped there, and `body` is only its beginning."""
     size: int = attrs.field(default=attrs.Factory(lambda answer: len(answer.body), takes_self=True))
-    """Bytes that came; `body` has fewer of an answer that is too large."""
+    """The number of bytes received. `body` may contain fewer if the response is too large."""
 
     def __repr__(self) -> str:
         return f"Answer(status={self.status}, bytes={self.size})"
