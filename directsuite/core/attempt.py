@@ -1,10 +1,13 @@
-"""One HTTP attempt, within the call's deadline: credential, connection, place in the rate, request, answer.
+"""One HTTP attempt of a call, within the call's deadline.
 
-    _admit ──► _send ──► _read ──► run tells the service's limits, the listeners and the History how it ended
+    _admit ──► _send ──► _read ──► run
 
-Nothing here retries, and neither may aiohttp: it sends GET, PUT and DELETE a second time when a connection drops,
-so a middleware gives that failure another name. Local variables never hold a URL, header or body, because tracebacks
-expose them.
+`_admit` waits for a credential, a connection slot and the rate limit, `_send` sends the request, and `_read` reads
+the response. `run` reports the result to the service's limits, the listeners and the History of the call.
+
+This module never retries, and aiohttp must not retry either: if a connection drops, aiohttp would send GET, PUT and
+DELETE again. A middleware (`_send_once`) therefore raises an exception for which aiohttp does not retry. Local
+variables never contain a URL, header or body, because tracebacks can include them.
 """
 
 from __future__ import annotations
@@ -52,55 +55,68 @@ from directsuite.wire.parsing import MismatchError
 R = TypeVar("R")
 
 _SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
-"""Methods that aiohttp sends again by itself; requests of others need no middleware, which costs some time."""
+"""Methods that aiohttp sends again itself. Requests with other methods do without the middleware, which costs time."""
 _LONG = 16 * 1024
-"""Bytes of an answer that take longer to decode than it takes another call to send its request."""
-_NEARLY = 0.99  # of a time-out, whose clock is another
+"""Responses of at least this number of bytes release their connection before they are decoded, because decoding takes
+longer than another call needs to send its request.
+"""
+# An attempt that lasted this share of `attempt_timeout` counts as having lasted all of it, because the timeout was
+# measured on a different clock.
+_NEARLY = 0.99
 _GATEWAY = (502, 503, 504)
-"""Statuses that somebody in front of the service gives for it."""
+"""Statuses with which a gateway in front of the service responds if the service does not."""
 
 
 @attrs.frozen(kw_only=True)
 class Environment:
-    """What all attempts of a suite share."""
+    """The objects and settings that all attempts of a suite share."""
 
     session: Session
     clock: Clock
     events: Events
     codec: Codec
     timeout: float
-    """Seconds for a whole call, where it does not say."""
+    """Default timeout of a complete call, in seconds."""
     attempt_timeout: float
-    """Seconds for an attempt of an operation that may be repeated, and for a pause of a stream."""
+    """Timeout of one attempt of an operation that may be repeated, and of a pause in a streamed body, in seconds."""
     max_response_bytes: int
     client_timeout: aiohttp.ClientTimeout
-    """For aiohttp. The deadline is ours; but a call that can't connect may try again, whatever the operation."""
+    """The timeouts that aiohttp enforces. It limits only connecting; this module enforces the deadline.
+
+    A failure to connect can be retried for every operation, because nothing was sent.
+    """
 
 
 @attrs.define(eq=False)
 class History:
-    """What the attempts of a call have shown so far. Each adds to it."""
+    """The state that the attempts of one call share. Each attempt updates it."""
 
     deadline: float
-    """In the event loop's time. A request that flows moves it on, and an answer that flows has NEVER."""
+    """The deadline of the call, on the event loop's clock.
+
+    If `Options.timeout` is None, progress of a streamed request extends it, and a streamed response sets it to NEVER.
+    """
     requests: int = 0
-    """HTTP requests made."""
+    """The number of HTTP requests made."""
     is_unknown: bool = False
-    """An attempt may have been acted upon."""
+    """True if the service may have processed an attempt that failed."""
     is_consumed: bool = False
-    """The body can't be sent again, or the destination can't take another answer."""
+    """True if the body cannot be sent again, or the destination cannot accept another response."""
     own_error: Exception | None = None
-    """What a source, destination or callback of the caller's raised: perhaps an error of ours, but of another call."""
+    """The exception raised by the caller's source, destination or callback. None if there is none.
+
+    It may be a DirectSuiteError, but then it belongs to a different call.
+    """
     credential: Credential | None = None
-    """The last attempt's."""
+    """The credential of the last attempt. None if it had none."""
     is_renewed: bool = False
-    """The one replay with a fresh credential was made."""
+    """True if the call has used its only replay with a new credential."""
     looked: bool = False
-    """Confirmation was looked for in vain, for the whole settle time."""
+    """True if verification ran for the complete settle time and found no proof that the operation happened."""
 
 
 class Attempt(Generic[R]):
-    """One request and its answer."""
+    """One request and its response."""
 
     __slots__ = (
         "_began_at",
@@ -118,7 +134,8 @@ class Attempt(Generic[R]):
     )  # fmt: skip
 
     def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
-        if history.deadline == NEVER:  # what flowed has ended: until an answer flows again, the call's own time holds
+        # An earlier attempt was streaming its response. Until this one does, the deadline of the call applies.
+        if history.deadline == NEVER:
             history.deadline = call.deadline
         self._env = environment
         self._call = call
@@ -136,9 +153,12 @@ class Attempt(Generic[R]):
         self._written = False
 
     async def run(self) -> R:
-        """Make the request, and give what its answer says. Every failure of the network leaves it as a typed error.
+        """Make the request. Return the decoded response, or this attempt itself if the call keeps the response open.
 
-        Of a call that keeps its answer open, this attempt itself is what it gives, for `next_chunk`.
+        The caller of an open response reads it with `next_chunk` and releases it with `close`.
+
+        Raises a DirectSuiteError for each failure of the network or rejection by the service, and exceptions of the
+        caller's source, destination or callback unchanged.
         """
         answer: R | BaseException
         try:
@@ -155,7 +175,7 @@ class Attempt(Generic[R]):
         return answer
 
     async def next_chunk(self) -> bytes:
-        """The next piece of an answer that is kept open, empty at its end. Raises as `run` does."""
+        """Return the next bytes of a response that is kept open, or b"" at its end. Raises the same errors as `run`."""
         self._timeout, self._payload = self._env.session.timeouts.timeout_at(self._history.deadline), None
         failure: BaseException
         try:
@@ -167,12 +187,15 @@ class Attempt(Generic[R]):
         raise failure
 
     def close(self) -> None:
-        """Let go of an answer that was kept open."""
+        """Release the connection of a response that was kept open."""
         if self._response is not None:
             self._response.close()
 
     async def _exchange(self) -> R | DirectSuiteError:
-        """Admission, request and answer; the connection is given back, unless the answer is kept open."""
+        """Wait for admission, send the request and read the response. Release the connection unless it is kept open.
+
+        Return the decoded response, the error that it reports, or this attempt if the response is kept open.
+        """
         operation = self._call.operation
         if not self._is_admitted_at_once():
             await self._admit()
@@ -184,7 +207,8 @@ class Attempt(Generic[R]):
         is_kept = False
         try:
             if not operation.may_repeat:
-                await _two_turns()  # aiohttp notices a kept-alive socket that the server has closed
+                # Lets aiohttp notice that the server has closed an idle connection.
+                await _two_turns()
             response.begin(await self._send())
             self._status = response.status
             answer = await self._read(response)
@@ -192,12 +216,16 @@ class Attempt(Generic[R]):
             return answer
         finally:
             if self._payload is not None:
-                self._payload.flowing = nothing  # else the two would hold each other
+                # Otherwise the payload and this attempt would form a reference cycle.
+                self._payload.flowing = nothing
             if not is_kept:
                 response.close()
 
     def _is_admitted_at_once(self) -> bool:
-        """Return True, with all that the request needs, where nothing has to be waited for."""
+        """Admit the request if its credential, a connection slot and the rate limit are available without waiting.
+
+        Return True if it was admitted, and False if it must wait.
+        """
         call = self._call
         if call.operation.needs_credential:
             cache = call.endpoint.credentials
@@ -208,7 +236,7 @@ class Attempt(Generic[R]):
         return self._limits.try_admit(connect=call.operation.limited)
 
     async def _admit(self) -> None:
-        """Wait for a credential, a connection and a place in the rate. Where that fails, nothing was sent."""
+        """Wait for a credential, a connection slot and the rate limit. If this raises, nothing was sent."""
         operation, history, limits = self._call.operation, self._history, self._limits
         limits.refuse_while_open(operation)
         cache, was_good = self._call.endpoint.credentials, False
@@ -219,7 +247,8 @@ class Attempt(Generic[R]):
         await limits.admit(operation, time_left=time_left, sleep=sleep)
         try:
             if was_good and cache is not None and history.credential and not cache.holds(history.credential):
-                history.credential = await _current(cache)  # refused or expired while the call waited
+                # The credential was rejected or has expired while the call waited.
+                history.credential = await _current(cache)
                 await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
         except BaseException:
             if operation.limited:
@@ -227,7 +256,10 @@ class Attempt(Generic[R]):
             raise
 
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
-        """Send the request; what is awaited is the answer's head."""
+        """Register the request as started. Return an awaitable that sends it and returns the response without its body.
+
+        Raises CircuitOpenError if the circuit has opened since the request was admitted.
+        """
         call, history, session = self._call, self._history, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
         self._probe = self._limits.begin(operation)
@@ -238,7 +270,7 @@ class Attempt(Generic[R]):
         if operation.may_repeat:
             self._extend()
         elif call.confirm is not None:
-            # Should no answer come, there has to be time left to verify whether it happened.
+            # If no response is received, enough time must be left to verify whether the operation happened.
             self._timeout.reschedule(history.deadline - call.confirm.reserve_from(call.time_left()))
         if payload is not None:
             payload.flowing = self._request_flows
@@ -257,14 +289,18 @@ class Attempt(Generic[R]):
         )
 
     def __deepcopy__(self, memo: object) -> Attempt[Any]:
-        """This attempt itself: aioresponses copies the arguments of a request, of which `_send_once` is one."""
+        """Return this attempt itself: aioresponses copies the arguments of a request, including `_send_once`."""
         return self
 
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """A client middleware: a dropped connection is reported, not silently sent again."""
-        request.headers.pop("Cookie", None)  # of a session of the user's: they would go from one mailbox to another
+        """Send the request once: a client middleware that reports a dropped connection, so that aiohttp does not retry.
+
+        Raises ConnectionDroppedError if the connection ends before the response.
+        """
+        # Cookies of a session supplied by the user would be sent from one mailbox to another.
+        request.headers.pop("Cookie", None)
         try:
             return await handler(request)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
@@ -272,18 +308,21 @@ class Attempt(Generic[R]):
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
             raise ConnectionDroppedError(error) from None
         finally:
-            self._written = request.response is not None  # made when aiohttp writes a request that has no body
+            # Used for a request without a body: aiohttp creates the response object when it writes the request.
+            self._written = request.response is not None
 
     async def _read(self, response: ResponseStream) -> R | DirectSuiteError:
-        """What the answer says: the response, or the error that it is."""
+        """Read the response. Return its value, the error that it reports, or this attempt if the call keeps it open."""
         call, history, env = self._call, self._history, self._env
         is_good = 200 <= response.status < 300
         if is_good and (problem := find_unsupported_encoding(response.headers)) is not None:
             return ResponseDecodeError(problem, **call.operation.about)
         if is_good and (call.receive is not None or call.keep_open):
-            self._limits.report(answered=True, probe=self._probe)  # others need not wait until all of it has come
+            # Report it now: other calls must not wait until this response is received completely.
+            self._limits.report(answered=True, probe=self._probe)
             if call.options.timeout is None:
-                history.deadline = NEVER  # an answer that flows is bounded by its pauses, not by its length
+                # Only the pauses of a streamed response are limited, not its duration.
+                history.deadline = NEVER
             self._extend()
             if call.receive is None:
                 self._show(Answer(response.status, response.headers, b""))
@@ -295,14 +334,16 @@ class Attempt(Generic[R]):
             self._show(Answer(response.status, response.headers, b""))
             return value
         if not call.operation.may_repeat:
-            self._timeout.reschedule(history.deadline)  # no time has to be kept for verifying any more
+            # The response has arrived, so no time must be reserved for verification.
+            self._timeout.reschedule(history.deadline)
         answer = await response.read(env.max_response_bytes)
         if self._show(answer) is NO_MORE and is_good:
             return call.operation.response()
         if len(answer.body) >= _LONG and call.operation.may_repeat:
             response.close()
             if call.operation.limited and self._limits.is_exhausted:
-                await _two_turns()  # who waited for the connection finds it, and sends, before this is decoded
+                # Lets the call that waited for the connection send its request before this response is decoded.
+                await _two_turns()
         return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._tell_skipped)
 
     def _url(self) -> URL:
@@ -320,11 +361,15 @@ class Attempt(Generic[R]):
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
     def _extend(self) -> None:
-        """From here on the attempt, or the next sign of life of a stream, has `attempt_timeout` seconds."""
+        """Restart the timeout of the attempt: `attempt_timeout` seconds from now, but no later than the deadline."""
         self._timeout.extend(self._env.attempt_timeout, self._history.deadline)
 
     def _request_flows(self) -> None:
-        """The connection has taken more of a streamed body: its pauses bound it, its length only if the caller says."""
+        """Extend the deadline and the timeout, because the connection has accepted more of a streamed body.
+
+        This limits the pauses of the upload. Its duration is limited only if the call has a timeout. Has no effect
+        after a response has arrived or the timeout has expired.
+        """
         call, env = self._call, self._env
         if self._status is not None or self._timeout.expired:
             return
@@ -338,7 +383,7 @@ class Attempt(Generic[R]):
 
     @property
     def _has_begun(self) -> bool:
-        """Anything of the request may have left: it has where an answer came."""
+        """True if some of the request may have been sent. Always True if a response was received."""
         return self._status is not None or self._is_written
 
     @property
@@ -347,24 +392,26 @@ class Attempt(Generic[R]):
 
     @property
     def _is_unfed(self) -> bool:
-        """There is a connection, and the caller's source gives nothing to send on it."""
+        """True if the attempt is waiting for the caller's source to supply more of the body."""
         return self._payload is not None and self._payload.waiting
 
     def _record_failure(self, error: BaseException) -> None:
-        """Tell the limits, the history and the listeners how the attempt failed, or that the caller left."""
+        """Report the failure or cancellation of the attempt to the limits, the history and the listeners."""
         history, payload = self._history, self._payload
         history.is_consumed = history.is_consumed or (payload is not None and payload.spent)
         outcome: Outcome | None
         if isinstance(error, DirectSuiteError) and error is not history.own_error:
             outcome = error.outcome
-            if self._sent_at is not None:  # what refuses the call's login is no word of this service
+            # Before the request is sent, the error may be that of a login, which does not concern this service.
+            if self._sent_at is not None:
                 answered = self._is_answered(error)
                 self._limits.report(answered=answered, probe=self._probe, explanation=error.explanation)
                 if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
                     self._limits.pause(error.retry_after)
         else:
             self._limits.report(answered=None, probe=self._probe)
-            broken = payload is not None and payload.failure is not None  # nobody can act on a part of a body
+            # If the source of the body failed, the service has only a part of the body and cannot process it.
+            broken = payload is not None and payload.failure is not None
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
         history.is_unknown = history.is_unknown or outcome is Outcome.UNKNOWN
@@ -378,7 +425,11 @@ class Attempt(Generic[R]):
         )
 
     def _is_answered(self, error: DirectSuiteError) -> bool | None:
-        """Return True if the service answered, None if the failure says nothing of it, as a caller's own slowness."""
+        """Return True if the service responded, False if it did not respond although it had the time to.
+
+        A response of a gateway instead of the service counts as False. Return None if the failure shows neither, for
+        example because the caller was slow or the suite was closed.
+        """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired:
             full_time = self._elapsed() >= _NEARLY * self._env.attempt_timeout
@@ -389,12 +440,17 @@ class Attempt(Generic[R]):
         return True if self._status is not None else None
 
     def _error_for(self, error: BaseException) -> BaseException:
-        """The typed error for what was raised; what isn't the network's, such as a broken source, as it is."""
+        """Return the typed error for an exception of the attempt.
+
+        Return exceptions that do not come from the network unchanged, such as those of the caller's source.
+        """
         call, closed = self._call, self._env.session.closed
         if isinstance(error, asyncio.CancelledError):
             if is_being_cancelled():
-                return error.with_traceback(None)  # without aiohttp's frames, which hold URL and headers
-            error = ConnectionDroppedError(error)  # nobody cancelled this call: somebody ended what it waited for
+                # The frames of aiohttp contain the URL and headers.
+                return error.with_traceback(None)
+            # This task was not cancelled, but something that it was waiting for was.
+            error = ConnectionDroppedError(error)
         if isinstance(error, DirectSuiteError):
             return error
         if self._payload is not None and self._payload.failure is not None:
@@ -405,7 +461,8 @@ class Attempt(Generic[R]):
             return unreadable(call.operation, error)
         if self._timeout.expired:
             return self._out_of_time()
-        if isinstance(error, RuntimeError) and closed:  # aiohttp's word for a reader whose session went
+        # aiohttp raises RuntimeError in a reader if the session is closed.
+        if isinstance(error, RuntimeError) and closed:
             error = ConnectionDroppedError(error)
         return of_exception(error, call.operation, started=self._has_begun) or error
 
@@ -428,13 +485,19 @@ class Attempt(Generic[R]):
         return error
 
     def _callers_own(self, error: Exception) -> Exception:
-        """What the caller's source, destination or callback raised; an error of another call says nothing of this."""
+        """Return the error, after recording it as the caller's.
+
+        A DirectSuiteError without an operation is not recorded: it belongs to this call.
+        """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
             self._history.own_error = error
         return error
 
     def _not_kept(self, failure: DestinationError) -> Exception:
-        """The error for an answer that could not be written to its destination: an effect must not seem undone."""
+        """Return the error for a response that could not be written to its destination.
+
+        For an operation with side effects, the error must not suggest that nothing happened.
+        """
         call, reason = self._call, failure.reason
         if call.operation.may_repeat:
             return self._callers_own(reason)
@@ -465,12 +528,12 @@ class Attempt(Generic[R]):
         self._env.events.emit(self._call.event(kind, **details))
 
     def _elapsed(self) -> float:
-        """Seconds since the request was sent, or the attempt began."""
+        """Return the seconds since the request was sent, or since the start of the attempt if it was not sent."""
         return self._env.clock.monotonic() - (self._began_at if self._sent_at is None else self._sent_at)
 
 
 async def _two_turns() -> None:
-    """Let the event loop do what is to be done by now, and what follows from that."""
+    """Yield to the event loop twice: once for callbacks that are ready, once for callbacks that these schedule."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -480,11 +543,14 @@ def _is_from_a_gateway(failure: ServiceError) -> bool:
 
 
 async def _current(cache: TokenCache) -> Credential:
-    """The current credential; where none can be had, nothing of the call was sent, whatever became of the login."""
+    """Return the current credential. If that fails, raise an error with Outcome.NOT_SENT.
+
+    The outcome of the login may be unknown, but the request of the call itself was not sent.
+    """
     try:
         return await cache.current()
     except OutcomeUnknownError as error:
-        # Only the token's outcome is unknown. Of the call itself nothing was sent, and its error has to say so.
+        # Only the outcome of the login is unknown. The call itself was not sent, and its error must show that.
         failure = TransportError(
             f"no token could be had: {error.explanation} {error.how_to_find_out}",
             operation=error.operation,

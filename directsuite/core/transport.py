@@ -1,13 +1,18 @@
-"""The one way to the network.
+"""Calls of operations: every request of the suite is made through `Transport`.
 
     call ── attempt ─► response
               │ fails
-              ├─ NOT_SENT, REJECTED ─────► again, as the retry policy says
-              ├─ UNKNOWN, may repeat ────► again
-              ├─ UNKNOWN, has effects ───► settle: look for proof, else OutcomeUnknownError
-              └─ FAILED ─────────────────► the typed error
+              ├─ NOT_SENT, REJECTED ─────► retried, as the retry policy allows
+              ├─ UNKNOWN, repeatable ────► retried, as the retry policy allows
+              ├─ UNKNOWN, otherwise ─────► verified: return the response if the operation is proven to have happened,
+              │                            otherwise raise OutcomeUnknownError
+              └─ FAILED ─────────────────► raise the typed error
 
-One deadline holds over token wait, queue, attempts, bodies and back-off.
+NOT_SENT, REJECTED, UNKNOWN and FAILED are members of `errors.Outcome`, the outcome of an attempt. An operation is
+repeatable if a second request does no harm (`operation.Semantics`).
+
+One deadline applies to the complete call: waiting for a token and in queues, all attempts, their bodies, and the
+waits between them.
 """
 
 from __future__ import annotations
@@ -50,12 +55,12 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _LARGEST_ELEMENT = 134_217_728
-"""Bytes of a stream that may be kept until they are a whole element; `max_response_bytes` if that is more."""
+"""Maximum size of one element of a stream, in bytes, unless `max_response_bytes` is larger."""
 _NUMBERS = itertools.count(1)
 
 
 class Transport:
-    """Calls operations of the four services over one pool of connections, from one event loop and process."""
+    """Calls operations of the four services through one connection pool, in one event loop of one process."""
 
     def __init__(self, endpoints: Mapping[Service, Endpoint], environment: Environment, *, retry: RetryPolicy) -> None:
         self._endpoints = endpoints
@@ -65,11 +70,14 @@ class Transport:
         self.codec = environment.codec
 
     def has(self, service: Service) -> bool:
-        """Return True if the settings give a URL for this service."""
+        """Return True if the settings contain a URL for this service."""
         return service in self._endpoints and self._endpoints[service].base_url is not None
 
     def require(self, service: Service) -> None:
-        """Raise ConfigurationError unless this service has its URL, and the token or login that its calls carry."""
+        """Raise ConfigurationError if this service has no URL, or has no token or login.
+
+        The messaging service needs neither, because its requests carry the credentials of a mailbox.
+        """
         endpoint = self._endpoints[service]
         if endpoint.base_url is None or (service is not Service.MESSAGING and endpoint.credentials is None):
             raise _incomplete("the suite", endpoint)
@@ -84,12 +92,17 @@ class Transport:
         receive: Receive[R] | None = None,
         confirm: Confirmation[R] | None = None,
     ) -> R:
-        """Make one call. Return the response, or raise a typed error.
+        """Make one call. Return the response.
 
-        prepare: makes the body, within the call's deadline. For bodies from files and other sources that may be slow.
+        segments: the values of the parameters of the path, in their order.
+        prepare: creates the body, within the call's deadline. For files and other sources that may be slow.
+        receive: reads a successful response as a stream and returns the result. None: read and decode it completely.
+        confirm: verifies whether the operation happened if its outcome is unknown. None: do not verify.
+
+        Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged.
         """
         call = self._call(operation, segments, body, options, receive=receive, confirm=confirm)
-        segments, history = (), History(call.deadline)  # `segments` are gone, for tracebacks expose local variables
+        segments, history = (), History(call.deadline)  # tracebacks can include local variables: clear `segments`
         with _UnderWay(call, history, self.environment):
             if prepare is not None:
                 call = attrs.evolve(call, body=await self._prepare_body(call, prepare))
@@ -106,7 +119,8 @@ class Transport:
             settled = await self._settle(call, history, failure)
             if settled:
                 return settled[0]
-            raise self._verdict(call, history, failure).with_traceback(None)  # the caller's line, without the way here
+            # The traceback starts here, without the frames of the attempts.
+            raise self._verdict(call, history, failure).with_traceback(None)
 
     async def stream(
         self,
@@ -116,12 +130,17 @@ class Transport:
         options: Options,
         reader: StreamReader[T],
     ) -> AsyncGenerator[T]:
-        """What `reader` finds in a good answer while it comes. Failures before its first byte are tried again.
+        """Yield the elements that `reader` finds in a successful response, while it is received.
 
-        A stream has no total time-out unless `options.timeout` is set: a pause of `attempt_timeout` seconds ends it.
+        Failures are retried until the headers of a successful response are received, but not after that. A pause of
+        `attempt_timeout` seconds ends the stream with an error. Its total time is limited only by `options.timeout`.
+
+        Raises a DirectSuiteError if the call fails, among them ResponseDecodeError for an element that is malformed or
+        too large.
         """
         env = self.environment
-        kept_open = cast("Operation[Attempt[Any]]", operation)  # such a call gives the attempt, whose answer goes on
+        # A call that keeps its response open returns the attempt, from which the body is read.
+        kept_open = cast("Operation[Attempt[Any]]", operation)
         call = self._call(kept_open, segments, body, options, keep_open=True)
         segments, history = (), History(call.deadline)  # as in `call`
         largest = max(env.max_response_bytes, _LARGEST_ELEMENT)
@@ -145,7 +164,7 @@ class Transport:
             except MismatchError as mismatch:
                 failure = unreadable(operation, mismatch)
             finally:
-                chunk = b""  # tracebacks expose local variables
+                chunk = b""  # tracebacks can include local variables
                 if attempt is not None:
                     attempt.close()
                 if reader.skipped:
@@ -153,11 +172,11 @@ class Transport:
             raise self._verdict(call, history, failure).with_traceback(None)
 
     def polling(self, seconds: float) -> Polling:
-        """Pauses for verifying during so many seconds; they raise ClosedError where the suite is closed."""
+        """Return the pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
     def window(self, service: Service) -> int:
-        """How many requests a listing keeps under way: twice the service's connections."""
+        """Return the maximum number of requests of a listing in progress: twice the connections of the service."""
         return 2 * self._endpoints[service].limits.connections
 
     def _call(
@@ -171,7 +190,11 @@ class Transport:
         confirm: Confirmation[R] | None = None,
         keep_open: bool = False,
     ) -> Call[R]:
-        """The call, where it may be made here and now with the settings that there are."""
+        """Create the record of a call.
+
+        Raises ClosedError if the suite is closed, ConfigurationError if the service has no URL or credentials, and
+        InvalidArgumentError if a segment is invalid.
+        """
         env = self.environment
         env.session.check(within_a_call=options.within_a_call)
         endpoint = self._endpoints[operation.service]
@@ -194,7 +217,11 @@ class Transport:
         )
 
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
-        """Make the body of a call. Raise DeadlineExceededError if its source takes more than the call's time."""
+        """Create the body of a call.
+
+        Raises DeadlineExceededError if the deadline passes first, ClosedError if the suite is closed first, and
+        exceptions of the source unchanged.
+        """
         timeout = self.environment.session.timeouts.timeout_at(call.deadline)
         error: DirectSuiteError
         try:
@@ -208,12 +235,15 @@ class Transport:
             elif timeout.aborted:
                 error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
             else:
-                raise  # the source's own
+                raise  # the source itself raised it
         error.elapsed = self.environment.clock.monotonic() - call.started_at
         raise error
 
     async def _more_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
-        """After a first one that failed: at once where it only wanted a fresh credential, then by the retry policy."""
+        """Make further attempts after the first one failed. Return the response, or raise the last failure.
+
+        If a new credential may help, the next attempt is made immediately. The others follow the retry policy.
+        """
         if _renews(call, history, failure):
             try:
                 return await self._attempt(call, history)
@@ -224,9 +254,10 @@ class Transport:
         raise failure
 
     async def _again(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
-        """Attempts after a first failure, which tenacity is told of as its attempt 1."""
+        """Make further attempts under the retry policy. tenacity counts the failure so far as attempt 1."""
         env, first, loop = self.environment, [failure], asyncio.get_running_loop()
-        leapt = 0.0  # seconds that a clock of tests passed over, of which the loop's deadline knows nothing
+        # Seconds that a test clock skipped. The event loop's clock, which measures the deadline, does not include them.
+        leapt = 0.0
 
         async def sleep(seconds: float) -> None:
             nonlocal leapt
@@ -253,7 +284,10 @@ class Transport:
         raise AssertionError("tenacity's loop ends by return or raise")
 
     async def _attempt(self, call: Call[R], history: History) -> R:
-        """One attempt, and a second one outside the retry budget where it only wanted a fresh token or session."""
+        """Make an attempt, and once per call another one immediately if a new token or session may help.
+
+        tenacity does not count the additional attempt.
+        """
         while True:
             try:
                 return await Attempt(self.environment, call, history).run()
@@ -262,7 +296,11 @@ class Transport:
                     raise
 
     async def _settle(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
-        """The response of a call that turns out to have happened, or None: by proof, never by doing it again."""
+        """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None.
+
+        A call that a retry proves to have happened (`Operation.done_answers`) has an empty response. This method does
+        not send the request again.
+        """
         if isinstance(failure, OutcomeUnknownError):
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
@@ -270,13 +308,16 @@ class Transport:
         refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
         if not (refused and history.is_unknown):
             return None
-        # A repeat was refused after a first attempt of unknown outcome: perhaps because that one had done it.
+        # A retry was rejected after an attempt of unknown outcome, perhaps because that attempt succeeded.
         if isinstance(failure, ServiceError) and call.operation.done_answers & {failure.status, failure.code}:
             return (call.operation.response(),)
         return await self._confirm(call, history)
 
     async def _confirm(self, call: Call[R], history: History) -> tuple[R] | None:
-        """The response that the lost answer would have given, or None. Within the call's deadline."""
+        """Verify whether the operation happened, repeatedly until proof is found or the settle time or deadline ends.
+
+        Return the response that was lost, in a tuple, or None without proof.
+        """
         confirm = call.confirm
         if confirm is None:
             return None
@@ -284,7 +325,8 @@ class Transport:
         deadline = now + self.timeout if history.deadline == NEVER else history.deadline
         left = deadline - now
         polling = self.polling(min(confirm.seconds, left))
-        with contextlib.suppress(TimeoutError):  # `verify` may raise it, too, when asking on would show no more
+        # `verify` may also raise TimeoutError, if further verification would be useless.
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while True:
                     is_last = polling.is_over
@@ -292,7 +334,7 @@ class Transport:
                         proven = await confirm.verify()
                     except ClosedError:
                         return None
-                    except DirectSuiteError:  # the next time may show more
+                    except DirectSuiteError:  # the next verification may succeed
                         saw = False
                     else:
                         if proven is not None:
@@ -308,7 +350,10 @@ class Transport:
         return None
 
     def _verdict(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
-        """The error that the caller gets, which says no more, and no less, than is known."""
+        """Return the error to raise. Its outcome takes all attempts into account, not only the last one.
+
+        failure: the failure of the last attempt.
+        """
         operation, error = call.operation, failure
         if isinstance(failure, OutcomeUnknownError):
             pass
@@ -319,7 +364,7 @@ class Transport:
             unknown.__cause__ = failure
             error = unknown
         elif history.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
-            # So much for the last attempt; an earlier one may have been acted upon.
+            # The last attempt was not sent, but the service may have processed an earlier one.
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
             error = kind(text, outcome=Outcome.UNKNOWN, **operation.about)
@@ -328,11 +373,13 @@ class Transport:
         elif history.is_unknown and (
             failure.outcome is not Outcome.FAILED or operation.semantics is Semantics.IDEMPOTENT
         ):
-            failure.outcome = Outcome.UNKNOWN  # what refuses the repeat says nothing of the attempt before
+            # The rejection of a retry does not show whether an earlier attempt succeeded.
+            failure.outcome = Outcome.UNKNOWN
         if isinstance(error, OutcomeUnknownError) and call.confirm is not None and call.confirm.verdict is not None:
             error = call.confirm.verdict(error)
         for each in (failure, error):
-            if each.operation in (None, operation.name):  # a login's error keeps its own figures
+            # An error of the login already has the operation and attempts of the login.
+            if each.operation in (None, operation.name):
                 each.operation, each.service = operation.name, operation.service
                 each.attempts = history.requests
                 each.elapsed = self.environment.clock.monotonic() - call.started_at
@@ -340,7 +387,7 @@ class Transport:
 
 
 class _UnderWay:
-    """Counts a call for as long as it lasts, and tells of its beginning and end."""
+    """Context manager for a call in progress: counts it, and emits the events about its start and end."""
 
     __slots__ = ("_call", "_env", "_history")
 
@@ -390,11 +437,15 @@ class _UnderWay:
         )
 
 
-_BACKOFF = Backoff(0.5, 8.0)  # seconds between requests that verify
+# The waits between two verifications.
+_BACKOFF = Backoff(0.5, 8.0)
 
 
 class Polling:
-    """Pauses for asking again and again during so many seconds: ever longer ones, the last of them up to the end."""
+    """Pauses for polling during a number of seconds. Each is longer than the one before, up to 8 s.
+
+    The last pause is shortened so that it ends with the polling time.
+    """
 
     def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._clock = clock
@@ -404,11 +455,11 @@ class Polling:
 
     @property
     def is_over(self) -> bool:
-        """The time is over, so that asking now is the last time."""
+        """True if the polling time has ended, so the next request must be the last."""
         return self._clock.monotonic() >= self._end
 
     async def pause(self) -> None:
-        """Return when it is time to ask again."""
+        """Wait until the next request is due. Raises ClosedError if the suite is closed first."""
         self._pauses += 1
         await self._sleep(min(_BACKOFF.after(self._pauses), max(0.0, self._end - self._clock.monotonic())))
 
@@ -420,18 +471,22 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
     if error.operation not in (None, call.operation.name):
-        return False  # its login failed, which had tries of its own
+        return False  # the login of the call failed, and was already retried
     if isinstance(error, ResponseDecodeError) and error.too_large:
-        return False  # a repeat would be as large
+        return False  # the next response would be as large
     if isinstance(error, ResponseDecodeError) and error.path in call.operation.strict_paths:
-        return False  # the service has a value that cannot be read
+        return False  # the next response would contain the same unreadable value
     if error.outcome is Outcome.UNKNOWN:
         return call.operation.may_repeat
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
 
 def _renews(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
-    """Return True if the attempt failed for want of a fresh credential, which the next one is going to have."""
+    """Return True if another attempt with a new credential may be made.
+
+    If the credential was rejected and can be replaced, discard it, and return True unless the body was consumed. If it
+    cannot be replaced, or was already replaced once in this call, set the outcome of the failure to FAILED.
+    """
     if failure is history.own_error or not asks_for_new_credential(failure):
         return False
     cache = call.endpoint.credentials
@@ -439,7 +494,8 @@ def _renews(call: Call[Any], history: History, failure: DirectSuiteError) -> boo
         failure.outcome = Outcome.FAILED
         return False
     cache.invalidate(history.credential.generation)
-    history.is_renewed = not history.is_consumed  # else the body can't be sent again: the next call has the fresh one
+    # A consumed body cannot be sent again, but the next call will use a new credential.
+    history.is_renewed = not history.is_consumed
     return history.is_renewed
 
 
