@@ -1,4 +1,4 @@
-"""What a failed attempt means: the table that every retry, and every word to the caller, goes by.
+"""The meaning of a failed attempt: the table that determines retries and the errors that callers get.
 
     row               what was seen                                         outcome   error                  again
     ────────────────  ────────────────────────────────────────────────────  ────────  ─────────────────────  ──────────
@@ -38,11 +38,18 @@
     503-retry-after   with a Retry-After that can be read                   REJECTED  ServerError            always
     5xx               the others                                            UNKNOWN   ServerError            repeatable
 
-again: `always`, as the retry policy says; `repeatable`, only an operation that may be repeated, any other ends as
-OutcomeUnknownError with this failure as its cause; `renewed`, once, with a fresh token or session, and FAILED where it
-is refused as well. An operation that may not be repeated has the deadline for its attempt's time. Of a status in
-[200, 300) that no row names, the body decides. The answer's media type decides nothing: it is only named in errors.
-A request is not repeated if a value that the caller requires (`Facade.requiring`) is the only one that cannot be read.
+The columns, from left to right: a name for the row, what was observed, the Outcome of the attempt, the class of the
+error, and under "again" the condition for another attempt:
+
+- `always`: repeated as the retry policy allows.
+- `repeatable`: repeated as the retry policy allows if the operation may be repeated. Otherwise the call ends as
+  OutcomeUnknownError, with this failure as its cause.
+- `renewed`: repeated once, with a new token or session. If that is also rejected, the outcome is FAILED.
+- `no`: not repeated.
+
+An attempt of an operation that may not be repeated has no timeout except the deadline. For a status from 200 to 299
+without a row, the body decides. The media type of the response is only mentioned in errors.
+A request is not repeated if the error is an unreadable value that the caller requires (`Facade.requiring`).
 """
 
 from __future__ import annotations
@@ -84,9 +91,9 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
 _TOO_MANY = ("Too many headers received", "Too many trailers received")  # aiohttp has no class for them
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
-"""Each is decoded by aiohttp, or ends in its ContentEncodingError."""
+"""Values of Content-Encoding that aiohttp decodes, or for which it raises ContentEncodingError."""
 _NO_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
-"""Not content codings: some servers send them with a body that is not encoded."""
+"""Values that are invalid in Content-Encoding, but sent by some servers with a body that is not encoded."""
 _CODINGS = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "have the service, or the proxy before it, send gzip, deflate or no encoding"
 _NUMBER = re.compile(r"-?\d{1,4}\Z")
@@ -94,14 +101,17 @@ _NO_CONNECTION = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.ServerFingerprintMismatch,
-    aiohttp.ClientHttpProxyError,  # the proxy's answer to CONNECT: the service has seen nothing
-    aiohttp.InvalidURL,  # the proxy's
+    aiohttp.ClientHttpProxyError,  # the proxy rejected CONNECT: nothing reached the service
+    aiohttp.InvalidURL,  # the URL of the proxy
 )
 _NOT_ACTED_UPON = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
 
 
 class ConnectionDroppedError(Exception):
-    """A connection that ended before the answer, under a name that aiohttp's hidden replay doesn't look for."""
+    """Raised if a connection ended before the response. aiohttp does not retry for this class.
+
+    origin: the exception that aiohttp raised.
+    """
 
     def __init__(self, origin: BaseException) -> None:
         super().__init__(type(origin).__name__)
@@ -109,14 +119,18 @@ class ConnectionDroppedError(Exception):
 
 
 def of_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
-    """The typed error for what aiohttp raised, or None where it isn't about the network.
+    """Return the typed error for an exception of aiohttp, or None if it does not come from the network.
 
-    The cause is told by type and number only: aiohttp's texts hold the URL, and the URL may hold a session id.
+    The error names only the type and errno of the exception, because aiohttp's messages contain the URL, which may
+    contain a session id.
+
+    started: True if some of the request may have been sent.
     """
     about = operation.about
     origin = error.origin if isinstance(error, ConnectionDroppedError) else error
     seen = _named(origin)
-    if isinstance(error, _NO_CONNECTION) or (isinstance(error, UnicodeError) and not started):  # no name for DNS
+    # UnicodeError: the host name cannot be encoded for DNS.
+    if isinstance(error, _NO_CONNECTION) or (isinstance(error, UnicodeError) and not started):
         return ConnectFailedError(
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )
@@ -134,7 +148,7 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
 
 
 def _explain_bad_response(error: BaseException) -> str:
-    """Explain why aiohttp could not read a response. Its own texts quote the response."""
+    """Return a text that explains why aiohttp could not read a response. aiohttp's messages quote the response."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY:
@@ -149,7 +163,10 @@ def _explain_bad_response(error: BaseException) -> str:
 
 
 def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
-    """Return the problem with a Content-Encoding that aiohttp leaves undecoded, such as x-gzip or two of them."""
+    """Return the problem with a Content-Encoding that aiohttp does not decode, such as x-gzip or two encodings.
+
+    Return None if aiohttp handles the encoding, or the body is not encoded.
+    """
     encoding = headers.get("Content-Encoding")
     if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS | _NO_ENCODINGS:
         return None
@@ -169,9 +186,12 @@ def interpret(
     codec: Codec,
     skipped: Callable[[Mapping[str, int]], None] | None = None,
 ) -> R | DirectSuiteError:
-    """The response, or the typed error that the answer is: returned, so that no traceback holds what was answered.
+    """Decode a response that was read. Return its value, or the typed error that it reports.
 
-    skipped: called with the number of values that could not be read, by their JSON path, if there are any.
+    The error is returned, not raised, so that no traceback contains the response.
+
+    limit: the maximum size of a response in bytes. The error about a larger one mentions it.
+    skipped: called with the number of values that could not be read, by JSON path, if there are any.
     """
     about = operation.about
     if answer.too_large:
@@ -193,7 +213,8 @@ def interpret(
         return response
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
-    except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+    # Reading needs a few more stack frames than parsing, so it can fail although parsing succeeded.
+    except RecursionError:
         expected, path = "nested less deeply", "$"
     finally:
         if report and skipped is not None:
@@ -230,7 +251,8 @@ def _require(response: Model, path: str, report: Counter[str]) -> None:
     if not of_element:
         value = value.reveal() if isinstance(value, Secret) else value
         if value is None or value == "":
-            value = None  # the frame may stand in a traceback
+            # A traceback may include this frame.
+            value = None
             raise MismatchError("present", f"$.{key}")
     elif any(map(lacks_uid, value)):
         report[f"$.{key}[]"] += sum(map(lacks_uid, value))
@@ -238,13 +260,14 @@ def _require(response: Model, path: str, report: Counter[str]) -> None:
 
 
 def _media_type(header: str) -> str:
-    """The bare media type for an error's text, which takes nothing that a log could stumble over."""
+    """Return the media type without parameters, or "no media type" if it is malformed and could corrupt a log."""
     bare = header.partition(";")[0].strip()
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
 def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
-    # In parts, what spoils the last one is found after the rest was believed: not where that decides what happened.
+    # Parsing in parts finds an error in a later part only after earlier parts were accepted. It is not used if the
+    # response decides whether an operation with side effects happened.
     try:
         if operation.response is not bytes and operation.may_repeat and answer.status < 300:
             return codec.parse_for(operation.response, answer.body)
@@ -254,7 +277,7 @@ def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
 
 
 def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
-    """The typed error for a part of an answer that is not what it should be."""
+    """Return the typed error for a part of a response that does not fit the operation."""
     text = f"the answer does not fit the operation: {mismatch}"
     return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)
 
@@ -262,9 +285,9 @@ def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDe
 def judge(
     operation: Operation[Any], status: int, headers: Mapping[str, str], document: Any, body: bytes
 ) -> ServiceError | None:
-    """The typed error for an answer that is a refusal, or None where it has to be read as the response.
+    """Return the typed error that a response reports, or None if it must be decoded as the result.
 
-    document: the body as plain JSON values, None where it isn't JSON.
+    document: the body as plain JSON values. None if it is not JSON.
     """
     refused = operation.refusals.read(document)
     if status < 300 and (refused is None or (operation.refusals.flag is None and not refused.message)):
@@ -275,7 +298,7 @@ def judge(
     if refused is not None and refused.code is not None and status != 429:
         cls, meaning = operation.refusals.codes.get(refused.code, (ServiceError, "other error"))
         code = refused.code
-    # A code that is no short number is a text of the service's own: it hangs on the error, which does not print it.
+    # A code that is not a short number is text of the service. The error has it as an attribute, not in its message.
     named = f"code {code if _NUMBER.match(str(code)) else 'of another form'}"
     own = refused is not None and operation.refusals.flag is not None and status != 429
     error = cls(
@@ -295,7 +318,7 @@ def judge(
 
 
 def _words(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
-    """What an answer says to people that isn't in the service's own form; None where it says nothing."""
+    """Return the message for people in a response that does not have the form of the service's errors, or None."""
     if isinstance(document, dict):
         members = cast("dict[str, Any]", document)
         return next((text for name in _TEXTS if isinstance(text := members.get(name), str) and text), None)
@@ -309,18 +332,19 @@ def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Ou
         return Outcome.REJECTED
     if status >= 500 or status == 408:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN
-    if status < 300:  # it says both yes and no
+    # A successful status contradicts the error in the body.
+    if status < 300:
         return Outcome.UNKNOWN
     return Outcome.FAILED
 
 
 def asks_for_new_credential(error: DirectSuiteError) -> bool:
-    """Return True if the service would take the same request with a fresh token or session."""
+    """Return True if the service may accept the same request with a new token or session."""
     return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
 
 
 def class_of_status(status: int) -> tuple[type[ServiceError], str]:
-    """The error for an HTTP status, and what it means (specification section 7)."""
+    """Return the error class for an HTTP status, and the meaning of the status (specification section 7)."""
     if status in _STATUSES:
         return _STATUSES[status]
     if status >= 500:
@@ -342,4 +366,6 @@ _STATUSES: dict[int, tuple[type[ServiceError], str]] = {
 }
 
 _TEXTS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
-"""Members that hold a text for people, in answers that aren't in the service's own form."""
+"""JSON keys, in order of preference, whose value may be a message for people. Used for responses that do not have the
+form of the service's errors.
+"""

@@ -1,9 +1,11 @@
-"""Whether, when and how often a failed attempt is tried again: tenacity's strategies under the call's deadline.
+"""Retries of a failed attempt: `RetryPolicy`, which applies strategies of tenacity within the call's deadline.
 
-The defaults are what such providers ask of their clients: on 429 back off from 1 s, doubling; on 503 wait 30 to 60 s;
-on other failures at most three more tries. `Retry-After` is honoured before any of it.
+By default, a call makes at most four attempts. After status 429 the wait starts at about 1 s and doubles each time, up
+to 60 s. After 503 it is random, 30 to 60 s. After other failures it is random, with a limit that doubles up to 10 s.
+If the response has a `Retry-After`, the wait is the time that it requests, at most an hour.
 
-`Backoff` is for what waits outside a call: for a token, for proof, for the next look or round.
+`Backoff` computes waits outside the attempts of a call, such as those between token requests, verifications of an
+unknown outcome, and rounds of polling.
 """
 
 from __future__ import annotations
@@ -29,35 +31,46 @@ if TYPE_CHECKING:  # tenacity is imported when the first call has failed
     from tenacity import AsyncRetrying, RetryCallState
     from tenacity.wait import wait_base
 else:
-    wait_base = object  # which does: tenacity only calls its waits, and adds them up from either side
+    # Enough at run time: tenacity calls a wait, or adds it to another, but does not check its class.
+    wait_base = object
 
 
 MAX_RETRY_AFTER = 3600.0
-"""Seconds. A longer Retry-After may be a mistake: the service is asked again after this time."""
+"""Maximum wait for a Retry-After, in seconds. A longer one is reduced to this, because it may be a mistake."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_DOUBLINGS = 64  # more would be of no use to any `longest`, and overflow in the end
+# Maximum number of doublings. More would not change a wait that is limited by `longest`, but could overflow.
+_DOUBLINGS = 64
 
 
 @attrs.frozen
 class Backoff:
-    """Exponential back-off with a cap: `first` seconds after one failure, and twice as many after each further one."""
+    """Exponential back-off with a limit.
+
+    first: seconds to wait after the first failure. The wait doubles with each further failure.
+    longest: the maximum wait, in seconds.
+    """
 
     first: float
     longest: float
 
     def after(self, failures: int, retry_after: float | None = None) -> float:
-        """Seconds to wait after so many failures in a row; at least as many as the service asked for, up to an hour."""
+        """Return the number of seconds to wait before the next attempt.
+
+        failures: the number of consecutive failures, 1 or more.
+        retry_after: the wait that the service requested, in seconds. The result is at least this long, but a request
+            for more than an hour counts as an hour. None: the service requested no wait.
+        """
         wait = min(self.longest, self.first * 2.0 ** min(failures - 1, _DOUBLINGS))
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
 
 
 @scrub_class
 class WaitAsAsked(wait_base):
-    """The default back-off, by what went wrong. Goes wherever tenacity takes a `wait`, its sums and chains included."""
+    """The default wait strategy, which depends on the error. It can be used and combined like the waits of tenacity."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        """Seconds to wait before the next attempt."""
+        """Return the number of seconds to wait before the next attempt."""
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
         rate_limited, unavailable, otherwise = _strategies()
         if isinstance(error, RateLimitedError):
@@ -77,15 +90,15 @@ class WaitAsAsked(wait_base):
 
 
 Wait: TypeAlias = Callable[["RetryCallState"], float] | Callable[["RetryCallState"], Awaitable[float]]
-"""One of tenacity's waits, or a function of its RetryCallState that gives seconds, a coroutine function among them."""
+"""A wait strategy of tenacity, or a function, which may be async, that takes a RetryCallState and returns seconds."""
 
 Stop: TypeAlias = Callable[["RetryCallState"], bool] | Callable[["RetryCallState"], Awaitable[bool]]
-"""One of tenacity's stops, or a function of its RetryCallState that gives a bool, a coroutine function among them."""
+"""A stop strategy of tenacity, or a function, which may be async, that takes a RetryCallState and returns a bool."""
 
 
 @functools.cache
 def _strategies() -> tuple[Callable[[RetryCallState], float], ...]:
-    """How to wait after 429, after 503, and after anything else."""
+    """Return the wait strategies after status 429, after 503, and after any other failure."""
     from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
 
     return (
@@ -96,7 +109,11 @@ def _strategies() -> tuple[Callable[[RetryCallState], float], ...]:
 
 
 def _strategy(kind: str) -> Callable[[object], bool]:
-    """What tells a strategy of this kind from other callables, such as tenacity's retryers and its other strategies."""
+    """Return a predicate for strategies of this kind (`wait` or `stop`).
+
+    It accepts functions of one argument. It rejects classes, and other objects of tenacity that can be called, such as
+    retryers and strategies of a different kind.
+    """
 
     def fits(value: object) -> bool:
         if inspect.isclass(value) or not (callable(value) and accepts(value, 1)):
@@ -115,21 +132,25 @@ _STOP = Check("one of tenacity's stops, or a function of its RetryCallState that
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class RetryPolicy(ValueSemantics):
-    """How a call is tried again.
+    """The retries of a call.
 
-    Only what may be tried again is: an operation with side effects never is, once its request may have arrived. Raises
-    ConfigurationError for anything else than these.
+    An operation with side effects is not retried if the service may have processed its request, whatever the policy.
+    Raises ConfigurationError if an argument is invalid.
     """
 
     attempts: int = attrs.field(default=4, validator=AT_LEAST_ONE)
-    """In all, the first included."""
+    """The maximum number of attempts, including the first."""
     wait: Wait = attrs.field(factory=WaitAsAsked, validator=_WAIT)
-    """Gives seconds until the next attempt: one of tenacity's, or your own function, perhaps a coroutine function."""
+    """Returns the number of seconds until the next attempt. Not used if the response has a Retry-After."""
     stop: Stop | None = attrs.field(default=None, validator=_STOP.or_none())
+    """Returns True to stop retrying before `attempts` is reached. None: only `attempts` and the deadline apply."""
 
     @classmethod
     def none(cls) -> RetryPolicy:
-        """One attempt only. Tokens and sessions are still renewed."""
+        """Return a policy that makes only one attempt.
+
+        If a token or session is rejected, it is still replaced and the request repeated, once per call.
+        """
         return cls(attempts=1)
 
     def retrying(
@@ -141,16 +162,20 @@ class RetryPolicy(ValueSemantics):
         scheduled: Callable[[float], None],
         answer: Callable[[Awaitable[Any]], Awaitable[Any]],
     ) -> AsyncRetrying:
-        """Tenacity's loop for one call: stops where the next wait would not fit into the time left (seconds).
+        """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
 
-        scheduled: told of each wait before it begins. answer: awaits what a strategy of the user's gave.
+        may_repeat: returns True if the call may be attempted again after this exception.
+        time_left: returns the number of seconds until the deadline.
+        sleep: waits for a number of seconds.
+        scheduled: called with the seconds of each wait before it starts.
+        answer: awaits the result of the user's strategy if it is awaitable.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         enough = stop_after_attempt(self.attempts)
 
         async def ask(result: Any, too_late: float) -> Any:
-            """What a strategy gave, awaited where it can be; `too_late` where that takes all the time that is left."""
+            """Return a strategy's result, awaited if necessary. Return `too_late` if the deadline passes first."""
             if not inspect.isawaitable(result):
                 return result
             limit = asyncio.timeout(time_left())
@@ -163,13 +188,13 @@ class RetryPolicy(ValueSemantics):
                 return too_late
 
         async def stop(retry_state: RetryCallState) -> bool:
-            """Return True where there is no other attempt."""
+            """Return True if no further attempt may be made."""
             if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
                 return True
             return self.stop is not None and bool(await ask(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
-            """Seconds until the next attempt."""
+            """Return the number of seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
@@ -178,7 +203,8 @@ class RetryPolicy(ValueSemantics):
                 raise ConfigurationError("the retry policy's wait has to give seconds: a number, 0 or more") from error
             return seconds
 
-        asynchronous: dict[str, Any] = {"stop": stop, "wait": wait}  # its types don't say that it awaits them
+        # The types of tenacity do not show that it awaits these functions.
+        asynchronous: dict[str, Any] = {"stop": stop, "wait": wait}
         return AsyncRetrying(
             retry=retry_if_exception(may_repeat),
             sleep=sleep,
