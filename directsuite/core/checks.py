@@ -1,8 +1,8 @@
-"""Checks of what users set: validators for the fields of attrs classes, and of arguments.
+"""Checks of settings and arguments, usable as validators of attrs fields.
 
-Each says what it takes, and refuses anything else with a ConfigurationError that names the field. The value is never
-shown: it may hold a password. A class whose fields may hold one is made with `scrub_class`, too, since the frames of
-a failed `__init__` hold all of them.
+A `Check` raises ConfigurationError for an invalid value. The error names the field and describes valid values. It
+never contains the value, which may be a password. Classes with such fields also need `scrub_class`, because the frames
+of a failed `__init__` contain the values of all fields.
 """
 
 from __future__ import annotations
@@ -20,42 +20,52 @@ from directsuite.errors import ConfigurationError
 from directsuite.wire.models import is_number
 
 MOST = 2**63 - 1
-"""The largest whole number that is taken, of bytes or of anything else."""
+"""The maximum absolute value of an integer setting."""
 
 _HUNDRED_YEARS = 3_153_600_000  # seconds
 
 
 @attrs.frozen
 class Check:
-    """A validator of a field."""
+    """A check of a value, which can be used as a validator of an attrs field."""
 
     takes: str
-    """What the field has to be, for the error's text."""
+    """A description of valid values. The error message contains it after "has to be"."""
     fits: Callable[[Any], bool]
-    """Whether a value is that."""
+    """Returns True if a value is valid."""
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
-        """Raise ConfigurationError for a value that doesn't fit."""
+        """Raise ConfigurationError, with the name of the attribute, if the value is invalid."""
         self.require(attribute.name, value)
 
     def require(self, name: str, value: object) -> None:
-        """Raise ConfigurationError for an argument of this name that doesn't fit."""
+        """Raise ConfigurationError if the value is invalid.
+
+        name: the name of the field or argument, which the error mentions.
+        """
         if not self.fits(value):
-            value = None  # this frame may stand in a traceback
+            # A traceback may include the local variables of this frame.
+            value = None
             raise ConfigurationError(f"{name} has to be {self.takes}")
 
     def or_none(self) -> Check:
-        """The same, for a field that may be left out."""
+        """Return a check that accepts the same values, and None."""
         return Check(f"{self.takes}, or None", lambda value: value is None or self.fits(value))
 
 
 def instance_of(kind: type, takes: str) -> Check:
-    """An object of this type."""
+    """Return a check that accepts instances of `kind`.
+
+    takes: the description of valid values, as in Check.
+    """
     return Check(takes, lambda value: isinstance(value, kind))
 
 
 def with_methods(takes: str, *names: str) -> Check:
-    """An object that has these methods, and no class of such objects."""
+    """Return a check that accepts objects with methods of these names, but not classes.
+
+    takes: the description of valid values, as in Check.
+    """
     return Check(
         takes,
         lambda value: not inspect.isclass(value) and all(callable(getattr(value, name, None)) for name in names),
@@ -63,10 +73,10 @@ def with_methods(takes: str, *names: str) -> Check:
 
 
 def accepts(function: Callable[..., Any], count: int) -> bool:
-    """Return True unless the function's signature says that it can't be called with so many arguments."""
+    """Return True if the function can be called with `count` positional arguments, or has no known signature."""
     try:
         inspect.signature(function).bind(*[None] * count)
-    except ValueError:  # a built-in function that does not say
+    except ValueError:  # a built-in function without a signature
         return True
     except TypeError:
         return False
@@ -75,7 +85,8 @@ def accepts(function: Callable[..., Any], count: int) -> bool:
 
 POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) and value > 0)
 INTERVAL = Check(
-    "a number of seconds: more than 0, and at most a hundred years",  # PostgreSQL has no interval for every float
+    # The limit exists because PostgreSQL cannot store every float as an interval.
+    "a number of seconds: more than 0, and at most a hundred years",
     lambda value: POSITIVE.fits(value) and value <= _HUNDRED_YEARS,
 )
 DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
@@ -87,10 +98,12 @@ TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) an
 
 
 def problem_of_url(text: object, *, allow_insecure_http: bool = False, query: bool = False) -> str | None:
-    """What is wrong or unsafe about a URL, for an error's text, or None. Told, not raised: the URL may hold a password,
-    and no frame of a traceback may hold the URL.
+    """Return what is wrong or unsafe about a URL, as text for an error message, or None if it is valid.
 
-    allow_insecure_http: permit http:// to other machines. query: permit a query.
+    This does not raise, because the URL may contain a password and a traceback would include it.
+
+    allow_insecure_http: permit http:// to other machines.
+    query: permit a query.
     """
     try:
         url = URL(text) if isinstance(text, str) and text.isprintable() and " " not in text else URL()
@@ -109,13 +122,17 @@ def problem_of_url(text: object, *, allow_insecure_http: bool = False, query: bo
 
 
 def is_proxy_url(text: object) -> bool:
-    """Return True for the URL of an HTTP proxy, which may hold a user name and password that HTTP Basic can carry."""
+    """Return True if `text` is a valid URL of an HTTP proxy.
+
+    It may contain a user name and password, which HTTP Basic authentication must be able to encode.
+    """
     if not isinstance(text, str):
         return False
     try:
         url = URL(text)
         user, password = url.user or "", url.password or ""
-        (user + password).encode("latin-1")  # aiohttp's, too, which fails at the first request
+        # aiohttp uses this encoding, and would otherwise fail at the first request.
+        (user + password).encode("latin-1")
         plain = str(url.with_user(None))
     except ValueError:
         return False

@@ -1,11 +1,15 @@
-"""Whose fault an error is: what decides whether to go on with the next item, to wait, or to stop.
+"""The scope of an error: what caused it. Jobs use it to decide whether to continue, wait or stop.
 
-ITEM        the service said no to what was asked for          the next item may succeed
-UNCERTAIN   no usable answer: the item's fault or the service's  other items will show
-SERVICE     the service refuses everybody, or can't be reached   wait, then ask again
-ENDPOINT    the URL leads to something else, or a proxy is in the way
-ACCOUNT     the credentials were refused, or may not do this   } asking again would only repeat it
-CALLER      settings, arguments, or the caller's own storage   }
+scope      cause                                                        what to do
+─────────  ───────────────────────────────────────────────────────────  ───────────────────────────────────────────
+ITEM       the service rejected this item                               continue: the next item may succeed
+UNCERTAIN  no usable response, because of the item or of the service    try other items to find out which
+SERVICE    the service rejects all requests, or cannot be reached       wait, then try again
+ENDPOINT   the URL is wrong, or a proxy does not forward the request    correct the URL or the proxy
+ACCOUNT    the credentials were rejected, or do not permit this         stop: another attempt would fail again
+CALLER     settings, arguments, or the caller's own storage             stop: another attempt would fail again
+
+An item is what the job processes with one request, such as a document, message or folder.
 """
 
 from __future__ import annotations
@@ -31,24 +35,27 @@ from directsuite.errors import (
 
 
 class Scope(enum.Enum):
-    """What an error is about."""
+    """The cause of an error; see the table of this module."""
 
     ITEM = enum.auto()
-    """The document, message or folder that was asked for: the service said no to this one."""
+    """The service rejected the requested document, message or folder. Others may succeed."""
     UNCERTAIN = enum.auto()
-    """The service gave no usable answer to this request, because of the item or because of its own trouble."""
+    """The request got no usable response, either because of the item or because of a problem of the service."""
     SERVICE = enum.auto()
-    """The service acts on nobody's requests for now, or cannot be reached. The error says nothing of the item."""
+    """The service currently rejects all requests, or cannot be reached. The error does not concern the item."""
     ENDPOINT = enum.auto()
-    """Something answered that takes no such request: the URL is wrong, or a proxy is in the way."""
+    """The server at the URL does not support such requests: the URL is wrong, or a proxy blocks them."""
     ACCOUNT = enum.auto()
-    """The credentials. A service may also forbid a single item with PermissionDeniedError."""
+    """The credentials were rejected or lack a permission, or the account must be paid.
+
+    A service may also raise PermissionDeniedError for a single item.
+    """
     CALLER = enum.auto()
-    """The caller's own side: a setting, an argument, a closed suite, or what the caller stores or runs."""
+    """The cause is in the caller's program: a setting, an argument, a closed suite, its storage or its code."""
 
 
 HOPELESS = frozenset({Scope.ACCOUNT, Scope.CALLER})
-"""Scopes of failures that asking again would only repeat. Repeating a refused password may lock the account."""
+"""Scopes for which another attempt would fail in the same way. Repeating a rejected password may lock the account."""
 
 _WRONG_ENDPOINT = frozenset(
     {
@@ -57,11 +64,11 @@ _WRONG_ENDPOINT = frozenset(
         HTTPStatus.UPGRADE_REQUIRED,
     }
 )
-"""Statuses, beside redirects, that a wrong URL or a proxy answers to every request of this kind."""
+"""Statuses, in addition to redirects, of responses from a wrong URL or a proxy."""
 
 
 def scope_of(error: DirectSuiteError) -> Scope:
-    """What the error is about. Errors of classes outside `directsuite.errors`, such as a store's, are the caller's."""
+    """Return the scope of an error. It is CALLER for DirectSuiteError classes defined elsewhere, such as by a store."""
     if isinstance(error, AuthenticationError | PermissionDeniedError | PaymentError):
         return Scope.ACCOUNT
     if isinstance(error, ServiceError):
@@ -83,12 +90,18 @@ def _scope_of_refusal(error: ServiceError) -> Scope:
 
 
 def reason_of(error: OSError) -> str:
-    """Why something can't be read, written or reached: the system's own words, which name nobody's files."""
-    kind: str = getattr(error, "kind", type(error).__name__)  # a storage's own, where there is no number
+    """Return a text that explains an OSError without file names: the message of the operating system for its errno.
+
+    Without an errno, return the `kind` attribute that a storage may set, or the name of the class.
+    """
+    kind: str = getattr(error, "kind", type(error).__name__)
     return kind if error.errno is None else os.strerror(error.errno)
 
 
 def is_being_cancelled() -> bool:
-    """Return True if a CancelledError is the current task's own: what it waits for may be cancelled by others."""
+    """Return True if the current task is being cancelled, or there is no current task.
+
+    If False, a CancelledError comes from something that the task awaited and that was cancelled separately.
+    """
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -1,4 +1,8 @@
-"""How each service says no in its own body, as data: its flag, its texts for people, and its codes."""
+"""The form of each service's error bodies, as data.
+
+A refusal is a JSON body in which the service reports an error in its own format. The format may have a success flag,
+a code, and messages for people.
+"""
 
 from __future__ import annotations
 
@@ -16,36 +20,42 @@ Code = int | str
 
 @attrs.frozen(repr=False, eq=False)
 class Refused(ValueSemantics):
-    """What a service's own body says: its code, where it has one, and its text for people."""
+    """The error that a body reports: its code and its message for people, each None if the body has none.
+
+    The message may be empty.
+    """
 
     code: Code | None
     message: str | None
 
 
-_DIGITS = re.compile(r"[0-9]{1,9}")  # "²" is a digit to `str.isdigit`, and 5,000 digits are too many for `int`
+# Not `str.isdigit`, which accepts "²". The length is limited because `int` raises for more than 4,300 digits.
+_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Refusals(ValueSemantics):
-    """A service's way of saying no, as data."""
+    """The form of one service's error bodies."""
 
     flag: str | None = None
-    """The member that is true on success; None where the service has none."""
+    """The JSON key whose value is true on success. None if the service has no such key."""
     texts: tuple[str, ...]
-    """Members that may hold a text for people. In a body without a flag they complete each other, and the first one has
-    to be there; else the first one that is there counts.
+    """The JSON keys that may contain a message for people.
+
+    If the service has a flag, the first message found is used. Otherwise a body is a refusal only if it has the first
+    key, and the messages of all keys are joined.
     """
     codes: Mapping[Code, tuple[type[ServiceError], str]] = attrs.field(
         factory=dict[Code, tuple[type[ServiceError], str]]
     )
-    """What each of the service's codes means."""
+    """The error class and the meaning of each code of the service."""
     success_code: Code | None = None
-    """The code that says yes where the flag is left out."""
+    """The code that means success in a body without the flag. None if the service has no such code."""
     renewal: Code | None = None
-    """The code that asks for a new session."""
+    """The code that requests a new session. None if the service has no such code."""
 
     def read(self, document: Any) -> Refused | None:
-        """The refusal that a JSON document is, or None where it is no refusal in the service's own form."""
+        """Return the error that a JSON document reports, or None if it is not a refusal in the service's format."""
         if self.flag is not None and self._plainly_says_yes(document):
             return None
         if not isinstance(document, dict):
@@ -63,7 +73,8 @@ class Refusals(ValueSemantics):
 
     def _says_no(self, body: dict[str, Any]) -> bool:
         success = body.get(self.flag or "")
-        if success is None and self.success_code is not None:  # registration: the code alone decides as well
+        # Bodies of the registration service may have a code without the flag.
+        if success is None and self.success_code is not None:
             return "code" in body and self._code(body["code"]) != self.success_code
         return success is False or (isinstance(success, str) and success.lower() == "false")
 
@@ -79,7 +90,7 @@ class Refusals(ValueSemantics):
         return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.flag or "") is True
 
     def says_yes(self, document: Any) -> bool:
-        """Return True if a JSON document claims success in the service's own form, or needs no such claim."""
+        """Return True if a JSON document reports success in the service's format, or the service has no flag."""
         if self.flag is None or self._plainly_says_yes(document):
             return True
         if not isinstance(document, dict):
