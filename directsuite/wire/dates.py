@@ -1,28 +1,29 @@
-"""Dates and times on the wire.
+"""Read and write dates and times in JSON and in HTTP headers.
 
-The specification leaves the format of dates open, and real servers use several. `read_datetime` reads a closed list
-of forms, each with one meaning, and refuses all others, because a wrong time is worse than no time. It returns
+The specification does not define the format of dates, and real servers use several. `read_datetime` supports the forms
+listed below, each with one meaning, and rejects all others, because a wrong time is worse than no time. It returns
 aware datetimes in UTC.
 
 ISO 8601    `2024-11-06T16:06:15.168+01:00`, `20241106T160615Z`, `2024-11-06`: extended or basic, with a space instead
             of `T` or before the offset. Offsets are `Z`, `±hh`, `±hhmm` or `±hh:mm`. Without an offset it is UTC.
-… [zone]    `2024-11-06T17:06:15+01:00[Europe/Berlin]`, as Java and RFC 9557 write it: the offset is required and
-            decides, the zone is ignored.
+… [zone]    `2024-11-06T17:06:15+01:00[Europe/Berlin]`, the format of Java and RFC 9557. The offset is required. The
+            zone is ignored.
 RFC 5322    `Wed, 06 Nov 2024 16:06:15 -0500`: the zone is required. It is an offset, `GMT`, `UT`, `UTC`, `Z`, or one
             of the American zones from `EST` to `PDT`.
 Java        `Nov 6, 2024 4:06:15 PM`, the pattern `MMM d, yyyy h:mm:ss a`: UTC. A comma may follow the year, and the
             space before AM or PM may be U+202F, as in newer versions of Java.
 number      `1730909175168`, or the digits as text: see below.
 
-The letters that RFC 822 used for military zones are refused: RFC 5322 (4.3) says that their offset is not known. All
-other names of zones, such as CET, are also refused, because many of them have several meanings.
+The single letters for military zones of RFC 822 are rejected, except `Z`, because RFC 5322 (4.3) says that their offset
+is not known. All other zone names, such as CET, are also rejected, because many of them have several meanings.
 
-The size of a number decides what it means. A number that looks like a calendar form is never read as milliseconds:
+The size of a number determines its meaning. A number that looks like a calendar date is never read as milliseconds. The
+last column shows which times can therefore not be given in milliseconds:
 
     19000101 to 21991231                yyyyMMdd                     as milliseconds: 1970-01-01, 5 to 7 o'clock
     1,000,000,000 to 4,294,967,295      seconds, 2001 to 2106        as milliseconds: 1970-01-12 to 1970-02-19
     19000101000000 to 21991231235959    yyyyMMddHHmmss in UTC        as milliseconds: years 2572 to 2666
-    4, 6 or 12 digits, from 1900…       refused: yyyy, yyyyMM, yyyyMMddHHmm
+    4, 6 or 12 digits, from 1900…       rejected: yyyy, yyyyMM, yyyyMMddHHmm
     any other                           milliseconds since 1970, also negative: years 1 to 9999
 
 `write_datetime` writes ISO 8601 with `Z`.
@@ -38,7 +39,7 @@ from directsuite.wire.parsing import MismatchError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPECTED = "a date in a supported form, such as ISO 8601 or milliseconds since 1970"
 _MAX_CHARS = 128
-"""No text in one of the forms is longer."""
+"""Longer texts are rejected without matching. No text in a supported form is longer."""
 
 # Every quantifier below is bounded or followed by a character that it does not match, so matching takes linear time.
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
@@ -82,7 +83,7 @@ _OLD_HTTP_DATES = (
         re.IGNORECASE | re.ASCII,
     ),
 )
-"""The two obsolete forms of RFC 9110 (5.6.7)."""
+"""The two obsolete formats of HTTP dates in RFC 9110 (5.6.7), which are in UTC."""
 _ZONES = dict.fromkeys(("z", "ut", "utc", "gmt"), 0) | {
     "est": -5,
     "edt": -4,
@@ -93,14 +94,14 @@ _ZONES = dict.fromkeys(("z", "ut", "utc", "gmt"), 0) | {
     "pst": -8,
     "pdt": -7,
 }
-"""The names of zones in RFC 5322 (4.3), and UTC, with their offset in hours."""
+"""The zone names of RFC 5322 (4.3), `utc` and `z`, and their offsets in hours."""
 
 _CALENDAR_YEARS = range(1900, 2200)
 _MIN_SECONDS, _MAX_SECONDS = 1_000_000_000, 4_294_967_295
 
 
 def read_datetime(value: object) -> datetime:
-    """Read a date in one of the supported forms. Return it in UTC. Raise MismatchError for anything else."""
+    """Return a datetime in UTC from a value in one of the supported forms. Raise MismatchError for any other value."""
     try:
         if type(value) is str and value[10:11] == "T" and (moment := datetime.fromisoformat(value)).tzinfo is UTC:
             return moment
@@ -111,7 +112,7 @@ def read_datetime(value: object) -> datetime:
             return _read_text(value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _read_number(value)
-    except (ValueError, OverflowError):  # from here, or from datetime for a day or time that does not exist
+    except (ValueError, OverflowError):  # also raised by datetime for a day or time that does not exist
         pass
     raise MismatchError(_EXPECTED)
 
@@ -131,7 +132,8 @@ def _read_text(text: str) -> datetime:
 
 
 def _read_number(number: float) -> datetime:
-    if not 10**12 <= number < 10**13:  # nearly all are milliseconds between 2001 and 2286
+    # A shortcut: nearly all numbers are milliseconds between 2001 and 2286, which have 13 digits.
+    if not 10**12 <= number < 10**13:
         if _MIN_SECONDS <= number <= _MAX_SECONDS:
             return _EPOCH + timedelta(seconds=number)
         digits = str(int(number))
@@ -181,7 +183,7 @@ def _build(match: re.Match[str], hour: int, zone: timezone) -> datetime:
 
 
 def read_http_date(text: str) -> datetime | None:
-    """Read a date of an HTTP header (RFC 9110, 5.6.7). Return None if it is none."""
+    """Return a date from an HTTP header (RFC 9110, 5.6.7), with time zone. Return None if the text is not a date."""
     text = text.strip()
     if len(text) > _MAX_CHARS:
         return None
@@ -197,13 +199,16 @@ def read_http_date(text: str) -> datetime | None:
 
 
 def write_datetime(moment: datetime) -> str:
-    """Return ISO 8601 in UTC with milliseconds, or with microseconds if the moment has them."""
+    """Return a datetime as ISO 8601 text in UTC, with milliseconds, or with microseconds if they are not zero."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def read_day(value: object) -> date | str:
-    """Read a day as `yyyy-MM-dd`. Return any other text unchanged."""
+    """Return a date from a text in the form `yyyy-MM-dd`. Return any other text unchanged.
+
+    Raises MismatchError if the value is not a text.
+    """
     if not isinstance(value, str):
         raise MismatchError("a day as yyyy-MM-dd, or text")
     if len(value) == len("yyyy-MM-dd") and value[4] == value[7] == "-":
@@ -215,5 +220,5 @@ def read_day(value: object) -> date | str:
 
 
 def milliseconds(moment: datetime) -> int:
-    """Return the number of complete milliseconds since 1970-01-01T00:00:00Z."""
+    """Return the number of milliseconds since 1970-01-01T00:00:00Z, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

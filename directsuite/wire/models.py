@@ -1,9 +1,13 @@
-"""What the models of all services share: base classes, open enums, validators, and their fields on the wire.
+"""Building blocks for the models of all services: base classes, open enums, validators, and field metadata.
 
-A model is a frozen, slotted, keyword-only attrs class. Its fields are snake_case here and camelCase on the wire;
-`Annotated[..., Wire("GMTOffset")]` gives the specification's spelling where it is another. Fields that the
-specification doesn't know stay in `extra` and go back out. A `repr` shows the values of those fields alone that
-`_shown` lists: never a name, an address, a subject or a body.
+A model is a frozen, slotted, keyword-only attrs class. A field has a snake_case name in Python and by default the same
+name in camelCase in JSON. `Annotated[..., Wire("GMTOffset")]` sets a different JSON name. Members that are not in the
+specification are stored in `extra` and are written back when the model is encoded.
+
+`repr` shows only the values of the fields that `_shown` lists. `_shown` must not list a name, an address, a subject or
+a body.
+
+"On the wire" means in the JSON text of a request or response.
 """
 
 from __future__ import annotations
@@ -28,28 +32,28 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Wire:
-    """How a field stands on the wire, where that isn't its own name in camelCase."""
+    """Metadata that says how a model's field is read from and written to JSON."""
 
     name: str | None = None
-    """The specification's spelling."""
+    """The field's JSON name. None: the field's name in camelCase."""
     also: tuple[str, ...] = ()
-    """Other spellings, which real servers send: read but never written."""
+    """Other JSON names that servers use. They are read, but never written."""
     always: bool = False
-    """Whether it is written even where it has its default value, because the specification requires it."""
+    """True if the field is written even if it has its default value, because the specification requires it."""
     local: bool = False
-    """Whether it is never on the wire."""
+    """True if the field is neither read nor written."""
     exact: bool = False
-    """True if a text with broken UTF-8 is unreadable, because it names something."""
+    """True if a text with broken UTF-8 counts as unreadable, because the text identifies something."""
     strict: bool = False
-    """True if an unreadable value is an error, because a later call needs the value. Such a text is exact too."""
+    """True if an unreadable value is an error, because a later call needs it. Implies `exact`."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class ValueSemantics:
-    """A base for attrs classes that are made with eq=False and repr=False; it does what attrs' own methods would.
+    """A base for attrs classes created with eq=False and repr=False. Its methods do the same as those of attrs.
 
-    attrs generates these methods for each class anew, which takes a third of the time in which a class is made: of a
-    hundred of them, a good part of the time in which a program starts.
+    attrs generates separate methods for each class. That takes a third of the time needed to create a class, and with
+    a hundred classes it noticeably delays the start of a program.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -71,24 +75,24 @@ def _compared(record: ValueSemantics) -> list[attrs.Attribute[Any]]:
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Model(ValueSemantics):
-    """The base of every type of the specification."""
+    """The base class of all types of the specification."""
 
     _shown: ClassVar[tuple[str, ...]] = ()
-    """Fields and properties whose values a `repr` shows."""
+    """Names of the fields and properties whose values `repr` shows."""
 
     extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    """Members of the JSON object that the specification does not list, and those whose values could not be read."""
+    """Members of the JSON object that are not in the specification, or whose values could not be read."""
 
     def __repr__(self) -> str:
-        """The fields that are set; those that `_shown` doesn't list as placeholders with their sizes."""
+        """Return the fields that are not empty. Values not listed in `_shown` are replaced by their size."""
         names = dict.fromkeys((*self._shown, *_names_of(self)))
         return _text_of(self, names, lambda name, value: repr(value) if name in self._shown else _placeholder(value))
 
 
 def reveal(value: object) -> str:
-    """All that a model holds, or the models in a list, as text: what `repr` gives, with every value in clear.
+    """Return the `repr` of a model, or of a list of models, with all values readable instead of placeholders.
 
-    It shows patient data and secrets: print it, and don't log it.
+    The text contains patient data and secrets. Do not log it.
     """
     if isinstance(value, Model):
         return _text_of(value, _names_of(value), lambda _, field: reveal(field))
@@ -108,7 +112,7 @@ def _text_of(model: Model, names: Iterable[str], shown: Callable[[str, object], 
 
 
 def _placeholder(value: object) -> str:
-    """What tells that a value is there, and how large it is, and not what it is."""
+    """Return a text that shows that a value is set, and its size if it has one, but not the value."""
     match value:
         case str():
             return f"<{len(value)} chars>"
@@ -123,18 +127,18 @@ def _placeholder(value: object) -> str:
 
 
 Uid = Annotated[int, "uid"]
-"""A message's number in its folder, where an answer without a good one is of no use."""
+"""A message's number in its folder. Used for fields in which an invalid number makes the response unusable."""
 MAX_UID = 2**63 - 1
 
 
 def lacks_uid(message: object) -> bool:
-    """Return True if the message has no uid by which a later call could name it."""
-    uid = getattr(message, "uid", 0)  # a hook of the program's own may return anything in place of a message
+    """Return True if the message has no valid uid, so that no later call can refer to it."""
+    uid = getattr(message, "uid", 0)  # a user's converter hook may return any object instead of a message
     return uid is None or (type(uid) is int and not 0 <= uid <= MAX_UID)
 
 
 class OpenEnum(enum.StrEnum):
-    """An enum that keeps a value it doesn't know: a member of its own, equal to its text, with `is_known` False."""
+    """An enum that accepts unknown texts. Each becomes a member that equals the text and has `is_known` False."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -147,26 +151,29 @@ class OpenEnum(enum.StrEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether the specification lists this value."""
+        """True if the specification lists this value."""
         return self._value_ in type(self)._value2member_map_
 
 
 def require_text(value: object, parameter: str) -> str:
-    """The argument, if it is a text that is not empty; else InvalidArgumentError."""
+    """Return the argument. Raise InvalidArgumentError if it is not a text, or is empty."""
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError("give a text that is not empty", parameter=parameter)
     return value
 
 
 def require_instance(value: object, cls: type[T], parameter: str) -> T:
-    """The argument, if it is an instance of this class; else InvalidArgumentError."""
+    """Return the argument. Raise InvalidArgumentError if it is not an instance of the class."""
     if not isinstance(value, cls):
         raise InvalidArgumentError(f"give a {cls.__name__}", parameter=parameter)
     return value
 
 
 def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
-    """The argument as a list, if it holds instances of this class only; else InvalidArgumentError."""
+    """Return the argument as a list.
+
+    Raises InvalidArgumentError if it is not iterable, or an element is not an instance of the class.
+    """
     listed = list(cast("Iterable[object]", values)) if isinstance(values, Iterable) else [None]
     if not all(isinstance(value, cls) for value in listed):
         raise InvalidArgumentError(f"give a list of {cls.__name__}", parameter=parameter)
@@ -174,51 +181,51 @@ def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
 
 
 def is_number(value: object) -> bool:
-    """Return True for an int or a float, but not for True, False, NaN and what is too large for a float."""
+    """Return True for a finite int or float. Return False for bools, and for ints too large for a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def needs_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """A validator: the field, or the secret in it, is a text that is not empty."""
+    """Validate that a field is a text, or a secret, and is not empty."""
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
 
 
 def needs_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """A validator: the field is bytes, or None where that is its default. A text would go out as it stands."""
+    """Validate that a field is bytes, or None if that is its default. A str would be sent without base64 encoding."""
     if not isinstance(value, bytes) and not (value is None and field.default is None):
         raise InvalidArgumentError("give bytes", parameter=field.name)
 
 
 def needs_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """A validator: the field is a finite number, or None. JSON has no other, and null would go out in its place."""
+    """Validate that a field is a finite number, or None. JSON has no NaN or infinity: null would be sent instead."""
     if value is not None and not is_number(value):
         raise InvalidArgumentError("give a finite number", parameter=field.name)
 
 
 def needs_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """A validator: the field is a whole number, or None."""
+    """Validate that a field is a whole number, or None."""
     if value is not None and not (isinstance(value, int) and is_number(value)):
         raise InvalidArgumentError("give a whole number", parameter=field.name)
 
 
 NOTHING = (None, "null")
-"""What stands for no value."""
+"""JSON values that mean "no value"."""
 TEXTS = (str, bytes, Secret)
-"""Types whose values are texts on the wire, where "null" is a text like any other (and the base64 of three bytes)."""
+"""Types that are texts in JSON. For them "null" is an ordinary text; it is also the base64 encoding of three bytes."""
 
 
 def is_nothing(value: Any, kind: Any) -> bool:
-    """Return True if it stands for no value of this type: null, or the text "null" where that can't be a value."""
+    """Return True if the value means "no value": null, or the text "null" if the type is not one of TEXTS."""
     return value is None or (kind not in TEXTS and value in NOTHING)
 
 
 def is_model(cls: Any) -> bool:
-    """Return True if this is a model's class."""
+    """Return True if `cls` is Model or a subclass of it."""
     return isinstance(cls, type) and issubclass(cls, Model)
 
 
 def once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
-    """The same function of a class, which makes its result once."""
+    """Decorate a function of a class so that its result is cached for each class."""
     made: dict[Any, T] = {}
 
     def get(cls: Any) -> T:
@@ -231,7 +238,7 @@ def once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
 
 @attrs.frozen
 class Field:
-    """A model's field: its name here, its names on the wire, its type and its default."""
+    """A field of a model: its Python name, JSON names, type and default."""
 
     name: str
     wire: Wire
@@ -240,7 +247,7 @@ class Field:
 
     @functools.cached_property
     def key(self) -> str:
-        """How it is spelled on the wire."""
+        """The field's main JSON name, under which it is written."""
         if self.wire.name is not None:
             return self.wire.name
         head, *tail = self.name.split("_")
@@ -248,43 +255,46 @@ class Field:
 
     @functools.cached_property
     def kinds(self) -> list[Any]:
-        """The types that the field takes, None apart."""
+        """The types that the field accepts, without None."""
         united = isinstance(self.annotation, types.UnionType)
         return [kind for kind in get_args(self.annotation) if kind is not type(None)] if united else [self.annotation]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Its names on the wire: the specification's, then others."""
+        """All JSON names of the field: the main one first, then those of `Wire.also`."""
         return (self.key, *self.wire.also)
 
     @property
     def is_list(self) -> bool:
-        """Whether it lists things."""
+        """True if the field's type is a list."""
         return get_origin(self.annotation) is list
 
     @property
     def required(self) -> bool:
-        """Whether it has no default."""
+        """True if the field has no default."""
         return self.default is attrs.NOTHING
 
     def absent(self, value: Any) -> bool:
-        """Return True if this value stands for the default."""
+        """Return True if the JSON value means that the field has its default. Never True for a required field."""
         return not self.required and is_nothing(value, self.kinds[0])
 
     @functools.cached_property
     def made_anew(self) -> bool:
-        """Whether each model gets a default of its own."""
-        return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # its stubs say that it is a function
+        """True if a factory creates a new default for each model."""
+        return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # the stubs declare it as a function
 
     def fallback(self) -> Any:
-        """The default."""
+        """Return the default, from the factory if there is one."""
         return self.default.factory() if self.made_anew else self.default
 
     def spelled_otherwise(self, value: Any, extra: dict[str, Any]) -> Any:
-        """The field's value, which may stand under another name: what is used is taken out of `extra`.
+        """Return the field's JSON value, also from the names in `Wire.also`. Remove members that are used from `extra`.
 
-        What is filled goes before what is empty. Of two lists that both are, nothing is lost: what stands in both is
-        given once.
+        value: the value under the main name, or None.
+        extra: the members of the JSON object whose names are not the main name of any field.
+
+        An empty value is replaced by the first value under another name that is not empty. Lists are combined. An
+        element that is in both lists occurs once in the result.
         """
         for name in self.wire.also:
             other = extra.get(name)
@@ -300,7 +310,10 @@ class Field:
 
 
 def _joined(value: Any, other: Any) -> Any:
-    """The elements of two lists, or bare elements; those that only the second has stand last."""
+    """Return the elements of `value`, followed by the elements that only `other` has.
+
+    Each may be a list or a single element. If an element occurs more often in `other`, the difference is added.
+    """
     if not value or value == "null":
         return other
     first, second = _listed(value), _listed(other)
@@ -325,7 +338,7 @@ def _canonical(element: Any) -> bytes:
 
 @once_per_class
 def fields_of(cls: type[Any]) -> tuple[Field, ...]:
-    """A model's fields that stand on the wire, `extra` apart."""
+    """Return the fields of a model that are read from and written to JSON, without `extra` and local fields."""
     hints = get_type_hints(cls, include_extras=True)
     fields = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
     return tuple(field for field in fields if not field.wire.local)
@@ -338,22 +351,22 @@ def _field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
 
 
 def plain_type(kind: Any) -> Any:
-    """The type that a program knows: `list[int]` for a list of uids."""
+    """Return a type without its annotations, such as `list[int]` for `list[Uid]`."""
     if get_origin(kind) is list:
-        return list[plain_type(get_args(kind)[0])]  # type: ignore[misc]  # a type made when it runs
+        return list[plain_type(get_args(kind)[0])]  # type: ignore[misc]  # the type is created at run time
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 def wire_name(cls: type[Model], name: str) -> str:
-    """How a model's field is spelled on the wire."""
+    """Return the main JSON name of a model's field. Raise StopIteration if the model has no such field in JSON."""
     return next(field.key for field in fields_of(cls) if field.name == name)
 
 
 def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[str, str]:
-    """Return which absent lists of a response are there under other names: the field's name, then the other one.
+    """Find a list field that a response has under an unknown name. Return {field's JSON name: name in the response}.
 
-    An array is taken for a list if most names in each of its objects are names of the list's elements, and if no other
-    array and no other list fits.
+    An array of objects matches a missing list field if, in each object, more than half of the names are field names of
+    the list's element type. The result is empty unless exactly one array matches exactly one field.
     """
     fields = fields_of(cls)
     unknown = document.keys() - {name for field in fields for name in field.keys}

@@ -1,8 +1,13 @@
-"""How one JSON value becomes one Python value: a reader for each type that a model's field may have.
+"""Readers that convert one JSON value to one Python value, for each type that a model's field can have.
 
-Real servers send digits as text for a number, a number for a text, a bare object for a list of one, and null or the
-text "null" for nothing: all are read. Any other value raises a MismatchError, which says what was expected and where,
-never what was there. The reader of the object around it decides whether the field's default is used instead.
+Real servers send a text of digits for a number, a number for a text, a single object for a list with one element, and
+null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError,
+which contains the expected type and the JSON path, but never the value. The reader of the enclosing object then decides
+whether to use the field's default.
+
+A *leaf* is a reader of a value without parts, such as a number. A *nested* reader reads objects and lists. It skips
+unreadable parts and counts them in a *report*, a Counter that maps JSON paths to numbers. A *hook* is a function
+that a user of this package has registered with a cattrs converter.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from directsuite.wire.parsing import BrokenText, Elements, MismatchError
 Read = Callable[[Any], Any]
 
 PAIR = frozenset({"key", "value"})
-"""The members of an object that stands for one pair of a mapping."""
+"""The member names of an object that represents one entry of a mapping."""
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 
@@ -41,14 +46,16 @@ def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 Place = Union["Counter[str]", "tuple[Place, str]", type, None]
-"""Where a value is: the report of its document, or the place of the value around it and the step to it.
+"""The position of a value, used to count unreadable values.
 
-A step is written as in a JSON path, without indices: `.messages[]`. None, or a class, if nobody asked for a report.
+For a document it is the report. For a value inside, it is a tuple: the place of the enclosing value, and the step from
+there to this value. Steps are parts of a JSON path without indices, such as `.messages[]`. None, or a class (which
+cattrs passes), means that values are not counted.
 """
 
 
 class Document(dict[str, Any]):
-    """A JSON object on its way through a converter, with its place."""
+    """A JSON object with its place. It carries the place through a cattrs converter, which has no argument for it."""
 
     __slots__ = ("place",)
 
@@ -56,7 +63,7 @@ class Document(dict[str, Any]):
 
 
 def note(place: Place, step: str = "") -> None:
-    """Count a value that could not be read, in the report of its document."""
+    """Count an unreadable value in the report of its document. Do nothing if the place has no report."""
     while isinstance(place, tuple):
         above, last = place
         place, step = above, last + step
@@ -65,14 +72,14 @@ def note(place: Place, step: str = "") -> None:
 
 
 class Leaf:
-    """Reads a value without parts: `read(value)` returns it, or raises MismatchError."""
+    """Reads a value without parts. `read(value)` returns the Python value or raises MismatchError."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
 
 
 class Nested(Protocol):
-    """Reads a value with parts: `read(value, place)` counts those that are unreadable in the report of the place."""
+    """Reads a value with parts. `read(value, place)` counts unreadable parts in the report of the place."""
 
     read: Callable[[Any, Place], Any]
 
@@ -81,7 +88,7 @@ Reader = Leaf | Nested
 
 
 class Hook(Leaf):
-    """A value that a hook of the program's own converter reads. What it raises may show the value, and is replaced."""
+    """Reads a value with a hook. Exceptions of the hook become MismatchError, because their text may show the value."""
 
     def __init__(self, hook: Callable[[Any, Any], Any], kind: Any) -> None:
         def read(value: Any) -> Any:
@@ -97,7 +104,7 @@ class Hook(Leaf):
 
 
 class EnumReader(Leaf):
-    """A member of an open enum."""
+    """Reads a member of an open enum."""
 
     def __init__(self, cls: type[OpenEnum]) -> None:
         self.members: dict[Any, OpenEnum] = dict(cls._value2member_map_.items())  # type: ignore[arg-type]  # cls's members
@@ -105,7 +112,7 @@ class EnumReader(Leaf):
 
 
 class ExactLeaf(Leaf):
-    """A text that later calls send or compare: broken UTF-8 in it is a mismatch."""
+    """Reads a text that later calls send or compare. Raises MismatchError if the text had broken UTF-8."""
 
     def __init__(self, inner: Leaf) -> None:
         self.inner = inner
@@ -120,7 +127,7 @@ class ExactLeaf(Leaf):
 
 
 class OptionalLeaf(Leaf):
-    """A value of this type that may be null or absent, or the text "null" where that is no value of the type."""
+    """Reads a value that may be null or absent. The text "null" also means None, unless the type is one of TEXTS."""
 
     def __init__(self, inner: Leaf, kind: Any) -> None:
         self.inner = inner
@@ -130,7 +137,7 @@ class OptionalLeaf(Leaf):
 
 
 class OptionalNested:
-    """An object that may be null or absent, or the text "null"."""
+    """Reads an object or list that may be null, absent, or the text "null"; these become None."""
 
     def __init__(self, inner: Nested) -> None:
         read = inner.read
@@ -138,9 +145,10 @@ class OptionalNested:
 
 
 class ObjectList:
-    """A list of objects; nothing reads as an empty one, a bare element as a list of one.
+    """Reads a list of objects. No value means an empty list, and a single object a list with one element.
 
-    Elements that cannot be read are left out and counted. In a required list only null is.
+    Unreadable elements are skipped and counted. In a required list only null is skipped; any other unreadable element
+    raises MismatchError.
     """
 
     def __init__(self, item: Reader, *, required: bool = False) -> None:
@@ -162,10 +170,12 @@ class ObjectList:
 
 
 class ScalarList:
-    """A list of texts or numbers, which keeps its length: programs compare the positions of elements.
+    """Reads a list of texts or numbers without skipping elements, because programs rely on their positions.
 
-    A text that cannot be read becomes an empty one, and is counted. A number that cannot be read fails the list.
-    exact: broken UTF-8 in a text fails the list too.
+    An unreadable text is replaced by an empty text and counted. An unreadable number raises MismatchError.
+
+    is_text: True if the elements are texts.
+    exact: True if a text with broken UTF-8 also raises MismatchError.
     """
 
     def __init__(self, item: Leaf, *, is_text: bool, exact: bool) -> None:
@@ -187,14 +197,14 @@ class ScalarList:
 
 
 def listed(value: Any) -> Iterable[Any]:
-    """The elements of a list. Null is an empty one, and a bare value a list of one."""
+    """Return the elements of a list: none for null or "null", and the value itself if it is not a list."""
     if _is_list(value) or isinstance(value, Elements):
         return value
     return () if value in NOTHING else (value,)
 
 
 def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
-    """The function of a reader, with the place as its second parameter."""
+    """Return the reader's function with the place as second parameter. A leaf ignores it."""
     if not isinstance(reader, Leaf):
         return reader.read
     read = reader.read
@@ -204,9 +214,14 @@ def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
 def reader_for(
     annotation: Any, of_converter: Callable[[Any], Reader | None], *, exact: bool = False, required: bool = False
 ) -> Reader:
-    """The reader of a field annotated so.
+    """Return the reader for a field with this annotation.
 
-    of_converter: gives the converter's reader for a type, which goes first. exact, required: of the field.
+    of_converter: returns the converter's reader for a type, which takes precedence, or None.
+    exact: True if a text with broken UTF-8 is unreadable.
+    required: True if the field is required.
+
+    Raises TypeError for a union of several types, other than that of date and str, and KeyError for a type without
+    reader.
     """
     reader = of_converter(annotation)
     if reader is not None:
@@ -248,7 +263,10 @@ def _each(pairs: dict[str, str], read: Read) -> dict[str, Any]:
 
 
 def _day_reader(days: Leaf | None, texts: Leaf | None) -> Leaf:
-    """A day, or any other text; the converter may have hooks for each of them."""
+    """Return a reader that reads a day as a date, and leaves any other text unchanged.
+
+    days, texts: the converter's hook for each of the two types, applied to the result, or None.
+    """
 
     def read(value: Any) -> Any:
         day = read_day(read_text(value))
@@ -259,7 +277,7 @@ def _day_reader(days: Leaf | None, texts: Leaf | None) -> Leaf:
 
 
 def read_text(value: Any) -> str:
-    """Return the text, or the digits of a number."""
+    """Return a text unchanged, and a number as its JSON text."""
     if type(value) is str:
         return value
     if isinstance(value, str):
@@ -267,13 +285,13 @@ def read_text(value: Any) -> str:
     if type(value) in (int, float):
         try:
             return msgspec.json.encode(value).decode()
-        except ValueError:  # more digits than Python writes
+        except ValueError:  # Python limits the number of digits in the text of an int
             pass
     raise MismatchError("text")
 
 
 def read_int(value: Any) -> int:
-    """A whole number, or its digits as text."""
+    """Return a whole number from an int, a float without fraction, or a text of at most 40 digits."""
     if type(value) is int:
         return value
     if type(value) is str and _DIGITS.match(value):
@@ -284,7 +302,7 @@ def read_int(value: Any) -> int:
 
 
 def read_uid(value: Any) -> int:
-    """A message's number, which a later call takes."""
+    """Return a message's number. Raise MismatchError if it is negative or larger than MAX_UID."""
     uid = read_int(value)
     if 0 <= uid <= MAX_UID:
         return uid
@@ -292,7 +310,7 @@ def read_uid(value: Any) -> int:
 
 
 def read_float(value: Any) -> float:
-    """A number, or its digits as text."""
+    """Return a finite number, from a number or its text."""
     if type(value) in (int, float) or type(value) is str:
         try:
             number = float(value)
@@ -304,7 +322,7 @@ def read_float(value: Any) -> float:
 
 
 def read_bool(value: Any) -> bool:
-    """true or false, also as text."""
+    """Return a bool, from true or false or their text in any case."""
     if value is True or value is False:
         return bool(value)
     if type(value) is str and value.lower() in ("true", "false"):
@@ -313,7 +331,7 @@ def read_bool(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> bytes:
-    """The bytes behind base64 text; bytes are such as were decoded while they were parsed."""
+    """Decode base64 text. Return bytes unchanged, because the parser has already decoded them."""
     if type(value) is bytes:
         return value
     if type(value) is str:
@@ -322,12 +340,16 @@ def read_bytes(value: Any) -> bytes:
 
 
 def read_secret(value: Any) -> Secret:
-    """Text that no repr shows from here on."""
+    """Return a text, or the text of a number, as a Secret."""
     return Secret(read_text(value))
 
 
 def read_pairs(value: Any) -> dict[str, str]:
-    """A mapping of texts: an object, or a list of objects with `key` and `value`, or a single one of these."""
+    """Return a mapping of texts.
+
+    It is read from an object, from a list of objects with the members `key` and `value`, or from one such object. In
+    these, a missing `value` becomes an empty text. null and "null" become an empty mapping.
+    """
     if value in NOTHING:
         return {}
     if _is_object(value) and value.keys() != PAIR:
@@ -339,7 +361,11 @@ def read_pairs(value: Any) -> dict[str, str]:
 
 
 def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
-    """An object; a list of pairs where the object would read as a single pair."""
+    """Return a mapping in the form in which it is written to JSON.
+
+    A mapping with exactly the keys `key` and `value` becomes a list of pairs, because `read_pairs` would read it as one
+    pair. Any other mapping is returned unchanged.
+    """
     if pairs.keys() == PAIR:
         return [{"key": key, "value": value} for key, value in pairs.items()]
     return pairs
@@ -358,7 +384,7 @@ def _as_text(value: Any) -> str:
 
 
 def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
-    """A member of an open enum."""
+    """Return the enum's member for a text, or for the text of a number."""
     return cls(read_text(value))
 
 
