@@ -1,8 +1,11 @@
-"""What programs and the command line are told from outside: variables, and one settings file with profiles.
+"""Read settings from environment variables and from a settings file with profiles.
+
+The first of these that contains a setting determines its value:
 
     DIRECTSUITE_TIMEOUT ──► [profiles.NAME] of the file ──► the top of the file ──► the default
 
-The file is TOML: the one that DIRECTSUITE_CONFIG names, or ~/.config/directsuite/config.toml where that exists.
+The file is in TOML format. Its path is given by DIRECTSUITE_CONFIG. If that is not set,
+~/.config/directsuite/config.toml is used if it exists. An example:
 
     mailbox = "nurse@direct.example.org"
     message_url = "https://mail.example.org/message-rest/api/message"
@@ -10,8 +13,8 @@ The file is TOML: the one that DIRECTSUITE_CONFIG names, or ~/.config/directsuit
     [profiles.test]
     message_url = "http://127.0.0.1:8025/message-rest/api/message"
 
-It holds no secret: `token_file`, `mailbox_password_file` and `login_password_file` name the files that do, which only
-their owner and group may read. Paths in it are relative to its folder.
+The settings file contains no secrets. `token_file`, `mailbox_password_file` and `login_password_file` are paths of
+files with secrets, which only their owner and group may read. Paths in the settings file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -36,23 +39,29 @@ from directsuite.secret import Secret
 PREFIX = "DIRECTSUITE_"
 MAX_SETTINGS_BYTES = 2**20
 MAX_SECRETS_BYTES = 2**24
-"""The size of a file of secrets: enough for the passwords of 100,000 mailboxes."""
+"""The maximum size of a file of secrets. It is enough for the passwords of 100,000 mailboxes."""
 DEFAULT_FILE = "~/.config/directsuite/config.toml"
-"""The settings file where DIRECTSUITE_CONFIG names none; below XDG_CONFIG_HOME where that is set."""
+"""The settings file used if DIRECTSUITE_CONFIG is not set. If XDG_CONFIG_HOME is set, it replaces ~/.config."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
-"""PEM files: whom to trust in place of the machine's authorities, and the client's own certificate and key."""
+"""The settings that are paths of PEM files.
+
+`ca_bundle` contains the trusted authorities, and replaces those of the machine. The others are for the client.
+"""
 SECRETS = ("token", "mailbox_password", "login_password")
-"""Each has a variable, or a file that a setting with `_file` at its end names."""
+"""The names of the secrets. Each is read from a variable, or from the file given by the setting `NAME_file`."""
 IDENTITY = ("mailbox", "login_username", *(f"{name}_file" for name in SECRETS))
-"""Who calls: the settings of the file that are no parameters of Settings, beside CERTIFICATES."""
+"""The settings that identify the caller. Like CERTIFICATES, they are not parameters of Settings."""
 
 
 class Variables(Mapping[str, str]):
-    """The environment, or a mapping in its place. Its `repr` shows nothing: frames that hold it may be printed."""
+    """Environment variables, from os.environ or another mapping.
+
+    `repr` does not show them, because tools may print the local variables of stack frames.
+    """
 
     def __init__(self, variables: Mapping[str, str] | None) -> None:
         if variables is not None and not isinstance(cast("object", variables), Mapping):
-            variables = None  # this frame may stand in a traceback
+            variables = None  # this frame will be in the traceback, and must not show secrets
             raise ConfigurationError("environ has to be a mapping of names to texts, such as os.environ")
         self._variables = os.environ if variables is None else variables
 
@@ -60,7 +69,7 @@ class Variables(Mapping[str, str]):
         value = self._variables[name]
         if isinstance(cast("object", value), str):
             return value
-        value = ""  # this frame may stand in a traceback
+        value = ""  # this frame will be in the traceback, and must not show secrets
         raise ConfigurationError(f"{name} has to be a text")
 
     def __iter__(self) -> Iterator[str]:
@@ -75,35 +84,46 @@ class Variables(Mapping[str, str]):
 
 @attrs.frozen(kw_only=True)
 class Entry:
-    """One setting as it was given."""
+    """A setting from a variable or a file."""
 
     value: Any = attrs.field(repr=False)
-    """A text, where it is a variable's."""
+    """The value from the file, or the text of the variable."""
     origin: str
-    """The variable, or the file and the line."""
+    """The name of the variable, or the path of the file and the line if it is known."""
     is_variable: bool = False
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Configuration(Mapping[str, Entry]):
-    """The settings that were given, by name; what has its default is not among them."""
+    """The settings from variables and the settings file, by name. Settings that are in neither are not included."""
 
     variables: Variables
     file: Path | None
     profile: str | None
     profiles: tuple[str, ...]
-    """Those that the file has."""
+    """The names of all profiles in the file."""
     _entries: Mapping[str, Entry] = attrs.field(alias="entries")
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None, profile: str | None = None) -> Self:
-        """Read the variables and the settings file. Raises ConfigurationError."""
+        """Read the variables and the settings file.
+
+        environ: the variables. None: use os.environ.
+        profile: the name of the profile. None: use DIRECTSUITE_PROFILE, if it is set.
+
+        Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
+        """
         variables = Variables(environ)
         return cls._read(variables, _file_of(variables), profile or variables.get(f"{PREFIX}PROFILE") or None)
 
     @classmethod
     def of_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
-        """Read a settings file alone. Raises ConfigurationError."""
+        """Read a settings file, but no variables.
+
+        profile: the name of the profile, or None.
+
+        Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
+        """
         return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
 
     @classmethod
@@ -144,7 +164,10 @@ class Configuration(Mapping[str, Entry]):
         return f"Configuration(<{len(self)}>)"
 
     def text(self, name: str) -> str | None:
-        """A setting that is a text; None where it isn't given."""
+        """Return a setting that is a text, or None if it is not set.
+
+        Raises ConfigurationError if it is empty or not a text.
+        """
         if name not in self:
             return None
         if isinstance(text := self[name].value, str) and text:
@@ -152,7 +175,11 @@ class Configuration(Mapping[str, Entry]):
         raise ConfigurationError(f"{self[name].origin}: {name} has to be a text")
 
     def path(self, name: str) -> Path | None:
-        """A setting that names a file; None where it isn't given."""
+        """Return a setting that is a path, or None if it is not set.
+
+        A path from the settings file is relative to the folder of that file. `~` is expanded. Raises ConfigurationError
+        if the path is invalid, or the home folder is unknown.
+        """
         text = self.text(name)
         if text is None:
             return None
@@ -165,14 +192,22 @@ class Configuration(Mapping[str, Entry]):
         return path if self.file is None or self[name].is_variable else self.file.parent / path
 
     def secret(self, name: str) -> Secret | None:
-        """One of SECRETS: its variable, or what its file holds; None where neither is given."""
+        """Return a secret from its variable or its file, or None if neither is set.
+
+        name: one of SECRETS.
+
+        Raises ConfigurationError if the file cannot be read, can be read by other users, or is invalid.
+        """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
         path = self.path(f"{name}_file")
         return None if path is None else secret_of_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
 
     def tls(self) -> ssl.SSLContext | None:
-        """The context that trusts `ca_bundle` and shows `client_certificate`; None where neither is given."""
+        """Return a TLS context with `ca_bundle` and `client_certificate`, or None if neither is set.
+
+        Raises ConfigurationError if a file cannot be used, or `client_key` is set without `client_certificate`.
+        """
         bundle, certificate, key = (self.path(name) for name in CERTIFICATES)
         if key is not None and certificate is None:
             raise ConfigurationError(f"{self['client_key'].origin}: client_key needs client_certificate beside it")
@@ -182,7 +217,8 @@ class Configuration(Mapping[str, Entry]):
             if certificate is not None:
                 name = "client_certificate"
                 context = context or ssl.create_default_context()
-                context.load_cert_chain(certificate, key, password="")  # else an encrypted key would be asked for
+                # Without a password argument, OpenSSL would prompt for the password of an encrypted key.
+                context.load_cert_chain(certificate, key, password="")
         except (OSError, ValueError) as error:
             what = "PEM that can be used" if isinstance(error, (ssl.SSLError, ValueError)) else reason_of(error)
             raise ConfigurationError(f"{self[name].origin}: {name} can't be read: {what}") from None
@@ -199,17 +235,20 @@ def _file_of(variables: Variables) -> Path | None:
 
 
 def _to_path(path: str | PathLike[str], name: str) -> Path:
-    """Return a path. Raise ConfigurationError with the name of what it should be if no file can have it."""
+    """Return a path. Raise ConfigurationError if no file can have this path.
+
+    name: a description of the path for the error's text.
+    """
     problem = find_path_problem(path)
     if problem is not None:
-        path = ""  # tracebacks expose local variables
+        path = ""  # this frame will be in the traceback, and must not show the path
         raise ConfigurationError(f"{name}: {problem}")
     return Path(path)
 
 
 def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
-    """The settings of a file, and the line of each, by table and name."""
-    import tomllib  # most programs have no such file
+    """Return the settings of a file, and the line of each, by table and name."""
+    import tomllib  # imported only if needed: most programs have no settings file
 
     try:
         with path.open("rb") as file:
@@ -219,7 +258,8 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
         reason = "no such file"
     except _TooLargeError as error:
         reason = str(error)
-    except (ValueError, RecursionError) as error:  # a path with a null byte among them; its text quotes the file
+    # The error is not chained, because its text quotes the file. A path with a null byte also raises ValueError.
+    except (ValueError, RecursionError) as error:
         line = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
         reason = f"not TOML, in line {line[1]}" if line else "not TOML"
     except OSError as error:
@@ -228,11 +268,14 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
 
 
 class _TooLargeError(Exception):
-    """A file has more bytes than one of its kind may have."""
+    """A file is larger than its limit."""
 
 
 def _read_limited(file: BinaryIO, limit: int) -> bytes:
-    """Return the content of a file, which may be a device that never ends. Raise _TooLargeError beyond the limit."""
+    """Return the content of a file. Raise _TooLargeError if it has more than `limit` bytes.
+
+    No more than that is read, because the file may be a device with endless content.
+    """
     content = file.read(limit + 1)
     if len(content) > limit:
         raise _TooLargeError(f"it has more than {limit:,} bytes")
@@ -240,7 +283,7 @@ def _read_limited(file: BinaryIO, limit: int) -> bytes:
 
 
 def _lines_of(text: str) -> dict[tuple[str, str], int]:
-    """The line of each setting, as far as it begins one: for errors alone."""
+    """Return the line number of each setting that starts a line, by table and name. Used in error messages."""
     lines, table = dict[tuple[str, str], int](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -251,7 +294,13 @@ def _lines_of(text: str) -> dict[tuple[str, str], int]:
 
 
 def private_bytes(path: Path, name: str) -> bytes:
-    """What a file holds that only its owner and group may read. name: the file, for people."""
+    """Return the content of a file that only its owner and group may read.
+
+    name: a description of the file for the error's text.
+
+    Raises ConfigurationError if the file cannot be read, is larger than MAX_SECRETS_BYTES, or can be accessed by other
+    users. The permissions are not checked on Windows.
+    """
     try:
         with path.open("rb") as file:
             if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
@@ -265,13 +314,19 @@ def private_bytes(path: Path, name: str) -> bytes:
 
 
 def secret_of_file(path: Path, name: str) -> Secret:
-    """The secret that stands alone in a file, on one line. name: the file, for people."""
+    """Return a secret from a file that contains only the secret, on one line.
+
+    name: a description of the file for the error's text.
+
+    Raises ConfigurationError in the same cases as `private_bytes`, and if the file is empty, has several lines, or is
+    not UTF-8.
+    """
     content = private_bytes(path, name)
     try:
         text = content.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         text = ""
     if not text or "\n" in text:
-        content, text = b"", ""  # this frame may stand in a traceback
+        content, text = b"", ""  # this frame will be in the traceback, and must not show secrets
         raise ConfigurationError(f"{name} has to hold the secret alone, on one line: this one doesn't")
     return Secret(text)

@@ -1,18 +1,18 @@
-"""Everything that directsuite raises.
+"""The exceptions that directsuite raises for calls and their configuration.
 
     DirectSuiteError
     ├── ConfigurationError            a URL, token or login that the call needs is missing or unsafe
-    ├── InvalidArgumentError          (also ValueError) refused before anything was sent
+    ├── InvalidArgumentError          (also ValueError) an argument was rejected before the request was sent
     ├── ClosedError                   the suite is closed, or not open yet
-    ├── TransportError                no usable answer
-    │   ├── ConnectFailedError        nothing was sent
-    │   │   └── CircuitOpenError      … since the service is down, and is left alone for a while
-    │   ├── ConnectionLostError       sent, no answer, on an operation that may be repeated
-    │   ├── DeadlineExceededError     (also TimeoutError) nothing was sent, or the operation may be repeated
-    │   └── OutcomeUnknownError       a side effect may or may not have happened, or did and its result is lost
-    ├── ServiceError                  the service said no
-    │   ├── AuthenticationError       who you are: 401, code 1, 011
-    │   ├── PermissionDeniedError     what you may: 403, 013
+    ├── TransportError                no usable response was received
+    │   ├── ConnectFailedError        no connection: the request was not sent
+    │   │   └── CircuitOpenError      not sent because the service seems to be down
+    │   ├── ConnectionLostError       sent, but no response; the operation may be repeated
+    │   ├── DeadlineExceededError     (also TimeoutError) not sent, or the operation may be repeated
+    │   └── OutcomeUnknownError       a side effect may have happened, or happened but its result is lost
+    ├── ServiceError                  the service responded with an error
+    │   ├── AuthenticationError       the credentials were not accepted: 401, code 1, 011
+    │   ├── PermissionDeniedError     the credentials do not permit the operation: 403, 013
     │   ├── NotFoundError             404, 208, 210
     │   ├── ConflictError             201
     │   ├── AddressError              messaging code 2, 207
@@ -20,10 +20,10 @@
     │   ├── PaymentError              003, 021, 022
     │   ├── RateLimitedError          429
     │   └── ServerError               5xx, 099, 999
-    └── ResponseDecodeError           an answer that is not what it should be
+    └── ResponseDecodeError           the response is not valid
 
-No text, `repr` or argument of these holds a secret or patient data. What the service itself wrote is kept apart:
-`ServiceError.message` and `.body` give it to those who ask for it.
+The text, `repr` and arguments of these errors contain no secrets and no patient data. The service's own text may
+contain both. It is available only from `ServiceError.message`, `ServiceError.body` and `ResponseDecodeError.body`.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from typing import Any, Self
 
 
 class Outcome(enum.Enum):
-    """What is known, after a failed attempt, about what happened on the server."""
+    """The effect that a failed attempt may have had on the server."""
 
     NOT_SENT = "not sent"
-    """Nothing left this machine: any operation may be tried again."""
+    """The request was not sent. Any operation may be tried again."""
     REJECTED = "rejected"
-    """The service refused to act on it for now: any operation may be tried again."""
+    """The service did not process the request, but may do so later. Any operation may be tried again."""
     UNKNOWN = "unknown"
-    """Sent, without a usable answer: only an operation that may be repeated is tried again."""
+    """The request was sent, but no usable response was received. Only repeatable operations are tried again."""
     FAILED = "failed"
-    """The service said no: trying again would not help."""
+    """The service responded with an error. Trying again would not help."""
 
 
 class DirectSuiteError(Exception):
-    """The root of the tree.
+    """The base class of all errors in this module.
 
     Every error has these attributes:
 
-    explanation: what went wrong, without operation and figures.
-    operation, service: the specification's names, such as `Sign` and `signing`; None where no call was under way.
-    outcome: what is known about the effect, an `Outcome`; None where that is no question.
-    retry_after: seconds to wait before another try, where the service or the call's own limits named them, or None.
-    attempts: the number of HTTP requests of the whole call.
-    elapsed: seconds of the whole call.
+    explanation: what went wrong, without the operation's name, the number of attempts and the duration.
+    operation, service: the specification's names, such as `Sign` and `signing`. None if the error is not from a call.
+    outcome: an `Outcome`, the known effect on the server. None if the question does not arise.
+    retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
+    attempts: the number of HTTP requests that the call has made.
+    elapsed: the duration of the call in seconds.
     """
 
     def __init__(
@@ -68,19 +68,19 @@ class DirectSuiteError(Exception):
     ) -> None:
         super().__init__(explanation)
         self.explanation = explanation
-        """What went wrong, without operation and figures."""
+        """What went wrong, without the operation's name, the number of attempts and the duration."""
         self.operation = operation
-        """The specification's name of the operation; None where no call was under way."""
+        """The specification's name of the operation. None if the error is not from a call."""
         self.service = service
-        """The service of the operation; None where no call was under way."""
+        """The name of the operation's service. None if the error is not from a call."""
         self.outcome = outcome
-        """What is known about the effect; None where that is no question."""
+        """The known effect on the server. None if the question does not arise."""
         self.retry_after: float | None = None
-        """Seconds to wait before another try, where the service or the call's own limits named them."""
+        """Seconds to wait before trying again, from the service or from the suite's limits. None if unknown."""
         self.attempts = 0
-        """HTTP requests made, in the whole call."""
+        """The number of HTTP requests that the call has made."""
         self.elapsed = 0.0
-        """Seconds, of the whole call."""
+        """The duration of the call in seconds."""
 
     def __str__(self) -> str:
         if self.operation is None:
@@ -95,7 +95,7 @@ class DirectSuiteError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def copy(self) -> Self:
-        """The same failure for another caller: without this one's traceback."""
+        """Return a copy of the error without its traceback, to raise it for another caller."""
         again: Self = _rebuild(type(self), self.args, self.__dict__.copy())
         return again
 
@@ -108,11 +108,14 @@ def _rebuild(cls: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> An
 
 
 class ConfigurationError(DirectSuiteError):
-    """A URL, token or login that the call needs is missing or unsafe, or the suite is used where it may not be."""
+    """A setting is missing, invalid or unsafe, or the suite is used in the wrong event loop or process."""
 
 
 class InvalidArgumentError(DirectSuiteError, ValueError):
-    """An argument was refused before anything was sent. `parameter` names it; the text says what to do."""
+    """An argument was rejected before the request was sent. The text says what is expected.
+
+    parameter: the name of the argument.
+    """
 
     def __init__(self, explanation: str, *, parameter: str) -> None:
         super().__init__(f"{parameter}: {explanation}")
@@ -124,56 +127,63 @@ class ClosedError(DirectSuiteError):
 
 
 class TransportError(DirectSuiteError):
-    """No usable answer came."""
+    """No usable response was received."""
 
 
 class ConnectFailedError(TransportError):
-    """No connection could be made: nothing was sent."""
+    """No connection could be made. The request was not sent."""
 
 
 class CircuitOpenError(ConnectFailedError):
-    """The service has not answered for many attempts in a row: nothing is sent until a probe has found it back.
+    """The service has not responded to many consecutive attempts. No call is sent until a probe gets a response.
 
-    `retry_after` gives the seconds after which to try again.
+    `retry_after` is the number of seconds after which to try again.
     """
 
 
 class ConnectionLostError(TransportError):
-    """The request was sent and no answer came; the operation may be repeated without harm."""
+    """The request was sent, but no complete response was received. The operation may safely be repeated."""
 
 
 class DeadlineExceededError(TransportError, TimeoutError):
-    """The call's time was up. Nothing was sent, or the operation may be repeated without harm."""
+    """The call's deadline was reached. The request was not sent, or the operation may safely be repeated."""
 
 
 class OutcomeUnknownError(TransportError):
-    """A side effect may or may not have happened: do not simply do it again.
+    """It is unknown whether a side effect has happened, or its result is lost. Check before you repeat the call.
 
-    happened: True if it is certain that it did happen, and only its result is lost: do not do it again at all.
-    looked: True if it was looked for during the whole settle time, and nothing showed that it happened.
-    how_to_find_out: where to look.
-    found: the DirectUserDetail that was found when a provisioning was left unknown, or None.
+    happened: True if the side effect has certainly happened and only its result is lost. Do not repeat the call.
+    looked: True if the package looked for the effect during the entire settle time and did not find it.
+    how_to_find_out: how to check whether the effect has happened.
+    found: the DirectUserDetail that was found after a provisioning with unknown outcome, or None. Patient data.
 
-    The cause is the failure that left the question open.
+    `__cause__` is the failure that left the outcome unknown.
     """
 
     def __init__(self, explanation: str, *, how_to_find_out: str, happened: bool = False, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
-        """What to look at."""
+        """How to check whether the effect has happened."""
         self.looked = False
-        """True if it was looked for during the whole settle time, and nothing showed that it happened."""
+        """True if the package looked for the effect during the entire settle time and did not find it."""
         self.happened = happened
-        """True if it is certain that it did happen, and only its result is lost."""
+        """True if the side effect has certainly happened and only its result is lost."""
         self._found = _Sealed(None)
 
     @property
     def found(self) -> Any | None:
-        """The DirectUserDetail that was found when a provisioning was left unknown. Patient data: do not log it."""
+        """The DirectUserDetail found after a provisioning with unknown outcome, or None.
+
+        It contains patient data. Do not log it.
+        """
         return self._found.content
 
     def knowing(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
-        """The same failure in other words, for one who has found out more of what became of the call."""
+        """Return a copy of the error with a new explanation, for code that knows more about the outcome.
+
+        how_to_find_out: the new text.
+        found: the DirectUserDetail that was found, or None. It replaces that of this error.
+        """
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
@@ -188,10 +198,12 @@ class OutcomeUnknownError(TransportError):
 
 
 class ServiceError(DirectSuiteError):
-    """The service said no.
+    """The service responded with an error.
 
-    status: the HTTP status. code: the service's own code, an int in messaging, a str in registration, None elsewhere.
-    message, body: what the service wrote, which may name patients; no log and no text of the error has it.
+    status: the HTTP status.
+    code: the service's error code: an int in messaging, a str in registration, otherwise None.
+    message, body: the service's own text, which may contain patient data. It is not part of the error's text, and is
+    never logged.
     """
 
     def __init__(
@@ -209,41 +221,41 @@ class ServiceError(DirectSuiteError):
         self.status = status
         """The HTTP status."""
         self.code = code
-        """The service's own code: an int in messaging, a str in registration, None elsewhere."""
+        """The service's error code: an int in messaging, a str in registration, otherwise None."""
         self.retry_after = retry_after
         self._said = _Sealed((message, body))
 
     @property
     def message(self) -> str | None:
-        """What the service wrote for people. It may name patients: do not log it unread."""
+        """The service's error message, or None. It may contain patient data: do not log it without checking."""
         message: str | None = self._said.content[0]
         return message
 
     @property
     def body(self) -> bytes:
-        """The answer's body as it came (its first part, where it was long). It may hold patient data."""
+        """The body of the response, or its first part if it is long. It may contain patient data."""
         body: bytes = self._said.content[1]
         return body
 
 
 class AuthenticationError(ServiceError):
-    """The token, password or session was not accepted (401, code 1, 011)."""
+    """The service did not accept the token, password or session (401, code 1, 011)."""
 
 
 class PermissionDeniedError(ServiceError):
-    """These credentials may not do this (403, 013)."""
+    """The credentials do not permit this operation (403, 013)."""
 
 
 class NotFoundError(ServiceError):
-    """No such endpoint, domain or address (404, 208, 210)."""
+    """The endpoint, domain or address does not exist (404, 208, 210)."""
 
 
 class ConflictError(ServiceError):
-    """The Direct domain is in use (201)."""
+    """The Direct domain is already in use (201)."""
 
 
 class AddressError(ServiceError):
-    """An address was not accepted (messaging code 2, 207)."""
+    """The service did not accept an address (messaging code 2, 207)."""
 
 
 class BadRequestError(ServiceError):
@@ -255,7 +267,7 @@ class PaymentError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
-    """Too many requests (429). `retry_after` gives seconds where the service named them."""
+    """Too many requests were sent (429). `retry_after` is set if the service said how long to wait."""
 
 
 class ServerError(ServiceError):
@@ -263,10 +275,11 @@ class ServerError(ServiceError):
 
 
 class ResponseDecodeError(DirectSuiteError):
-    """An answer that is not what it should be.
+    """The response is not valid HTTP or JSON, does not have the expected content, or is too large.
 
-    path: the JSON path of the first wrong place, never its value. body: the answer, which may hold patient data.
-    too_large: True if it was larger than `max_response_bytes`, or than a method's `max_bytes`.
+    path: the JSON path of the first invalid value.
+    body: the response's body, or its first part. It may contain patient data.
+    too_large: True if the response was larger than `max_response_bytes`, or than a method's `max_bytes`.
     """
 
     def __init__(
@@ -274,20 +287,20 @@ class ResponseDecodeError(DirectSuiteError):
     ) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.path = path
-        """The JSON path of the first wrong place, never its value."""
+        """The JSON path of the first invalid value."""
         self.too_large = too_large
-        """True if it was larger than `max_response_bytes`, or than a method's `max_bytes`."""
+        """True if the response was larger than `max_response_bytes`, or than a method's `max_bytes`."""
         self._said = _Sealed((None, body))
 
     @property
     def body(self) -> bytes:
-        """The answer's body as it came (its first part, where it was long). It may hold patient data."""
+        """The body of the response, or its first part if it is long. It may contain patient data."""
         body: bytes = self._said.content[1]
         return body
 
 
 class _Sealed:
-    """What the service wrote, out of the reach of tools that print an exception's attributes."""
+    """A container that hides text of the service from tools that print an exception's attributes."""
 
     __slots__ = ("content",)
 
@@ -295,7 +308,7 @@ class _Sealed:
         self.content = content
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Sealed, (self.content,)  # pickle's protocols 0 and 1 do not know slots
+        return _Sealed, (self.content,)  # pickle protocols 0 and 1 do not support slots
 
     def __repr__(self) -> str:
         return "<withheld>"

@@ -1,4 +1,4 @@
-"""A text that goes on the wire and nowhere else."""
+"""A wrapper for secrets that keeps them out of logs and tracebacks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final, final
 
 @final
 class Secret:
-    """A password, token or session id, which no `str`, `repr`, log line, format or traceback shows.
+    """A password, token or session id that is not shown by `str`, `repr`, formatting, logs or tracebacks.
 
-    `reveal()` gives the text. Two secrets with the same text are equal; a secret never equals a plain string.
+    `reveal()` returns the text. Two secrets with the same text are equal. A secret never equals a plain string. An
+    empty secret is false.
     """
 
     __slots__ = ("_text",)
@@ -19,7 +20,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text, for the line that puts it on the wire."""
+        """Return the text. Call this only where the secret is sent, so that the text is not stored elsewhere."""
         return self._text
 
     def __repr__(self) -> str:
@@ -38,10 +39,10 @@ class Secret:
 
 
 def as_secret(text: str | Secret) -> Secret:
-    """The secret itself, or a new one around a plain text."""
+    """Return a text as a Secret. Return a Secret unchanged."""
     return text if isinstance(text, Secret) else Secret(text)
 
 
 def as_optional_secret(text: str | Secret | None) -> Secret | None:
-    """As `as_secret`; None stays None."""
+    """Return a text as a Secret. Return a Secret or None unchanged."""
     return None if text is None else as_secret(text)

@@ -1,4 +1,7 @@
-"""Where the services are and how they are called: from arguments, or from the configuration."""
+"""The settings of a suite: the services' URLs, timeouts and limits.
+
+Settings are created from arguments, from environment variables, or from a settings file.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ _SESSION_FACTORY = Check(
 
 
 def _is_converter(value: object) -> bool:
-    from cattrs import Converter  # most programs give none
+    from cattrs import Converter  # imported only if needed: most programs do not set a converter
 
     return isinstance(value, Converter)
 
@@ -65,9 +68,9 @@ _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() giv
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Settings(ValueSemantics):
-    """How a suite reaches the services. Every limit is per service and shared by all that the suite does.
+    """The settings of a suite. Each limit applies to one service, and is shared by all calls of the suite.
 
-    Raises ConfigurationError for a value of another type, or one that can't be right, and names the setting.
+    Raises ConfigurationError with the setting's name if a value is invalid or has the wrong type.
     """
 
     signing_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
@@ -75,70 +78,86 @@ class Settings(ValueSemantics):
     fax_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
     """The base URL of the fax service."""
     message_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
-    """Up to and including `/message-rest/api/message`."""
+    """The base URL of the messaging service, up to and including `/message-rest/api/message`."""
     registration_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
-    """Up to and including `/DirectRegistrationRESTful/rest/Patient`."""
+    """The base URL of the registration service, up to and including `/DirectRegistrationRESTful/rest/Patient`."""
     timeout: float = attrs.field(default=60.0, validator=POSITIVE)
-    """Seconds for a whole call."""
+    """The timeout of a call in seconds, including waits and repeated attempts."""
     attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
-    """Seconds for one attempt of an operation that may be repeated, and for a pause in a stream."""
-    max_connections: int = attrs.field(default=10, validator=[POSITIVE, WHOLE])
-    """Connections to one service at a time; further requests wait their turn."""
-    requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
-    """The sustained rate of requests, as such providers ask for it."""
-    burst: int = attrs.field(default=150, validator=[POSITIVE, WHOLE])
-    """Requests that may go at once after a quiet time."""
-    max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, WHOLE])
-    """Of an answer that is read whole; streams are not bounded by it."""
-    session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
-    """Seconds before its expiry at which a token or session is renewed."""
-    keep_alive: bool = attrs.field(default=False, validator=FLAG)
-    """Whether tokens and sessions are renewed even while nothing is called."""
-    circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)
-    """Attempts in a row without an answer after which a service is taken to be down; 0 for never.
+    """The timeout of one attempt of a repeatable operation, and of each pause in a stream, in seconds.
 
-    Calls then fail at once with CircuitOpenError, except one probe every `circuit_pause` seconds.
+    It is also the timeout for making a connection.
+    """
+    max_connections: int = attrs.field(default=10, validator=[POSITIVE, WHOLE])
+    """The maximum number of simultaneous connections to one service. Further requests wait in a queue."""
+    requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
+    """The maximum average rate of requests. The default is what providers of such services ask for."""
+    burst: int = attrs.field(default=150, validator=[POSITIVE, WHOLE])
+    """The number of requests that may be sent without delay after a period without requests."""
+    max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, WHOLE])
+    """The maximum size of a response that is read into memory. It does not apply to streams."""
+    session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
+    """The time before its expiry at which a token or session is renewed, in seconds."""
+    keep_alive: bool = attrs.field(default=False, validator=FLAG)
+    """True if tokens and sessions are renewed in the background even if no calls are made."""
+    circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)
+    """The number of consecutive attempts without a response after which a service counts as down. 0: never.
+
+    Calls of that service then fail immediately with CircuitOpenError, except for one probe every `circuit_pause`
+    seconds.
     """
     circuit_pause: float = attrs.field(default=10.0, validator=POSITIVE)
-    """Seconds from one probe of a service that is down to the next."""
+    """The time between two probes of a service that is down, in seconds."""
     retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance_of(RetryPolicy, "a RetryPolicy"))
-    """Whether, when and how often a failed attempt is tried again."""
+    """The policy that decides if, when and how often a failed attempt is tried again."""
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False, validator=_TLS)
-    """None for the machine's trust store and TLS 1.2 or newer."""
+    """The TLS context. None: use the machine's trust store and TLS 1.2 or newer."""
     proxy: str | None = attrs.field(default=None, repr=False, validator=_PROXY)
-    """The URL of an HTTP proxy."""
+    """The URL of an HTTP proxy, which may contain a user name and password. None: use no proxy."""
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)
-    """Makes the aiohttp session, whose own TLS and proxy hold where `tls` and `proxy` are None.
+    """A function that creates the aiohttp session. None: the package creates it.
 
-    Its connector has to be a FreshConnector, or to have force_close=True. `auth` and `trust_env` are refused. Its
-    middlewares are left out, since one might send a request twice.
+    The session's own TLS and proxy settings are used if `tls` and `proxy` are None. Its connector must be a
+    FreshConnector or have force_close=True. It must not set `auth` or `trust_env`. Its middlewares are not called,
+    because a middleware could send a request twice.
     """
     close_session: bool = attrs.field(default=True, validator=FLAG)
-    """False leaves the session of `session_factory` open at the end, for others who share it.
+    """True if closing the suite also closes the session of `session_factory`.
 
-    A call that still waits for an answer then does so until its own deadline.
+    Set this to False if other parts of the program use the same session. Calls in progress are ended in both cases.
     """
     allow_insecure_http: bool = attrs.field(default=False, validator=FLAG)
-    """Permits http:// to other machines."""
+    """True if http:// URLs of other machines are permitted. Those of this machine are always permitted."""
     converter: cattrs.Converter | None = attrs.field(default=None, repr=False, validator=_CONVERTER)
-    """A cattrs converter by which every answer is read and every request written.
+    """The cattrs converter used to read responses and to write requests. None: use the package's own.
 
-    It gets the hooks of `register_hooks` if it hasn't them.
+    The suite calls `register_hooks` with it if that has not been done.
     """
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, *, profile: str | None = None) -> Self:
-        """Settings from variables such as DIRECTSUITE_MESSAGE_URL, and from the settings file.
+        """Return settings from environment variables such as DIRECTSUITE_MESSAGE_URL, and from the settings file.
 
-        The file is the one that DIRECTSUITE_CONFIG names, or ~/.config/directsuite/config.toml where that exists.
-        profile: the table `[profiles.NAME]` of the file that counts before the rest of it; DIRECTSUITE_PROFILE where
-        nothing is given. A variable counts before both.
+        The file is given by DIRECTSUITE_CONFIG. If that is not set, ~/.config/directsuite/config.toml is used if it
+        exists. Variables take precedence over the profile, and the profile over the rest of the file.
+
+        environ: the variables. None: use os.environ.
+        profile: the name of a table `[profiles.NAME]` of the file. None: use DIRECTSUITE_PROFILE, if it is set.
+
+        Raises ConfigurationError if the file or a setting is invalid.
         """
         return settings_of(cls, Configuration.read(environ, profile))
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str], *, profile: str | None = None) -> Self:
-        """Settings from a TOML file: its keys are the parameters' names, and `retry_attempts`."""
+        """Return settings from a TOML file, without environment variables.
+
+        The keys are the names of parameters of Settings, and `retry_attempts`.
+
+        profile: the name of a table `[profiles.NAME]` that takes precedence over the rest of the file, or None.
+
+        Raises ConfigurationError if the file or a setting is invalid.
+        """
         return settings_of(cls, Configuration.of_file(path, profile))
 
 
@@ -153,13 +172,16 @@ PLAIN: Mapping[str, str] = {
     },
     "retry_attempts": "int",
 }
-"""The settings that a file or a variable can give, and the type of each."""
+"""The names and types of the settings that can be set in a file or by a variable."""
 
 _FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 def _parsed(entry: Entry, kind: str) -> Any:
-    """The value that a variable's text stands for. What stands for none stays a text, which Settings refuses."""
+    """Return an entry's value. Convert the text of a variable to the setting's type.
+
+    A text that cannot be converted is returned unchanged. Settings then rejects it.
+    """
     if not entry.is_variable:
         return entry.value
     if kind == "bool":
@@ -172,7 +194,10 @@ def _parsed(entry: Entry, kind: str) -> Any:
 
 @scrub_traceback
 def settings_of(kind: type[S], configuration: Configuration) -> S:
-    """Settings from a configuration that was read."""
+    """Return settings from a configuration.
+
+    Raises ConfigurationError if the file has an unknown setting, or a value is invalid. Unknown variables are ignored.
+    """
     known = PLAIN.keys() | set(CERTIFICATES) | set(IDENTITY)
     for name, entry in configuration.items():
         if name not in known and not entry.is_variable:
