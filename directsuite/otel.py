@@ -1,15 +1,16 @@
-"""Traces and metrics of calls for OpenTelemetry, after its semantic conventions for HTTP clients.
+"""Record traces and metrics of calls with OpenTelemetry, according to its semantic conventions for HTTP clients.
 
     async with DirectSuite(settings, listeners=[OpenTelemetry()]) as suite: ...
 
     the caller's current span
-    └── GetMessageCount                     INTERNAL   the call, with all that it waited for
-        ├── POST /GetMessageCount/{folder}  CLIENT     an attempt, error.type=503
-        └── POST /GetMessageCount/{folder}  CLIENT     the next, http.request.resend_count=1
+    └── GetMessageCount                     INTERNAL   the call, including all waits
+        ├── POST /GetMessageCount/{folder}  CLIENT     the first attempt, error.type=503
+        └── POST /GetMessageCount/{folder}  CLIENT     the second attempt, http.request.resend_count=1
 
-Names, numbers and templates only. `url.full`, which the conventions ask for, is left out: it would hold session ids,
-mailbox folders and document identifiers. `url.template` stands for it, and begins below the service's base URL.
-An instrumentation of aiohttp itself, used beside this one, knows no such reserve: leave it off for these calls.
+Spans and metrics contain only names, numbers and URL templates. `url.full`, which the conventions require, is omitted,
+because it would contain session ids, mailbox folders and document identifiers. `url.template` replaces it. It is
+relative to the service's base URL. OpenTelemetry's instrumentation of aiohttp records complete URLs. Do not use it for
+these calls.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Attributes = dict[str, str | int | float | bool]
 
 _SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
 _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Seconds, as the conventions advise."""
+"""Bucket boundaries of durations in seconds, as recommended by the conventions."""
 
 _COUNTERS: Final = {
     "directsuite.retries": ("{retry}", "Attempts made again after a failure."),
@@ -65,19 +66,25 @@ _COUNTERS: Final = {
 
 @scrub_class
 class OpenTelemetry:
-    """A listener that tells OpenTelemetry of calls, of any number of suites. Providers left out are the global ones.
+    """A listener that records calls with OpenTelemetry. It can be used with several suites.
 
-    Needs the extra `otel`, and a program that configures OpenTelemetry's SDK. Spans, of calls and their attempts, have
-    the caller's current span as their parent; nothing is made current. An attempt's span ends with its answer, a
-    stream's with the head of its answer; the call's own span ends with the call, early or not. Metrics:
+    tracer_provider, meter_provider: OpenTelemetry's providers. None: use the global provider.
 
-        http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts under way
+    Install the extra `otel`, and configure OpenTelemetry's SDK in your program.
+
+    The span of a call is a child of the caller's current span. The spans of its attempts are children of the call's
+    span. No span is made the current one. An attempt's span ends with the response; for a stream, it ends with the
+    response's headers. A call's span ends with the call, even if that is cancelled. Metrics:
+
+        http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts in progress
         directsuite.call.duration      seconds of each call       directsuite.retries
         directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
         directsuite.circuit_openings   directsuite.skipped_values
 
-    `error.type` is the HTTP status from 400, else the name of the error's class. Raises ConfigurationError where the
-    package opentelemetry-api is missing.
+    `error.type` of an attempt is the HTTP status if it is 400 or more, otherwise the name of the error's class. For
+    calls and failed renewals it is always the name of the error's class.
+
+    Raises ConfigurationError if the package opentelemetry-api is not installed.
     """
 
     def __init__(
@@ -94,19 +101,25 @@ class OpenTelemetry:
         self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA))
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         self._metrics.note(event)
         self._spans.note(event)
 
     def close(self) -> None:
-        """End the spans of calls still under way: for a listener that was removed from its suite meanwhile."""
+        """End the spans of calls in progress, and stop counting their attempts as active.
+
+        Call this after removing the listener from its suite, because it then receives no events that end them.
+        """
         self._metrics.close()
         self._spans.close()
 
 
 @attrs.define
 class _Open:
-    """The spans of a call under way; call: None where it began before anybody listened."""
+    """The spans of a call in progress.
+
+    call: the call's span. None: the call began before the listener was added.
+    """
 
     call: Span | None
     attempt: Span | None = None
@@ -119,7 +132,7 @@ class _Open:
 
 
 class _Spans:
-    """Starts and ends spans, by the numbers of calls."""
+    """Starts and ends spans. Spans in progress are identified by the number of their call."""
 
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry import trace
@@ -154,7 +167,7 @@ class _Spans:
                 pass
 
     def close(self) -> None:
-        """End all."""
+        """End all spans in progress."""
         for call in list(self._open):
             self._end(call)
 
@@ -204,7 +217,7 @@ class _Spans:
 
 
 class _Metrics:
-    """Counts and measures."""
+    """Records metrics."""
 
     def __init__(self, meter: Meter) -> None:
         self._requests = meter.create_histogram(
@@ -228,7 +241,7 @@ class _Metrics:
         self._under_way: dict[int, Attributes] = {}
 
     def note(self, event: Event) -> None:
-        """Count or measure what happened."""
+        """Record the metrics of an event."""
         match event:
             case AttemptStarted():
                 self._leave(event.call)
@@ -236,7 +249,7 @@ class _Metrics:
                 self._active.add(1, self._under_way[event.call])
             case AttemptSucceeded() | AttemptFailed():
                 self._leave(event.call)
-                if event.attempt:  # else nothing was sent
+                if event.attempt:  # 0 means that no request was sent
                     self._requests.record(event.elapsed, _of_request(event) | _of_answer(event))
             case RetryScheduled():
                 self._count("directsuite.retries", _of_operation(event))
@@ -263,7 +276,7 @@ class _Metrics:
                 pass
 
     def close(self) -> None:
-        """Count no attempt as under way any more."""
+        """Stop counting attempts in progress as active."""
         for call in list(self._under_way):
             self._leave(call)
 

@@ -1,4 +1,4 @@
-"""DirectSuite: opens and closes everything, and hands it to each service."""
+"""DirectSuite, the entry point of the package. It creates the clients of the services and what they share."""
 
 from __future__ import annotations
 
@@ -33,34 +33,41 @@ from directsuite.settings import Settings, settings_of
 from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
-if TYPE_CHECKING:  # OAuth, T-Users and shared limits are imported when they are used
+if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to start faster
     from directsuite.messaging.tuser import TUser
     from directsuite.oauth.grants import Token
 
 _LOGGER = logging.getLogger("directsuite")
-_LOGGER.addHandler(logging.NullHandler())  # as libraries do: silent until the program configures logging
+_LOGGER.addHandler(logging.NullHandler())  # as usual for libraries: no output until the program configures logging
 
-_PATIENCE = 15.0  # seconds beyond a login's own deadline, which is to end it first
+_PATIENCE = 15.0  # seconds added to the timeout for fetching a session, so that the login's deadline ends it first
 
 
 @scrub_class
 class DirectSuite:
-    """The four services, over one pool of connections.
+    """A client for the four services, with a shared pool of connections.
 
         async with DirectSuite(settings, token="...", login=Login("reseller", "...")) as suite:
             box = suite.mailbox("alice@direct.example.org", "...")
             print(await box.get_message_count())
 
-    token: for signing and fax; a text, an async callable that gives one, a TokenSource, or an OAuth 2.0 grant
-    (ClientCredentials, RefreshToken, AuthorizationCode). login: for registration. May be built without a running event
-    loop; belongs to the loop and process that open it, and is shared there by any number of tasks. listeners: told of
-    every event, as is the logger `directsuite`. clock: for tests; trackers and signing jobs that are built on the suite
-    have it, too. shared_limits: has the suites of several processes keep to the settings' rate together, and share a
-    number of connections out:
+    settings: the settings. None: use the defaults, which have no URLs.
+    token: the token for signing and fax: a text, an async callable that returns one, a TokenSource, or an OAuth 2.0
+        grant (ClientCredentials, RefreshToken, AuthorizationCode).
+    login: the login for registration.
+    listeners: functions that are called with each event. Events are also logged to the logger `directsuite`.
+    clock: a clock for tests. Trackers and signing jobs that use the suite also use its clock.
+    shared_limits: limits shared with other processes, which then keep to the settings' rate together and divide a
+        number of connections among them. None: this suite has its own limits.
 
         async with SharedLimits(conninfo, processes=4, connections=20) as shared:  # of directsuite.sync.shared_limits
             async with DirectSuite(settings, shared_limits=shared) as suite:
                 ...
+
+    A suite can be created without a running event loop. It must be used in the loop and process in which it is opened,
+    by any number of tasks. It cannot be opened again after it was closed.
+
+    Raises ConfigurationError if an argument is invalid.
     """
 
     signing: Signing
@@ -160,13 +167,19 @@ class DirectSuite:
         listeners: Iterable[Listener] = (),
         require: Sequence[Literal["signing", "fax", "message", "registration"]] = (),
     ) -> Self:
-        """A suite from the environment and the settings file: Settings.from_env(), the token and the login.
+        """Return a suite with the settings of `Settings.from_env`, and the token and login from the same sources.
 
-        A secret is a variable, DIRECTSUITE_TOKEN or DIRECTSUITE_LOGIN_PASSWORD, or stands alone in a file that
-        DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file name, and that others may not read.
+        The token and the password are read from the variables DIRECTSUITE_TOKEN and DIRECTSUITE_LOGIN_PASSWORD, or from
+        files given by DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file. Such a file must
+        contain only the secret, and must not be accessible to other users.
 
-        require: the services that the program can't do without. Where one of them has no URL, token or login, this
-        raises ConfigurationError, which names the variable; otherwise the first call of that service does.
+        environ: the variables. None: use os.environ.
+        profile: the name of a profile of the settings file. None: use DIRECTSUITE_PROFILE, if it is set.
+        listeners: functions that are called with each event.
+        require: the services that the program needs. A missing URL, token or login of one of them is reported now. For
+            other services it is reported by the first call.
+
+        Raises ConfigurationError if a setting is invalid, or something that `require` needs is missing.
         """
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
@@ -184,12 +197,19 @@ class DirectSuite:
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
-        """A Direct mailbox, by its address and password. Nothing is sent, and no connection held."""
+        """Return a client for a Direct mailbox. This sends no request and opens no connection.
+
+        username: the address of the mailbox.
+        """
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
-        """A T-User who acts for a user's Direct address. Nothing is sent, and no connection held."""
+        """Return a client for a T-User, who acts for another user. This sends no request and opens no connection.
+
+        username, password: the credentials of the T-User.
+        direct_addr: the Direct address of the user for whom the T-User acts.
+        """
         password = as_secret(password)
         from directsuite.messaging.tuser import TUser
 
@@ -201,15 +221,19 @@ class DirectSuite:
 
     @property
     def runtime(self) -> Runtime:
-        """The suite's clock, sleep and events, for the package's own use."""
+        """The suite's clock, sleep function and events. For internal use by this package."""
         return Runtime.of(self._transport)
 
     def add_listener(self, listener: Listener) -> None:
-        """Call this function with every event from now on. What it raises is logged by its type and harms nobody."""
+        """Call a function with each event from now on.
+
+        If it raises an exception, the type of the exception is logged, and the call that caused the event continues.
+        Raises ConfigurationError if the listener is not callable, or is a coroutine function.
+        """
         self._events.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell this function of no further event."""
+        """Stop calling a listener. Do nothing if it was not added."""
         self._events.remove(listener)
 
     async def __aenter__(self) -> Self:
@@ -222,9 +246,10 @@ class DirectSuite:
         await self.aclose(grace=0.0 if kind is not None else 5.0)
 
     async def aclose(self, grace: float = 5.0) -> None:
-        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.
+        """Close the suite. Reject new calls, wait up to `grace` seconds for calls in progress, then end them.
 
-        Who closes a second time meanwhile waits for the first.
+        A fetch of a token in progress gets up to 5 more seconds if cancelling it would lose a single-use token. If the
+        suite is already being closed, wait until that has ended.
         """
         await self._session.close(grace)
 
@@ -239,7 +264,7 @@ _SERVICES = {
     "message": Service.MESSAGING,
     "registration": Service.REGISTRATION,
 }
-"""The services by the names that their settings have."""
+"""The services by the names used in the settings for their URLs."""
 _REQUIRED = Check(
     f"some of {', '.join(_SERVICES)}, in a list or tuple",
     lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),
@@ -248,7 +273,10 @@ _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").or_none()
 
 
 def _token_url(token: Token | None, settings: Settings) -> str | None:
-    """The token endpoint of a grant, which is checked; None for any other token."""
+    """Return the URL of a grant's token endpoint, or None if the token is not a grant.
+
+    Raises ConfigurationError if the grant is invalid.
+    """
     if token is None or isinstance(token, str | Secret):
         return None
     from directsuite.oauth import grants
