@@ -1,6 +1,6 @@
-"""The HTTP session: when a suite may be used, its connections, and the time-outs of what it sends.
+"""The HTTP session of a suite: opening and closing, the connections, and the timeouts of all attempts.
 
-Opening and closing belong to the event loop and process that opened it.
+A suite belongs to the event loop and the process in which it was opened. It can be used and closed only there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ T = TypeVar("T")
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
 _DRAIN = 5.0
-"""Seconds that closing waits for an answer without which what was sent for it is lost."""
+"""Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches to end."""
 
 
 _ASKING_IS_DEAR = sys.version_info < (3, 12)
-"""asyncio makes a system call when it is asked for the running loop."""
+"""True if `asyncio.get_running_loop` makes a system call, which Python 3.12 no longer does."""
 
 _forks = 0
-"""How many forks led to this process: cheaper to look at than its number in the system."""
+"""Number of forks between the first process and this one. It is cheaper to read than the process ID."""
 
 
 def _forked() -> None:
@@ -54,11 +54,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class Session:
-    """Opens and closes the HTTP session, and knows the calls that are under way.
+    """Opens and closes the HTTP session, and tracks the calls in progress.
 
-    tls: None for the machine's trust store and TLS 1.2 or newer, or, with a factory, for what its session does. proxy:
-    an HTTP proxy's URL. factory: makes the session, where the user wants another than ours. close_session: False leaves
-    the factory's session open.
+    secure: whether any service has an https URL.
+    tls: TLS context of all requests. None: the system's trust store and TLS 1.2 or newer; with a factory, the
+        TLS settings of its session.
+    proxy: URL of an HTTP proxy. None: no proxy; with a factory, the proxy of its session.
+    factory: function that returns the aiohttp session to use. None: create a session here.
+    close_session: whether closing also closes the session of the factory. A session created here is always closed.
     """
 
     def __init__(
@@ -77,13 +80,13 @@ class Session:
         self._factory = factory
         self._close_session = close_session or factory is None
         self.shared = factory is not None
-        """The HTTP session may be another program part's, too, with cookies of its own."""
+        """True if the HTTP session comes from the user. Other code may use it, and it may send cookies."""
         self.reading: set[ResponseStream] = set()
-        """Answers that are being read; closing ends each."""
+        """The responses that are being read. Closing the suite closes each of them."""
         self.fetching: Sequence[TokenCache] = ()
-        """What may still fetch a token for calls that closing waits for; ended when no call needs them any more."""
+        """The token caches. While closing waits for calls, they may still fetch tokens. They are stopped afterwards."""
         self.request_options: dict[str, Any] = {}
-        """What each request says about TLS and the proxy; what isn't there is as the session has it."""
+        """Arguments `ssl` and `proxy` of each request. If one is missing, the setting of the session applies."""
         self._clock = clock
         self._waiting: set[asyncio.Future[Any]] = set()
         self._http: aiohttp.ClientSession | None = None
@@ -92,15 +95,15 @@ class Session:
         self._forks = 0
         self._opening = False
         self.closed = False
-        """Closing has begun."""
+        """True if closing has begun."""
         self._ended: asyncio.Event | None = None
         self.calls = 0
-        """Calls that are under way; who ends the last one tells `idle`."""
+        """The number of calls in progress. The last one to end must call `idle`."""
         self._idle: asyncio.Event | None = None
 
     @property
     def http(self) -> aiohttp.ClientSession:
-        """The open session."""
+        """The open HTTP session. Raises ClosedError if the suite or the HTTP session is not open."""
         if self._http is None:
             raise ClosedError("the suite is closed: open a new one", outcome=Outcome.NOT_SENT)
         if self._http.closed:
@@ -111,21 +114,25 @@ class Session:
 
     @property
     def timeouts(self) -> TimeoutScheduler:
-        """The ends of the attempts that are under way; with the event loop in which the suite was opened."""
+        """The timeouts of the attempts in progress. Raises ClosedError if the suite was never opened."""
         if self._timeouts is None:
             raise _closed()
         return self._timeouts
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed. Raises ClosedError where the suite ends before."""
+        """Sleep for `seconds`. Raises ClosedError if the suite is not open, or is closed first."""
         await self.wait(self._clock.sleep(seconds))
 
     async def wait(self, awaitable: Awaitable[T]) -> T:
-        """Return what the awaitable gives. Raises ClosedError where the suite ends before."""
+        """Wait for an awaitable and return its result, or raise its exception.
+
+        The awaitable is cancelled if the caller is cancelled. Raises ClosedError if the suite is not open, or is closed
+        first.
+        """
         if self._http is None:
             close = getattr(awaitable, "close", None)
             if close is not None:
-                close()  # a coroutine that nobody awaits complains
+                close()  # a coroutine that is never awaited causes a warning
             raise _closed()
         waiting = asyncio.ensure_future(awaitable)
         self._waiting.add(waiting)
@@ -140,13 +147,17 @@ class Session:
 
     @property
     def state(self) -> str:
-        """Return the state in words, for repr."""
+        """The state as text for `repr`: "closed", "open" or "not open"."""
         if self.closed:
             return "closed"
         return "not open" if self._http is None else "open"
 
     async def open(self) -> None:
-        """Create the session in the running loop. A suite opens once."""
+        """Create the HTTP session in the running event loop. A suite can be opened only once.
+
+        Raises ClosedError if the suite is closed, also while this waits. Raises ConfigurationError if it is open
+        already, or if the factory returns no session that is safe to use.
+        """
         if self.closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
         if self._http is not None or self._opening:
@@ -174,9 +185,13 @@ class Session:
             self._opening = False
 
     def check(self, *, within_a_call: bool = False) -> None:
-        """Raise the error that says why the suite can't be used here and now, if it can't.
+        """Raise an error if the suite cannot be used now, in this event loop and process.
 
-        within_a_call: for the sake of a call that is under way, which closing waits for.
+        within_a_call: whether the request belongs to a call in progress. It is then allowed while closing waits for
+            calls.
+
+        Raises ClosedError if the suite is not open, and ConfigurationError if it was opened in another event loop, or
+        before a fork.
         """
         if self.closed and not (within_a_call and self.calls and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
@@ -199,14 +214,17 @@ class Session:
         )
 
     def idle(self) -> None:
-        """No call is under way any more."""
+        """Wake `close` because the last call in progress has ended."""
         if self._idle is not None:
             self._idle.set()
 
     async def close(self, grace: float) -> None:
-        """Refuse new calls, wait up to `grace` seconds for those under way, then end their connections.
+        """Reject new calls, wait for the calls in progress, then close all connections.
 
-        A second closer waits for the first. A token request that spends what it sends gets up to 5 more seconds.
+        grace: maximum time to wait for calls in progress, in seconds.
+
+        Afterwards, each fetch that sends a single-use token gets up to 5 more seconds. If another task is closing the
+        suite, wait until it has finished. Raises ConfigurationError in another event loop, or after a fork.
         """
         if self._http is None and self._ended is None:
             self.closed = True
@@ -232,7 +250,7 @@ class Session:
                 self._ended.set()
 
     async def _end(self) -> None:
-        http, self._http = self._http, None  # nobody sends anything from here on
+        http, self._http = self._http, None  # no request can be sent from now on
         for waiting in tuple(self._waiting):
             waiting.cancel()
         for cache in self.fetching:
@@ -243,7 +261,10 @@ class Session:
             await self._end_connections(http)
 
     async def _drain(self) -> None:
-        """Wait for answers that may not be lost; who cancels closing a second time doesn't wait for them either."""
+        """Wait for the responses to single-use tokens, because the new tokens would be lost without them.
+
+        The first cancellation is raised only after this wait. A second one ends the wait.
+        """
         draining = asyncio.ensure_future(self._drained())
         try:
             await asyncio.shield(draining)
@@ -257,16 +278,17 @@ class Session:
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
         for answer in tuple(self.reading):
-            answer.close()  # aiohttp's session would end the connection, and leave who reads from it waiting
+            answer.close()  # closing aiohttp's session does not wake a task that waits for data
         ending = [task for cache in self.fetching for task in cache.cancel()]
         try:
             if http is not None and self._close_session:
                 await http.close()
         finally:
             if self._timeouts is not None:
-                self._timeouts.close()  # ends those, too, who wait for another session, or for one that stays open
+                # Some attempts use another HTTP session, or a shared session that stays open. This ends them too.
+                self._timeouts.close()
             if ending:
-                await asyncio.wait(ending, timeout=_DRAIN)  # a source of the user's may take its time
+                await asyncio.wait(ending, timeout=_DRAIN)  # a token source of the user may delay its cancellation
 
 
 def _closed() -> ClosedError:
@@ -274,11 +296,11 @@ def _closed() -> ClosedError:
 
 
 def _made_by(factory: SessionFactory) -> aiohttp.ClientSession:
-    made = cast("object", factory())  # whatever its type promises
+    made = cast("object", factory())  # the factory may ignore its return type
     if isinstance(made, aiohttp.ClientSession):
         return made
     if inspect.iscoroutine(made):
-        made.close()  # else it would complain that nobody awaited it
+        made.close()  # a coroutine that is never awaited causes a warning
     raise ConfigurationError(
         f"session_factory: it has to give an aiohttp.ClientSession, and gave an object of type {type(made).__name__}: "
         "set a plain function that returns a session"
@@ -286,7 +308,7 @@ def _made_by(factory: SessionFactory) -> aiohttp.ClientSession:
 
 
 def _problem_of(http: aiohttp.ClientSession) -> str | None:
-    """What makes a session of the user's unsafe, or None."""
+    """Return why a session of the user is unsafe, as text for an error. None if it is safe."""
     if http.auth is not None or http.trust_env:
         return "leave auth and trust_env out, whose passwords are not ours; set proxy= in Settings"
     if not (isinstance(http.connector, FreshConnector) or (http.connector is not None and http.connector.force_close)):
@@ -299,7 +321,7 @@ def _problem_of(http: aiohttp.ClientSession) -> str | None:
 
 def _session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=FreshConnector(limit=0),  # the limit is ours, per service
+        connector=FreshConnector(limit=0),  # connections are limited per service in core/limits.py
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         headers={"User-Agent": f"directsuite/{__version__}", "Accept": "application/json, text/plain"},
@@ -310,15 +332,15 @@ NEVER = float("inf")
 
 
 class TimeoutScheduler:
-    """The time-outs of all attempts of a suite that are under way, in one event loop.
+    """The timeouts of all attempts in progress of a suite, in one event loop.
 
-        attempt ── timeout_at(deadline) ─► Timeout ── reschedule ─► a later end with every sign of life
+        attempt ── timeout_at(deadline) ─► Timeout ── extend ─► later expiry whenever data arrives or is sent
                                              │
-        one timer of the event loop ◄────────┘  at the earliest end of all
+        one timer of the event loop ◄────────┘  set to the earliest expiry
 
-    Nearly every attempt is over long before its end. A timer of its own, as `asyncio.timeout_at` has it, costs some
-    microseconds, a few per cent of a small call: asyncio compares timers in Python, and keeps cancelled ones. So one
-    timer serves all; it is set when an end comes before it, and looks for the next one when it runs out.
+    All timeouts share one timer. A separate timer for each, as in `asyncio.timeout_at`, costs a few per cent of a small
+    call, because asyncio compares timers in Python and retains cancelled ones, and nearly every attempt ends long
+    before its timeout. The timer is set again only if a timeout expires earlier than it, or when it fires.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -329,11 +351,17 @@ class TimeoutScheduler:
         self._closing = False
 
     def timeout_at(self, when: float) -> Timeout:
-        """A time-out for the current task's next block, in the event loop's time."""
+        """Return a timeout for a `with` block of the current task.
+
+        when: time of expiry on the event loop's clock, or NEVER.
+        """
         return Timeout(self, when)
 
     def close(self) -> None:
-        """Abort every block that is under way, and leave no timer behind: not after the last that begins later."""
+        """Abort all blocks in progress except that of the current task.
+
+        The timer is cancelled when no block is left. Blocks may still start afterwards.
+        """
         self._closing = True
         for timeout in self._timeouts:
             timeout.abort()
@@ -341,7 +369,7 @@ class TimeoutScheduler:
             self._stop()
 
     def watch(self, timeout: Timeout) -> None:
-        """See to it that this time-out ends when it is due."""
+        """Add a timeout, or update its expiry. Sets the timer if this timeout expires first."""
         self._timeouts.add(timeout)
         if timeout.when < self._due:
             self._stop()
@@ -349,7 +377,7 @@ class TimeoutScheduler:
             self._timer = self.loop.call_at(self._due, self._run_out)
 
     def leave(self, timeout: Timeout) -> None:
-        """Forget a time-out whose block is over."""
+        """Remove a timeout because its block has ended."""
         self._timeouts.discard(timeout)
         if self._closing and not self._timeouts:
             self._stop()
@@ -360,7 +388,7 @@ class TimeoutScheduler:
         self._timer, self._due = None, NEVER
 
     def _run_out(self) -> None:
-        due = max(self._due, self.loop.time())  # all that are past, so that many ends take few turns
+        due = max(self._due, self.loop.time())  # expire all that are overdue, instead of one per timer event
         self._timer, self._due = None, NEVER
         for timeout in [each for each in self._timeouts if each.when <= due]:
             self._timeouts.discard(timeout)
@@ -370,9 +398,11 @@ class TimeoutScheduler:
 
 
 class Timeout:
-    """Cancels the block under it when its time is up, and raises TimeoutError there.
+    """A context manager that cancels its block on expiry and raises TimeoutError.
 
-    One that is aborted before raises ConnectionAbortedError. when: in the event loop's time, or NEVER.
+    If the suite is closed first, it cancels the block and raises ConnectionAbortedError.
+
+    when: time of expiry on the event loop's clock, or NEVER.
     """
 
     __slots__ = ("_cancelling", "_error", "_scheduler", "_task", "when")
@@ -386,7 +416,7 @@ class Timeout:
 
     @property
     def expired(self) -> bool:
-        """Its time was up before the block ended."""
+        """True if the timeout expired before the block ended."""
         return self._error is TimeoutError
 
     @property
@@ -395,7 +425,8 @@ class Timeout:
         return self._error is ConnectionAbortedError
 
     def __enter__(self) -> None:
-        task = asyncio.current_task(self._scheduler.loop)  # without its loop it would ask for the process's number
+        # Without the argument, asyncio looks up the running loop. Before Python 3.12 that makes a system call.
+        task = asyncio.current_task(self._scheduler.loop)
         if task is None:
             raise RuntimeError("outside a task nothing can be cancelled")
         self._task = task
@@ -413,21 +444,27 @@ class Timeout:
             raise self._error from error
 
     def extend(self, seconds: float, most: float) -> None:
-        """Let it end so many seconds from now, and at `most` at the latest."""
+        """Set the expiry to `seconds` from now, but not later than `most`, a time on the event loop's clock."""
         self.reschedule(min(self._scheduler.loop.time() + seconds, most))
 
     def reschedule(self, when: float) -> None:
-        """Let it end at another time; too late where it has ended already."""
+        """Change the expiry. Has no effect on a block that was cancelled already.
+
+        when: new time of expiry on the event loop's clock, or NEVER.
+        """
         self.when = when
         if self._task is not None and self._error is None:
             self._scheduler.watch(self)
 
     def expire(self) -> None:
-        """End the block now: its time is up."""
+        """Cancel the block now, so that it raises TimeoutError."""
         self._end(TimeoutError)
 
     def abort(self) -> None:
-        """End the block now, as one whose connection ended; but not under who does this within the block."""
+        """Cancel the block now, so that it raises ConnectionAbortedError.
+
+        Has no effect if the task of the block itself calls this.
+        """
         if self._task is not asyncio.current_task():
             self._end(ConnectionAbortedError)
 
@@ -441,17 +478,17 @@ _GIVEN_OUT = "_directsuite_given_out"
 
 
 class FreshConnector(aiohttp.TCPConnector):
-    """A TCP connector that ends a kept-alive connection where it is no longer as it was left.
+    """A TCP connector that closes an idle connection instead of reusing it if it has received data.
 
-    A server, or a proxy, may send a second answer to one request, or a 408 to a connection that rests. aiohttp gives
-    such a connection out again, and takes what lies there for the answer to the next request: someone else's mail, or a
-    success of what was never sent.
+    A server or proxy may send a second response to a request, or status 408 on an idle connection. aiohttp reuses such
+    a connection, and takes this data as the response to the next request. The caller would get another user's mail, or
+    a success for a request that was never sent.
     """
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
-        """A new connection, or one that was kept alive and is as it was left."""
+        """Return a new connection, or a still open idle connection that has received no data."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
@@ -464,16 +501,17 @@ class FreshConnector(aiohttp.TCPConnector):
 
 
 _LARGEST = 4 * 1024 * 1024
-"""Bytes of the largest block that comes from the heap."""
+"""Size in bytes of the largest block to allocate from the heap."""
 
 
 def keep_heap() -> None:
-    """Have blocks of up to 4 MB come from the heap, and stay there for the next ones. It touches one page.
+    """Make glibc allocate blocks of up to 4 MB from the heap, and retain freed memory for the next blocks.
 
-    glibc maps each block beyond a threshold anew, and gives back what is free at the heap's end beyond twice that; the
-    threshold is 128 KB, and then the largest mapped block that was ever freed (mallopt(3)). Dozens of documents of some
-    100 KB under way at a time would have the system find nearly every page of theirs again: a quarter of their CPU
-    time. The price: what a burst took may stay with the process, as it does on glibc by itself from the second burst
-    on. Elsewhere than on glibc this does nothing.
+    By default, glibc creates a new memory mapping for each block above a threshold, and returns free memory at the end
+    of the heap to the system if it exceeds twice the threshold. The threshold is 128 KB at first. When a larger mapped
+    block is freed, the threshold rises to its size (see mallopt(3)), so this allocates and frees one block of 4 MB.
+    Without this, dozens of documents of about 100 KB in progress at once spend a quarter of their CPU time on page
+    faults. The disadvantage is that the process may retain the memory that a burst of calls used. glibc does the same
+    by default from the second burst on. Has no effect without glibc.
     """
     bytes(_LARGEST)
