@@ -1,16 +1,19 @@
-"""How much of a service one suite may use at once: connections, and requests per second; nothing while it is down.
+"""The limits of one service: connections, requests per second, and a circuit breaker for a service that is down.
 
     try_admit ─► True, or else await admit ─► begin ─► the request ─► report, release
 
-Connections and rate are ours rather than the connector's, so that a call that still waits here provably has sent
-nothing. Both are fair: first come, first served. The circuit breaker keeps a service that is down from being asked
-again and again:
+A connection slot is the permission to use one connection. A rate slot is the permission to send one request now. Both
+are managed here instead of in aiohttp's connector, so that a call that is still waiting here has certainly sent
+nothing. Both are granted in the order of arrival.
 
-    closed ── so many attempts in a row without a response ──► open ── pause over ──► one probe ── response ──► closed
-                                                                 ▲                      │ no response, or none yet
-                                                                 └──────────────────────┘
+The circuit breaker blocks requests to a service that does not respond. After a pause it allows one attempt, the probe:
 
-Any response closes it, also an error: it shows that the service is there. A probe that hangs does not delay the next.
+    closed ── limit of consecutive attempts without a response ──► open ── pause over ──► probe ── response ──► closed
+                                                                    ▲                       │ no response, or none yet
+                                                                    └───────────────────────┘
+
+Any response closes the circuit, including an error, because it shows that the service works. If a probe gets no
+response within the pause, another probe may start.
 """
 
 from __future__ import annotations
@@ -29,39 +32,48 @@ from directsuite.errors import CircuitOpenError, DeadlineExceededError, Outcome
 
 
 class RateLimiter(Protocol):
-    """The rate of a service's requests."""
+    """Limits the rate of requests to one service."""
 
     interval: float
-    """Seconds between two requests, where there is no burst."""
+    """Seconds between two requests, outside a burst."""
 
     def wait(self) -> float:
-        """Seconds until a request that came now might go."""
+        """Return the number of seconds until the next request is allowed."""
         ...
 
     def try_acquire(self) -> bool:
-        """Take the next place in the rate. Return False where it is not there yet."""
+        """Consume a rate slot if one is available now. Return False if none is."""
         ...
 
     def pause(self, seconds: float) -> bool:
-        """Hold every request back for so many seconds. Return False where a longer pause holds already."""
+        """Block all requests for `seconds`. Return False if a pause at least as long is already in effect."""
         ...
 
 
 class SharedLimits(Protocol):
-    """Limits that suites in several processes keep together, by the name of a service."""
+    """Limits shared by suites in several processes, identified by the name of the service."""
 
     @property
     def connections(self) -> int | None:
-        """To one service, of this process; None for as many as its settings allow."""
+        """Maximum number of connections from this process to each service. None: use the service's settings."""
         ...
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
-        """The rate of requests to a service."""
+        """Return the rate limiter of a service.
+
+        service: name of the service.
+        per_second: requests per second, outside a burst.
+        burst: maximum number of requests in a burst.
+        """
         ...
 
 
 class Rate:
-    """Requests per second with a burst, after the generic cell rate algorithm (GCRA). interval: seconds between two."""
+    """Limits requests per second and allows bursts, with the generic cell rate algorithm (GCRA).
+
+    per_second: requests per second, outside a burst.
+    burst: maximum number of requests in a burst.
+    """
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self.interval = 1.0 / per_second
@@ -71,11 +83,11 @@ class Rate:
         self._held_until = float("-inf")
 
     def wait(self) -> float:
-        """Seconds until a request that came now might go."""
+        """Return the number of seconds until the next request is allowed."""
         return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Take the next place in the rate. Return False where it is not there yet."""
+        """Consume a rate slot if one is available now. Return False if none is."""
         now = self._clock.monotonic()
         if self._arrival - self._tolerance > now:
             return False
@@ -83,7 +95,10 @@ class Rate:
         return True
 
     def pause(self, seconds: float) -> bool:
-        """Hold requests back for so many seconds, then let them go one after the other, without a burst."""
+        """Block all requests for `seconds`, then allow them at the normal rate, starting without a burst.
+
+        Return False if a pause at least as long is already in effect.
+        """
         until = self._clock.monotonic() + seconds
         if until <= self._held_until:
             return False
@@ -95,7 +110,11 @@ class Rate:
 class Limits:
     """The limits of one service, shared by everything in a suite that calls it.
 
-    rate: of its requests, where it is not this suite's own.
+    connections: maximum number of connections.
+    circuit_failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
+    circuit_pause: seconds between probes.
+    rate: rate limiter to use, for example one shared with other processes. None: create one for this suite from
+        `requests_per_second` and `burst`.
     """
 
     def __init__(
@@ -123,7 +142,10 @@ class Limits:
         self._last_failure = ""
 
     def try_admit(self, *, connect: bool) -> bool:
-        """Admit a request if it may go at once; return False if it has to wait. connect: with a connection."""
+        """Admit a request if it does not have to wait. Return False if it has to, or if the circuit is not closed.
+
+        connect: whether the request needs a connection slot.
+        """
         if self._queued or (connect and not self._free) or not self.breaker.is_closed or not self.rate.try_acquire():
             return False
         self._free -= connect
@@ -132,10 +154,13 @@ class Limits:
     async def admit(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait until a request may go; a limited operation then has a connection, for one `release`.
+        """Wait until a request may be sent. A limited operation then holds a connection slot until `release`.
 
-        Raises DeadlineExceededError where it can't go within the time left (seconds), CircuitOpenError, and what sleep
-        raises.
+        time_left: returns the seconds left until the deadline.
+        sleep: waits for a number of seconds.
+
+        Raises CircuitOpenError if the circuit is open at the start, DeadlineExceededError if the rate allows no request
+        before the deadline, and any exception that `sleep` raises. The wait for a connection slot has no deadline here.
         """
         self.refuse_while_open(operation)
         if operation.limited:
@@ -150,9 +175,10 @@ class Limits:
     async def acquire_rate(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait until the rate has a place for a request.
+        """Wait for a rate slot.
 
-        A place is taken when it is there, not when a request queues for it: one that leaves the queue takes none along.
+        A slot is consumed when it is granted, so a cancelled waiter consumes none. The parameters are those of `admit`.
+        Raises DeadlineExceededError if no slot is expected before the deadline, and any exception that `sleep` raises.
         """
         if not self._queued and self.rate.try_acquire():
             return
@@ -160,7 +186,8 @@ class Limits:
         self._queued += 1
         try:
             async with self._queue:
-                while not self.rate.try_acquire():  # more than once where the service asks for a pause meanwhile
+                # This repeats if the service asks for a pause during the sleep.
+                while not self.rate.try_acquire():
                     wait = self.rate.wait()
                     _refuse_wait(operation, wait, time_left())
                     await sleep(wait)
@@ -168,7 +195,7 @@ class Limits:
             self._queued -= 1
 
     def refuse_while_open(self, operation: Operation[Any]) -> None:
-        """Raise CircuitOpenError while the service is taken to be down."""
+        """Raise CircuitOpenError if the circuit is open and no probe may start now."""
         wait = self.breaker.wait()
         if wait is None:
             return
@@ -183,16 +210,21 @@ class Limits:
         raise error
 
     def begin(self, operation: Operation[Any]) -> int:
-        """Begin a request that was admitted: its number as the circuit breaker's probe, or 0."""
+        """Register the start of an admitted request. Return its probe number, or 0 if it is not a probe.
+
+        Raises CircuitOpenError if the circuit has opened since the request was admitted.
+        """
         if self.breaker.is_closed:
             return 0
         self.refuse_while_open(operation)
         return self.breaker.enter()
 
     def report(self, *, answered: bool | None, probe: int, explanation: str = "") -> None:
-        """Say how a request ended: with an answer, without one, or so that it says nothing of the service (None).
+        """Record how a request ended.
 
-        explanation: of the error with which it ended.
+        answered: True if the service responded, False if not. None if the request shows neither.
+        probe: the number that `begin` returned.
+        explanation: explanation of the error, if the service did not respond.
         """
         if answered:
             self.breaker.record_success()
@@ -203,18 +235,18 @@ class Limits:
             self.breaker.record_failure(probe=probe)
 
     def pause(self, seconds: float) -> None:
-        """Hold calls of the service back for so many seconds, as it asked for."""
+        """Block requests for the pause that the service asked for, in seconds, but at most MAX_RETRY_AFTER."""
         seconds = min(seconds, MAX_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
             self._emit(ServicePaused(service=self._service, seconds=seconds))
 
     @property
     def is_exhausted(self) -> bool:
-        """No connection is left; right after a `release` this means that a call waited for it."""
+        """True if no connection slot is free. Directly after `release`, this means that a waiting call got the slot."""
         return not self._free
 
     def release(self) -> None:
-        """Give a connection back: to the call that has waited longest."""
+        """Return a connection slot. The call that has waited longest gets it."""
         while self._waiting:
             waiter = self._waiting.popleft()
             if not waiter.done():
@@ -223,7 +255,7 @@ class Limits:
         self._free += 1
 
     async def _connect(self) -> None:
-        """Wait for one of the service's connections; each is given back by one `release`."""
+        """Wait for a connection slot. Each slot must be returned with one call of `release`."""
         if self._free:
             self._free -= 1
             return
@@ -233,7 +265,7 @@ class Limits:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self.release()  # it was given to a call that just left
+                self.release()  # the slot was granted just before this call was cancelled
             else:
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(waiter)
@@ -241,7 +273,11 @@ class Limits:
 
 
 class CircuitBreaker:
-    """The breaker of one service. failures: in a row, 0 for no breaker at all. pause: seconds between probes."""
+    """The circuit breaker of one service.
+
+    failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
+    pause: seconds between probes.
+    """
 
     def __init__(
         self, service: str, *, failures: int, pause: float, clock: Clock, emit: Callable[[Event], None]
@@ -253,27 +289,27 @@ class CircuitBreaker:
         self._emit = emit
         self._in_a_row = 0
         self._probe_at: float | None = None
-        """The time of the next probe; None while the circuit is closed."""
+        """Time from which the next probe may start, in monotonic seconds. None while the circuit is closed."""
         self._probe = 0
-        """The number of the last probe, 0 if it has ended."""
+        """The number of the latest probe, 0 if it has ended."""
         self._probes = 0
 
     @property
     def is_closed(self) -> bool:
-        """All attempts may be made."""
+        """True if the circuit is closed: attempts are not restricted."""
         return self._probe_at is None
 
     def wait(self) -> float | None:
-        """Seconds after which to ask again while the circuit is open; None where an attempt may be made now."""
+        """Return the seconds until a probe may start, or None if an attempt may start now."""
         if self._probe_at is None:
             return None
         left = self._probe_at - self._clock.monotonic()
         return left if left > 0 else None
 
     def enter(self) -> int:
-        """Begin an attempt, which `wait` allows. Return its number as a probe, 0 if the circuit is closed.
+        """Start an attempt that `wait` allows. Return its probe number, or 0 if the circuit is closed.
 
-        The next probe may begin one pause later, even if this one has not ended: it may hang.
+        Another probe may start after one pause, even if this one is still in progress, because it may never end.
         """
         if self._probe_at is None:
             return 0
@@ -283,34 +319,41 @@ class CircuitBreaker:
         return self._probe
 
     def record_success(self) -> None:
-        """An attempt got an answer."""
+        """Record that an attempt got a response. Closes the circuit."""
         self._in_a_row = 0
         if self._probe_at is not None:
             self._probe_at, self._probe = None, 0
             self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
-        """An attempt got none. probe: its number, 0 where it was none."""
+        """Record that an attempt got no response. Opens the circuit if the limit of consecutive failures is reached.
+
+        While the circuit is open, only the failure of the latest probe starts a new pause.
+
+        probe: the attempt's probe number, 0 if it was not a probe.
+        """
         self._in_a_row += 1
         if not self._failures or self._in_a_row < self._failures:
             return
         if self._probe_at is not None and not (probe and probe == self._probe):
-            return  # late word of attempts that began before it opened says nothing new
+            return  # the attempt started before the circuit opened, or before the latest probe
         self._probe = 0
         self._probe_at = self._clock.monotonic() + self._pause
         self._emit(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
 
     def record_abandoned(self, *, probe: int) -> None:
-        """Record an attempt that ended without showing anything of the service, because its caller left, for example.
+        """Record that an attempt ended without information about the service, for example by cancellation.
 
-        If it was the last probe, another may begin immediately.
+        If it was the latest probe, another probe may start immediately.
+
+        probe: the attempt's probe number, 0 if it was not a probe.
         """
         if probe and probe == self._probe:
             self._probe, self._probe_at = 0, self._clock.monotonic()
 
 
 def _refuse_wait(operation: Operation[Any], wait: float, time_left: float) -> None:
-    """Raise DeadlineExceededError where so many seconds of waiting don't fit into those that are left."""
+    """Raise DeadlineExceededError if `wait` is not shorter than `time_left`. Both are in seconds."""
     if wait < time_left:
         return
     error = DeadlineExceededError(
