@@ -1,12 +1,17 @@
-"""Tokens that are renewed before they expire: bearer tokens and registration sessions alike.
+"""Tokens that are renewed before they expire: bearer tokens and registration sessions.
 
     TokenSource ── fetch() ──► TokenCache ── current() ──► attempt
                                    ▲                          │ 401, code 011
                                    └── invalidate(generation)─┘
 
-However many callers need a new token, one fetch gets it (single flight), in a task of its own that no caller's
-cancellation can kill. A late refusal of an old token never throws away the new one: tokens are numbered, and
-invalidation names the number. A failure reaches all who waited for it, and further fetches back off.
+A fetch is one request for a new token. All callers that need a new token share one fetch. It runs in a separate task,
+so the cancellation of a caller does not cancel it.
+
+Each token has a number, its generation. `invalidate` names the generation, so that the late rejection of an old token
+does not discard a newer one.
+
+If a fetch fails, all callers that wait for it get the error. Until the back-off has passed, further callers get the
+same error without a fetch.
 """
 
 from __future__ import annotations
@@ -42,22 +47,25 @@ _LONGEST_NAP = 3600.0
 
 @attrs.frozen
 class Credential:
-    """A token with its number, and its moments in monotonic seconds."""
+    """A token and its generation. All times are in monotonic seconds."""
 
     token: Secret
     generation: int
     asked_at: float
     renew_at: float
-    """From then on it is renewed."""
+    """The time from which the token is due for renewal."""
     expires_at: float
 
 
 class TokenCache:
     """The current token of a source.
 
-    margin: seconds before expiry at which it is renewed. patience: of one fetch. in_header: tokens have to fit into a
-    header; a path takes any. keep_alive: renew it from then on in the background, whether or not anybody asks for it.
-    emit: told of renewals, each a `renewed`, and of their failures.
+    margin: seconds before expiry from which the token is renewed, at most half of its lifetime.
+    patience: timeout of one fetch, in seconds.
+    in_header: whether a token must be a valid header value. A token for a URL path may contain any character.
+    keep_alive: after the first token, renew in the background even if no caller needs it.
+    emit: receives an event for each renewal and each failed renewal.
+    renewed: class of the event for a renewal.
     """
 
     def __init__(
@@ -91,16 +99,20 @@ class TokenCache:
 
     @property
     def renewable(self) -> bool:
-        """A refused token may be replaced by another."""
+        """True if a rejected token can be replaced by a new one."""
         return self._source.renewable
 
     def at_once(self) -> Credential | None:
-        """The credential, where nothing has to be waited for or done: it is not due yet."""
+        """Return the current credential, or None if there is none or it is due for renewal."""
         credential = self._credential
         return credential if credential is not None and self._clock.monotonic() < credential.renew_at else None
 
     async def current(self) -> Credential:
-        """A credential that is still good. Within the margin it is renewed in the background; nobody waits for that."""
+        """Return a credential that has not expired. Wait for a fetch only if there is none.
+
+        A credential that is due for renewal is returned immediately and renewed in the background. Raises the error of
+        a failed fetch, also during the back-off after it, and ClosedError if a fetch is needed but the cache is closed.
+        """
         credential = self._credential
         if credential is None or self._clock.monotonic() >= credential.expires_at:
             return await self._renewed()
@@ -115,20 +127,22 @@ class TokenCache:
         return self._credential is credential and self._clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
-        """The moment, on the cache's clock, from which a token asked for now is counted."""
+        """Return the current monotonic time of the cache's clock. `adopt` takes it as `asked_at`."""
         return self._clock.monotonic()
 
     def adopt(self, token: AccessToken, asked_at: float) -> Credential:
-        """Use a token from here on, whatever is left of the current one, unless that was asked for later.
+        """Replace the current credential by a token, unless the current one was requested later.
 
-        asked_at: the moment it was asked for.
+        Return the credential that is current afterwards. This also ends a back-off.
+
+        asked_at: time at which the token was requested, in monotonic seconds.
         """
         self._failure, self._failures = None, 0
         if self._credential is not None and asked_at < self._credential.asked_at:
             return self._credential
         self._generation += 1
         lifetime = float("inf") if token.expires_in is None else token.expires_in
-        margin = min(self._margin, lifetime / 2)  # a token that lives shorter than the margin is still used
+        margin = min(self._margin, lifetime / 2)  # so that a short-lived token is not always due for renewal
         self._credential = Credential(
             token.token,
             self._generation,
@@ -142,23 +156,23 @@ class TokenCache:
         return self._credential
 
     def invalidate(self, generation: int) -> None:
-        """Forget the credential of this generation, which the service refused; a newer one stays."""
+        """Discard the current credential if it has this generation, because the service rejected it."""
         if self._credential is not None and self._credential.generation == generation:
             self._credential = None
 
     def stop(self) -> None:
-        """Begin no further fetch."""
+        """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
         self._closed = True
         if self._keeper is not None:
             self._keeper.cancel()
 
     async def drain(self, seconds: float) -> None:
-        """Wait for a fetch under way where to break it off would lose what it spends."""
+        """Wait for a fetch in progress, at most `seconds`, if cancelling it would lose a single-use token."""
         if self._refresh is not None and getattr(self._source, "spends", False):
             await asyncio.wait([self._refresh], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
-        """Break off what is under way; the tasks that are ending."""
+        """Stop starting fetches, and cancel those in progress. Return the tasks, which may still be running."""
         self.stop()
         ending: list[asyncio.Task[Any]] = [task for task in (self._keeper, self._refresh) if task is not None]
         for task in ending:
@@ -166,18 +180,19 @@ class TokenCache:
         return ending
 
     async def aclose(self) -> None:
-        """Break off what is under way, and begin no other fetch."""
+        """Stop starting fetches, cancel those in progress, and wait until they have ended."""
         if ending := self.cancel():
             await asyncio.wait(ending)
 
     async def _keep(self) -> None:
-        """Renew the credential whenever it is due, until closing, or until the source says who asks is wrong."""
+        """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):
             await self._clock.sleep(min(max(self._due() - self.now(), _BACKOFF.first), _LONGEST_NAP))
-            if self._due() <= self.now():  # it may have been renewed meanwhile
-                with contextlib.suppress(DirectSuiteError):  # told already; the next try is after the back-off
+            if self._due() <= self.now():  # a caller may have renewed it during the sleep
+                with contextlib.suppress(DirectSuiteError):  # RenewalFailed was emitted; try again after the back-off
                     await asyncio.shield(self._refreshing())
-        self._keeper = None  # trying on could lock the account; the next credential is kept alive again
+        # More tries could lock the account. If a caller gets a new credential, `adopt` starts this task again.
+        self._keeper = None
 
     def _due(self) -> float:
         if self._failure is not None:
@@ -204,7 +219,7 @@ class TokenCache:
             return await asyncio.shield(refresh)
         except asyncio.CancelledError:
             if not refresh.cancelled() or _cancellations() > cancellations:
-                raise  # the caller was cancelled; the fetch goes on for the others
+                raise  # the caller was cancelled; the fetch continues for other callers
             error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
         except DirectSuiteError as failure:
             error = failure.copy()
@@ -212,15 +227,15 @@ class TokenCache:
         raise error
 
     def _fetched(self, task: asyncio.Task[Credential]) -> None:
-        if self._refresh is task:  # else another has begun
+        if self._refresh is task:  # otherwise a newer fetch has started
             self._refresh = None
         if not task.cancelled():
-            task.exception()  # seen here, so that a failure nobody waits for is no complaint of the event loop's
+            task.exception()  # otherwise the event loop logs an exception that no caller has retrieved
 
     async def _fetch(self) -> Credential:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
         self._refresh = cast("asyncio.Task[Credential]", asyncio.current_task())
-        asked_at = self.now()  # life counts from here: the answer may have been long on its way
+        asked_at = self.now()  # the lifetime counts from here, because the response may be slow
         try:
             token = await self._ask()
         except DirectSuiteError as failure:
@@ -240,7 +255,7 @@ class TokenCache:
             raise
         except asyncio.CancelledError:
             if _cancellations():
-                raise  # it is the fetch that was cancelled, by closing
+                raise  # this task was cancelled because the suite is closing
             raise TransportError("the token source was cancelled from within", outcome=Outcome.NOT_SENT) from None
         except TimeoutError:
             raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
@@ -249,76 +264,80 @@ class TokenCache:
 
 
 def _detached(failure: DirectSuiteError) -> DirectSuiteError:
-    """The same failure, for the time after it: no traceback of it keeps the frames of its call alive."""
+    """Return a copy of the error without tracebacks, so that storing it does not keep stack frames alive."""
     again, cause = failure.copy(), failure.__cause__
     again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
     return again
 
 
 def _cancellations() -> int:
-    """How often the running task was asked to end."""
+    """Return the number of pending cancellation requests of the current task, 0 outside a task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-_VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")  # what a header can carry (RFC 6750 allows less)
+# Printable ASCII, without spaces at the ends: a valid header value. RFC 6750 allows even fewer characters.
+_VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class AccessToken(ValueSemantics):
-    """A token, and how long it is good for."""
+    """A token and its lifetime."""
 
     token: Secret = attrs.field(converter=as_secret)
     expires_in: float | None = None
-    """Seconds from when it was asked for; None: until it is refused."""
+    """Lifetime in seconds, counted from the request. None: valid until it is rejected."""
 
 
 @runtime_checkable
 class TokenSource(Protocol):
-    """Where tokens come from.
+    """Fetches tokens.
 
-    One whose fetch spends what it sends, as a rotating refresh token, says so by an attribute `spends`: closing waits a
-    moment for its answer, without which the token would be lost.
+    If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `spends = True`. Closing
+    the suite then waits a few seconds for the response, because the new token would be lost without it.
     """
 
     @property
     def renewable(self) -> bool:
-        """Another fetch may give another token."""
+        """True if another fetch can return a different token."""
         ...
 
     async def fetch(self) -> AccessToken:
-        """A token that is good now."""
+        """Return a valid token."""
         ...
 
 
 @attrs.frozen(repr=False, eq=False)
 class StaticToken(ValueSemantics):
-    """One token for ever."""
+    """A source that always returns the same token."""
 
     token: Secret = attrs.field(converter=as_secret)
     renewable: bool = False
 
     async def fetch(self) -> AccessToken:
-        """The token."""
+        """Return the token."""
         return AccessToken(self.token)
 
 
 @attrs.frozen(repr=False, eq=False)
 class CallableToken(ValueSemantics):
-    """Tokens from a coroutine function of the user's, which gives a text or an AccessToken."""
+    """A source that calls an async function of the user, which returns a str or an AccessToken."""
 
     ask: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)
     renewable: bool = True
 
     async def fetch(self) -> AccessToken:
-        """What the function gives."""
+        """Call the function and return its result as an AccessToken."""
         answer = await self.ask()
         return answer if isinstance(answer, AccessToken) else AccessToken(answer)
 
 
 def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
-    """A TokenSource from anything that a user may give as `token`."""
+    """Create a TokenSource from a `token` argument.
+
+    Raises ConfigurationError if the argument is not a token, function or source, or if the token is malformed.
+    """
     if isinstance(token, str | Secret):
         token = as_secret(token)
         if not token.reveal().strip():
@@ -339,10 +358,13 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
 
 
 def usable(answer: object, *, in_header: bool) -> AccessToken:
-    """What a source gave, if it is a token that can go on the wire."""
+    """Return the result of a token source. Raises ConfigurationError if it is not a valid token.
+
+    in_header: whether the token must be a valid header value.
+    """
     if not isinstance(answer, AccessToken):
         raise ConfigurationError(f"the token source gave {type(answer).__name__} in place of an AccessToken")
-    text = cast("object", answer.token.reveal())  # a user's function may give anything
+    text = cast("object", answer.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
     if not text or (in_header and not _VISIBLE.fullmatch(text)):
