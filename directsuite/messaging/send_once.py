@@ -1,14 +1,21 @@
-"""Sending once: a mark in the message's header by which it can be found in INBOX.Sent, should its answer get lost.
+"""Send a message only once: if the response to the request is lost, search for the message in INBOX.Sent.
 
-since given ─► find it, for the settle time ─► there: its answer
-                 │ not there
-                 ├─► OutcomeUnknownError, unless this server shows marks or the folder has no message of that time,
-                 │   and if since is in the future
-                 ├─► somebody has filed it in another folder: its answer
-                 └─► send ─► lost: find it, for the settle time ─► there: its answer
-                               │ not there
-                               └─► OutcomeUnknownError, or with resend and a server that shows marks: find it in the
-                                   other folders, and send again
+Terms: the *mark* is the value of the header `X-Request-ID`, by which a message is found. A server *shows marks* if its
+metadata contains this header. The *settle time* is how long to search, because a request may still arrive.
+
+    since given ─► search INBOX.Sent for the settle time
+                     ├─► found: return the response
+                     ├─► OutcomeUnknownError if there are messages of that time, but the server has shown no mark
+                     └─► not found: search the other folders
+                           ├─► found: return the response
+                           ├─► OutcomeUnknownError if since is in the future, or the folders can't be searched
+                           └─► not found: send, as below
+
+    send ─► response: return it
+      └─► response lost: search INBOX.Sent for the settle time
+            ├─► found: return the response
+            ├─► OutcomeUnknownError, unless resend is True and the server has shown marks
+            └─► not found, with resend: search the other folders, then send again
 """
 
 from __future__ import annotations
@@ -50,11 +57,12 @@ T = TypeVar("T")
 SENT = "INBOX.Sent"
 REQUEST_ID = "X-Request-ID"
 CLOCK_SKEW = timedelta(minutes=15)
-"""How far the server's clock may be behind ours."""
+"""The maximum time that the server's clock may be behind ours."""
 CLOCK_SKEW_BEFORE = timedelta(days=1)
-"""How far it may have been behind the clock that set `since`, which may have been corrected in the meantime."""
+"""The maximum time that the server's clock may be behind the clock that set `since`, which may be corrected by now."""
 
-_SHARE_OF_THE_SECOND = 1 / 6  # of the call's time
+# The share of the call's time that is reserved for a second attempt.
+_SHARE_OF_THE_SECOND = 1 / 6
 _IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
 _BY_HAND = (
     "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders; only where it "
@@ -64,32 +72,36 @@ _BY_HAND = (
 STRICT_PATHS = frozenset(
     f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
-"""What a search for a mark must read: a message or header that cannot be read might have the mark."""
+"""JSON paths that a search for a mark must be able to read, because an unreadable header might be the mark."""
 STRICT_NAMES = frozenset({"$.folders[]"})
-"""What it must read in a list of the folders to search."""
+"""JSON paths that a list of the folders to search must be able to read."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
-"""Returns the metadata of the messages received since a time (None: of all), in INBOX.Sent or in all other folders. The
-second argument is the time limit in seconds.
+"""Returns the metadata of the messages in INBOX.Sent, or in all other folders, that were received since a time.
+
+The arguments are that time (None: return all messages) and the timeout in seconds.
 """
 
 
 class Evidence(enum.Enum):
-    """What the last search of INBOX.Sent says of a message."""
+    """The result of the last search for a message in INBOX.Sent."""
 
     FOUND = enum.auto()
-    """It is there."""
+    """The message was found."""
     ABSENT = enum.auto()
-    """It is not there, and this server was seen to show marks."""
+    """The message was not found. The server has shown marks, so this proves that the message is absent."""
     FOLDER_EMPTY = enum.auto()
-    """It is not there, nor is any other message of that time; whether this server shows marks is not known."""
+    """The search found no message at all. It is unknown whether the server shows marks."""
     NO_MARKS_SHOWN = enum.auto()
-    """Messages are there, and none shows a mark: other header lines don't tell whether this server shows any."""
+    """The search found messages, none with a mark. The server may hide marks even if it shows other headers."""
     NOT_SEEN = enum.auto()
-    """The search failed, or there was none."""
+    """The search failed, or none was made."""
 
     def allows_sending(self, *, after_a_send: bool) -> bool:
-        """Return True if the message surely isn't there. after_a_send: this call has sent it, perhaps to no effect."""
+        """Return True if this proves that the message is absent, so that it may be sent.
+
+        after_a_send: True if this call has already sent the message. Its request may have been lost.
+        """
         match self:
             case Evidence.ABSENT:
                 return True
@@ -101,29 +113,32 @@ class Evidence(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Deadline:
-    """The end of a method that makes several requests, each of which gets what is left of its time."""
+    """The deadline of a method that makes several requests. Each request may use the time that is left."""
 
     at: float
-    """In the event loop's time."""
+    """The deadline, in seconds of the event loop's clock."""
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """The moment so many seconds from now."""
+        """Return a deadline `seconds` from now."""
         return cls(asyncio.get_running_loop().time() + seconds)
 
     @property
     def passed(self) -> bool:
-        """Whether no time is left."""
+        """True if no time is left."""
         return self.at <= asyncio.get_running_loop().time()
 
     def left(self) -> float:
-        """Seconds for the next request; DeadlineExceededError where there are none."""
+        """Return the number of seconds left. Raises DeadlineExceededError if there are none."""
         if self.passed:
             raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
         return self.at - asyncio.get_running_loop().time()
 
     async def within(self, work: Awaitable[T]) -> T:
-        """Return the result of work that sends nothing. Raises DeadlineExceededError if it takes longer."""
+        """Return the result of `work`, which must not send a message.
+
+        Raises DeadlineExceededError if the deadline passes first.
+        """
         limit = asyncio.timeout_at(self.at)
         try:
             async with limit:
@@ -139,24 +154,33 @@ class SentMessage:
     """A message that may be in INBOX.Sent."""
 
     mark: str
+    """The message's mark."""
     since: datetime | None
-    """The time of the first attempt to send it. None if that is not known, so that not finding it proves nothing."""
+    """The time of the first attempt. None if the time is unknown: then a search proves nothing if it finds nothing."""
     deadline: Deadline
-    """Of the whole method."""
+    """The deadline of the complete `send_once` call."""
     skew: timedelta = CLOCK_SKEW
-    """How far the server's clock may be behind the one that gave `since`."""
+    """The maximum time that the server's clock may be behind the clock that set `since`."""
     evidence: Evidence = Evidence.NOT_SEEN
+    """The result of the last call of `find`."""
+    # True if any search has found a mark, of this or another message.
     _marks_shown: bool = attrs.field(default=False, init=False)
 
     async def find(self, search: Search) -> SendMessageResponse | None:
-        """The answer that its send would have got, where it is there. `evidence` says what was seen."""
+        """Search INBOX.Sent, and set `evidence`. Return the lost response if the message was found, else None.
+
+        If the search fails, its error is raised, and `evidence` is NOT_SEEN.
+        """
         self.evidence = Evidence.NOT_SEEN
         messages = await search(self._begin, self.deadline.left())
         self.evidence, message = self._judge(messages)
         return None if message is None else _answer_of(message)
 
     async def find_filed(self, search: Search) -> SendMessageResponse | None:
-        """The same, where somebody has moved its copy, or it came back: the search is of all other folders."""
+        """Search the other folders, because the copy may have been moved. Return the lost response, or None.
+
+        `evidence` is unchanged.
+        """
         messages = await search(self._begin, self.deadline.left())
         return next((_answer_of(message) for message in messages if self.mark in _marks_of(message)), None)
 
@@ -180,9 +204,13 @@ class SentMessage:
 async def find_earlier(
     sent: SentMessage, search: Search, search_others: Search, polling: Polling, clock: Clock
 ) -> SendMessageResponse | None:
-    """The answer to an attempt before this call, whose request may still arrive; None if surely none does.
+    """Search for a message that an earlier call may have sent. Return the lost response, or None if it may be sent.
 
-    Raises OutcomeUnknownError where that can't be told.
+    search: searches INBOX.Sent. It is repeated during the settle time, because the earlier request may still arrive.
+    search_others: searches all other folders.
+    polling: the pauses between searches, until the end of the settle time.
+    Raises OutcomeUnknownError if the searches prove neither, or the deadline passes. Raises the error of a failed
+    search of INBOX.Sent.
     """
     began = clock.monotonic()
     text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
@@ -203,9 +231,9 @@ async def find_earlier(
                         return response
                 except (TimeoutError, ClosedError):
                     raise
-                except DirectSuiteError as error:  # it says nothing of the message, which may have been filed there
+                except DirectSuiteError as error:  # the message may be in one of the folders
                     failure = error
-    except TimeoutError:  # the search's own too
+    except TimeoutError:  # raised by asyncio.timeout_at, or by a search
         pass
     else:
         if failure is not None:
@@ -234,17 +262,23 @@ async def send(
     settle: float,
     resend: bool,
 ) -> SendMessageResponse:
-    """The response of `attempt`, which sends the message within so many seconds, and looks for it without an answer.
+    """Send the message with `attempt`, and return the response.
 
-    resend: make a second attempt where the first one's message surely isn't there.
+    attempt: sends the message within a number of seconds. If the response is lost, it searches INBOX.Sent for the
+        settle time, and raises OutcomeUnknownError if the message was not found.
+    search_others: searches all folders but INBOX.Sent before a second attempt.
+    settle: settle time in seconds.
+    resend: make a second attempt if the message is proven to be absent and time is left.
+    Raises the error of the first attempt. The error of the second attempt is raised instead only if it concerns the
+    message, or is an OutcomeUnknownError.
     """
     left = sent.deadline.left()
-    if resend:  # a second one is to find some time
+    if resend:  # leave some time for a second attempt
         left -= max(0.0, min(left * _SHARE_OF_THE_SECOND, (left - settle) / 2))
     try:
         return await attempt(left)
     except OutcomeUnknownError as error:
-        # Until the settle time is over the first request may still arrive.
+        # `looked` is True only after the complete settle time. Before that, the first request may still arrive.
         surely_absent = error.looked and sent.evidence.allows_sending(after_a_send=True)
         if not (resend and surely_absent) or sent.deadline.passed:
             raise
@@ -255,15 +289,15 @@ async def send(
             return response
         is_searched = True
         return await attempt(sent.deadline.left())
-    except Exception as failure:  # whatever kept this one back says nothing of the first
+    except Exception as failure:  # it does not show what happened to the first attempt
         if is_searched and isinstance(failure, AddressError | BadRequestError | OutcomeUnknownError):
-            raise  # a refusal is of the message itself, which the first request held too
+            raise  # the service rejected the message, which the first request also contained; or the outcome is unknown
         failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
     raise first.with_traceback(None)
 
 
 def refuse(key: object, since: datetime | None, settle: float) -> None:
-    """Raise InvalidArgumentError for parameters of `send_once` that would break its promise."""
+    """Raise InvalidArgumentError if an argument of `send_once` is invalid, or `since` is given without `key`."""
     if key is not None:
         refuse_key(key)
     elif since is not None:
@@ -275,12 +309,12 @@ def refuse(key: object, since: datetime | None, settle: float) -> None:
 
 
 def refuse_key(key: object) -> None:
-    """Raise InvalidArgumentError for a key that no mark can stand for."""
+    """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
         raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
     try:
         key.encode()
-    except UnicodeEncodeError:  # which would show the key
+    except UnicodeEncodeError:  # not chained to the error below, because its message contains the key
         pass
     else:
         return
@@ -288,12 +322,18 @@ def refuse_key(key: object) -> None:
 
 
 def request_id(address: str, key: str) -> str:
-    """The mark that stands for a caller's key: a hash, since the recipients see it."""
+    """Return the mark for a caller's key. It is a hash, because recipients can see it.
+
+    address: the Direct address of the mailbox, so that the same key has another mark in another mailbox.
+    """
     return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
 
 
 def marked(message: Message, mark: str) -> MessageWithHeader:
-    """The message with the mark in its header."""
+    """Return a copy of the message with the mark in its header.
+
+    Raises InvalidArgumentError if the message already has a header `X-Request-ID`.
+    """
     headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
     if any((header.name or "").lower() == REQUEST_ID.lower() for header in headers):
         raise InvalidArgumentError(f"leave {REQUEST_ID} out: send_once sets it", parameter="headers")
@@ -310,11 +350,19 @@ def marked(message: Message, mark: str) -> MessageWithHeader:
 
 
 def is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    """Return True if our clock is further ahead of the server's, by a response's Date, than CLOCK_SKEW allows for."""
+    """Return True if our clock is more than CLOCK_SKEW ahead of the server's clock.
+
+    headers: headers of a response. Return False if it has no valid `Date`.
+    """
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))
         return datetime.now(UTC) - server_time > CLOCK_SKEW
-    except (ValueError, OverflowError, TypeError, IndexError):  # no date, a wrong one, or one without a time zone
+    except (
+        ValueError,
+        OverflowError,
+        TypeError,
+        IndexError,
+    ):  # no date, an invalid date, or a date without a time zone
         return False
 
 
@@ -323,6 +371,6 @@ def _answer_of(message: MessageDetail) -> SendMessageResponse:
 
 
 def _marks_of(message: MessageDetail) -> set[str]:
-    """The marks that a listing shows: one without a value, or in another form, must not pass for another's."""
+    """Return the marks in a message's metadata, in lower case. Headers with an empty value are ignored."""
     values = (header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID.lower())
     return {mark for value in values if (mark := (value or "").strip().lower())}
