@@ -1,4 +1,4 @@
-"""The facade of the messaging service: one Direct mailbox, with every operation of section 4.C in its order."""
+"""The facade of the messaging service: a Direct mailbox, with a method for each operation (specification 4.C)."""
 
 from __future__ import annotations
 
@@ -50,44 +50,49 @@ A = TypeVar("A", bound=APIResponse)
 S = TypeVar("S", bound=Message)
 
 _DONE = APIResponse(success=True, code=0)
-"""Stands for the answer of a change that was proven to have happened."""
+"""The response to use for a change whose response was lost, but which is proven to have happened."""
 
 
 class Mailbox(Facade):
     """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
 
-    Cheap: it holds no connection. Every method raises TransportError where no usable answer came, ServiceError where
-    the service said no. A message that may have gone is sent again by `send_once(resend=True)` only: all others raise
-    OutcomeUnknownError then. Reading is not assumed to mark a message as read.
+    A Mailbox is cheap to create, because it holds no connection. Every method raises TransportError if there is no
+    usable response, and ServiceError if the service rejects the request. If a message may have been sent, the methods
+    raise OutcomeUnknownError. Only `send_once` with `resend=True` sends such a message again. Reading a message does
+    not necessarily mark it as read.
 
-    The methods that give a Listing (`iter_messages`, `iter_raw`, `iter_metadata`, `stream_messages`) read a whole
-    folder, message by message. Each is an async generator and its own context manager; leaving `async with` early ends
-    its requests at once. Messages that vanish meanwhile are passed over. `timeout` holds for each request.
+    `iter_messages`, `iter_raw`, `iter_metadata` and `stream_messages` return a Listing: an async generator that yields
+    all messages of a folder, and also an async context manager. Leaving its `async with` block cancels its requests.
+    Messages that are deleted during the listing are skipped. Their parameters:
 
-    batch_size: the most messages that one request asks for. batch_bytes: what an answer is to hold, about: requests ask
-    for fewer messages where those before turned out to be large, and at most as many answers are fetched ahead of the
-    reader as twice the service's connections. None: all that is fetched ahead about 64 MB together. An answer that goes
-    past max_response_bytes is asked for again in smaller ones; only a message that does so alone is an error.
+    batch_size: maximum number of messages per request.
+    batch_bytes: approximate size of a response, in bytes. Batches get smaller if messages are large. At most twice as
+        many responses as the service has connections are fetched ahead. None: fetch about 64 MB ahead.
+    timeout: timeout of each request, in seconds.
+
+    If a batch exceeds the setting `max_response_bytes`, its messages are requested again in smaller batches.
+    ResponseDecodeError is raised only if a single message exceeds it.
     """
 
     def __init__(self, transport: Transport, username: str, password: str | Secret) -> None:
         super().__init__(transport)
         password = as_secret(password)
         self.username: Final = arguments.address(username, "username")
-        """The Direct address whose mailbox this is."""
+        """The Direct address of the mailbox."""
         self._authentication = Authentication(username=username, password=password)
         self._credentials = self._body(self._authentication)
 
     async def send(
         self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message; it is stored unread in INBOX.Sent.
+        """Send a message. The service stores a copy, marked as unread, in INBOX.Sent.
 
-        Operation Send (specification 4.C), or SendWithHeader where the message is a `MessageWithHeader`. progress: see
-        `Progress`; it is told of all attachments together that are streamed (`Attachment.from_path`, `from_file`,
-        `from_stream`), and of nothing where there is none. Without `timeout` such a message, and one with more than 256
-        KB of contents in memory, takes as long as it flows: beyond the suite's `timeout`, a pause of `attempt_timeout`
-        seconds ends it.
+        Operation Send (specification 4.C), or SendWithHeader if the message is a `MessageWithHeader`.
+
+        progress: called with the total progress of the streamed attachments (`Attachment.from_path`, `from_file`,
+            `from_stream`), see `Progress`. It is not called if there are none.
+        timeout: timeout in seconds. None: use the suite's. A message with streamed attachments, or with more than
+            256 KB of attachments in memory, may then take longer, until sending pauses for `attempt_timeout` seconds.
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
@@ -99,9 +104,9 @@ class Mailbox(Facade):
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message with header lines of one's own; it is stored unread in INBOX.Sent.
+        """Send a message with additional headers. The service stores a copy, marked as unread, in INBOX.Sent.
 
-        Operation SendWithHeader (specification 4.C). progress, timeout: as for `send`.
+        Operation SendWithHeader (specification 4.C). progress, timeout: see `send`.
         """
         message = self._checked(message)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
@@ -119,31 +124,29 @@ class Mailbox(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Send a message; if the answer gets lost, look for the message in INBOX.Sent.
+        """Send a message, and search for it in INBOX.Sent if the response is lost. Never send it twice by mistake.
 
-        Operation SendWithHeader (specification 4.C) with a header `X-Request-ID`, a hash of `key` that recipients see.
-        key: your own name for this message, which makes the promise hold across a crash: call again with the same key
-        and `since`, and a message that is there already is not sent again. settle: seconds to look for it, in which its
-        request may still arrive. Raises OutcomeUnknownError where it may or may not have gone.
+        - The message gets a header `X-Request-ID`, a hash of `key`. Recipients can see it.
+        - If the response is lost, but the message is found within `settle` seconds, its response is returned.
+        - With `key` and `since`, the message is searched for before it is sent, for `settle` seconds. It is sent only
+          if it is proven to be absent from all folders. A copy that was deleted permanently cannot be found.
+        - OutcomeUnknownError is raised if the message may or may not have been sent. An error of the search before
+          sending is raised unchanged, and does not show whether an earlier call sent the message.
 
-        since: the time of the first attempt, where there may have been one. The message is then looked for before it is
-        sent, for the settle time from now, since the last attempt may just have been made. It is sent where it surely
-        isn't there: INBOX.Sent has no message at all since a day before then, or this server was seen to show
-        `X-Request-ID` in the metadata of one (other headers don't tell), and no other folder has it, into which
-        somebody may have moved it. A message that was deleted for ever is found nowhere. Anything else raises
-        OutcomeUnknownError, as does a `timeout` that is not longer than `settle`. An error of the search itself says
-        nothing of the attempts before. A time in the future was set by a clock that was ahead: then all messages are
-        searched, and OutcomeUnknownError is raised if it is not found.
+        `directsuite guide delivery` lists all cases. Operation SendWithHeader (specification 4.C).
 
-        resend: where it isn't found in the settle time, send it again under the same key; only on a server that was
-        seen to show such headers, and where `timeout`, which bounds all of it, leaves time. The second send's failure
-        is told only where it is about the message itself, else as the cause of the first's. The event
-        OutcomeLeftUnknown tells of the first request even where the second goes through, which leaves open what became
-        of that one.
-
-        progress: as for `send`; a second send begins at 0 again, and of the looks it is told nothing. timeout: bounds
-        all of it, and is the suite's where it isn't given. Unlike `send`, a message that flows is not
-        waited for beyond that: one whose streamed attachments take long to send needs a `timeout` that is long enough.
+        key: a unique name for this message. Pass the same key in every attempt, even after a crash. None: a random key.
+        since: time at which the first attempt began, as an aware datetime. None: no earlier attempt was made. If it is
+            in the future, the message is searched for, but not sent: if not found, OutcomeUnknownError is raised.
+        settle: time to search for the message, in seconds, because a request may still arrive.
+        resend: send the message again if it was not found after a lost response. This needs a server that has shown
+            the header `X-Request-ID`, and time left. The error of the second request is raised if it concerns the
+            message or is an OutcomeUnknownError; otherwise the error of the first, with the second as its cause. The
+            event OutcomeLeftUnknown is emitted for the first request even if the second succeeds.
+        progress: see `send`. It starts at 0 again for a second request, and does not include searches.
+        timeout: timeout of the complete call, in seconds. None: use the suite's. Unlike with `send`, it also limits
+            streamed attachments. With `since`, it must be longer than `settle`, otherwise OutcomeUnknownError is raised
+            if the message is not found.
         """
         message = self._checked(message)
         send_once.refuse(key, since, settle)
@@ -165,7 +168,7 @@ class Mailbox(Facade):
         confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
-            """One send, whose lost answer is looked for."""
+            """Send the message, and search for it if the response is lost."""
             prepare = functools.partial(send_body, self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
@@ -179,10 +182,10 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Forward messages of a folder; several go as attachments of one message, which is stored in INBOX.Sent.
+        """Forward messages of a folder as attachments of one message, which is stored in INBOX.Sent.
 
-        They are attached whole: the header of a message from INBOX.Sent names the recipients of its Bcc.
-        Operation Forward (specification 4.C). Raises InvalidArgumentError where `uids` is empty.
+        Each message is attached with its complete header. The header of a message from INBOX.Sent contains its Bcc
+        recipients. Operation Forward (specification 4.C). Raises InvalidArgumentError if `uids` is empty.
         """
         listed = arguments.checked_uids(uids)
         if not listed:
@@ -193,16 +196,16 @@ class Mailbox(Facade):
     async def get_message_status(
         self, smtp_id: str, *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """How far a message has come, for each of its recipients. smtp_id: what `send` returned.
+        """Return the delivery status of a message for each of its recipients.
 
-        Operation GetMessageStatus (specification 4.C).
+        Operation GetMessageStatus (specification 4.C). smtp_id: the `smtp_id` of the response to `send`.
         """
         return await self._call(operations.GET_MESSAGE_STATUS, smtp_id, body=self._credentials, timeout=timeout)
 
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """As `get_message_status`, for several messages in one request. With none, nothing is sent.
+        """Return the delivery statuses of several messages, with one request. Without messages, no request is made.
 
         Operation GetMessageStatus for many (specification 4.C).
         """
@@ -221,39 +224,43 @@ class Mailbox(Facade):
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
-        """Follow a message to its recipients, and return what became of it. smtp_id: what `send` returned.
+        """Wait until a message has a final status for every recipient, and return the statuses.
 
-        An end is Delivered, Locally Failed, Remotely Failed or NO MDN Received (after one hour); a confirmation that
-        comes later is not waited for. It is polled with GetMessageStatus (specification 4.C): at once, after 5
-        seconds, and at twice its age each time, eleven times within the hour. recipients: who they are, of whom one
-        that is named twice is one, or how many, at the least; until so many are seen it isn't over, as it isn't while
-        the service doesn't know it.
+        Final statuses are Delivered, Locally Failed, Remotely Failed, and NO MDN Received (after one hour). The
+        service is polled with GetMessageStatus (specification 4.C): immediately, after 5 seconds, and then each time
+        the age of the message has doubled, eleven times within the first hour. Failed polls are repeated. Errors that
+        a repeat cannot resolve, such as AuthenticationError, are raised immediately.
 
-        give_up_after: seconds from now; what is known then is returned, `given_up`, or the error raised of a poll that
-        fails then. A poll that fails before is made again; only what another would repeat, such as AuthenticationError,
-        is raised at once. timeout: of each poll. on_poll: called after each poll that isn't the last, with the latest
-        record of each recipient and the seconds until the next. For many messages, or across restarts:
-        `directsuite.jobs.delivery`.
+        To follow many messages, or to continue after a restart, use `directsuite.jobs.delivery`.
+
+        smtp_id: the `smtp_id` of the response to `send`.
+        recipients: the expected recipients (duplicates are ignored), or their minimum number. Polling continues until
+            the service reports all of them.
+        give_up_after: time in seconds after which polling stops. The last known statuses are then returned with
+            `given_up` set. If the last poll fails, its error is raised.
+        on_poll: called after each poll but the last, with the latest record of each recipient and the number of
+            seconds until the next poll.
+        timeout: timeout of each poll, in seconds.
         """
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
         return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """How many messages `folder` holds.
+        """Return the number of messages in `folder`.
 
         Operation GetMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
         return await self._count(operations.GET_MESSAGE_COUNT, folder, timeout)
 
     async def get_unread_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """How many unread messages `folder` holds.
+        """Return the number of unread messages in `folder`.
 
         Operation GetUnreadMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
         return await self._count(operations.GET_UNREAD_MESSAGE_COUNT, folder, timeout)
 
     async def get_deleted_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """How many deleted messages `folder` holds.
+        """Return the number of deleted messages in `folder`.
 
         Operation GetDeletedMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
@@ -262,7 +269,7 @@ class Mailbox(Facade):
     async def get_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """The messages with these uids. Uids that don't exist are passed over; with none, nothing is sent.
+        """Return the messages with these uids. Unknown uids are ignored. Without uids, no request is made.
 
         Operation GetMessagesByUIDs (specification 4.C).
         """
@@ -270,7 +277,7 @@ class Mailbox(Facade):
         return [] if answer is None else answer.messages
 
     async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """All unread messages.
+        """Return all unread messages of `folder`.
 
         Operation GetUnreadMessages (specification 4.C).
         """
@@ -284,9 +291,10 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """Messages received from `begin` to `end`, both included, to the millisecond; None is open.
+        """Return the messages received from `begin` to `end`, both inclusive, with a precision of 1 ms.
 
-        Operation GetMessagesByReceivedDate (specification 4.C). Raises InvalidArgumentError for naive datetimes.
+        begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDate (specification 4.C). Raises
+        InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
         span = arguments.span_in_milliseconds(begin, end)
         return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
@@ -299,9 +307,10 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """Messages received from `begin` to `end`, both included, to the second; None is open.
+        """Return the messages received from `begin` to `end`, both inclusive, with a precision of 1 s.
 
-        Operation GetMessagesByReceivedDateUTC (specification 4.C). Raises InvalidArgumentError for naive datetimes.
+        begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDateUTC (specification 4.C). Raises
+        InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
         span = arguments.span_in_utc(begin, end)
         return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
@@ -309,7 +318,7 @@ class Mailbox(Facade):
     async def get_messages_by_sender(
         self, folder: str, sender: str, *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """Messages from this sender.
+        """Return the messages of `folder` from this sender.
 
         Operation GetMessagesBySender (specification 4.C).
         """
@@ -318,21 +327,21 @@ class Mailbox(Facade):
     async def get_messages_by_subject(
         self, folder: str, subject: str, *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """Messages with this subject.
+        """Return the messages of `folder` with this subject.
 
         Operation GetMessagesBySubject (specification 4.C).
         """
         return await self._messages(operations.GET_MESSAGES_BY_SUBJECT, folder, subject, timeout=timeout)
 
     async def get_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """All messages at once. For a large folder use `iter_messages`, or `stream_messages` for this very answer.
+        """Return all messages of `folder` as a list. For a large folder, use `iter_messages` or `stream_messages`.
 
         Operation GetMessages (specification 4.C).
         """
         return await self._messages(operations.GET_MESSAGES, folder, timeout=timeout)
 
     async def get_message_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """The metadata of all messages: no bodies, no contents of attachments.
+        """Return the metadata of all messages of `folder`, without bodies and the contents of attachments.
 
         Operation GetMessageMetaData (specification 4.C).
         """
@@ -346,7 +355,7 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """As `get_messages_by_received_date`, metadata only.
+        """Return the metadata of the messages received from `begin` to `end`; see `get_messages_by_received_date`.
 
         Operation SearchMessagesMetadataByReceivedDate (specification 4.C).
         """
@@ -361,7 +370,7 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """As `get_messages_by_received_date_utc`, metadata only.
+        """Return the metadata of the messages received from `begin` to `end`; see `get_messages_by_received_date_utc`.
 
         Operation SearchMessagesMetadataByReceivedDateUTC (specification 4.C).
         """
@@ -369,7 +378,7 @@ class Mailbox(Facade):
         return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
 
     async def get_uids(self, folder: str = INBOX, *, timeout: float | None = None) -> list[int]:
-        """All uids in `folder`, ascending, each once: the cheapest way to see what changed.
+        """Return all uids of `folder`, ascending and without duplicates. This is the cheapest way to detect changes.
 
         Operation GetUIDs (specification 4.C). Raises ServiceError if the folder does not exist.
         """
@@ -379,7 +388,7 @@ class Mailbox(Facade):
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
-        """The names of the folders below `root`.
+        """Return the names of the folders below `root`.
 
         Operation GetFolders (specification 4.C).
         """
@@ -390,9 +399,9 @@ class Mailbox(Facade):
     async def set_folders_subscribed(
         self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
     ) -> list[str]:
-        """Subscribe to folders, or end it; gives the folders that the service names. With none, nothing is sent.
+        """Subscribe to folders, or unsubscribe from them. Return the folders that the response names.
 
-        Operation SetFoldersSubscribed (specification 4.C).
+        Operation SetFoldersSubscribed (specification 4.C). Without folders, no request is made.
         """
         listed = arguments.texts(folders, "folders")
         if not listed:
@@ -402,31 +411,32 @@ class Mailbox(Facade):
         return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
 
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
-        """Create a folder; its name starts with `INBOX.`.
+        """Create a folder. Its name must start with `INBOX.`.
 
-        Operation CreateFolder (specification 4.C). Raises InvalidArgumentError for a name elsewhere or reserved.
+        Operation CreateFolder (specification 4.C). Raises InvalidArgumentError if it does not, or the name is reserved.
         """
         arguments.new_folder(folder, "folder")
         within_call = self._within_a_call()
 
         async def created() -> APIResponse | None:
-            """Success where the folder is there."""
+            """Return a success if the folder exists, else None."""
             return _DONE if _is_listed(folder, await within_call.get_folders()) else None
 
         confirm = Confirmation(verify=created)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
-        """Rename a folder, with what is in it.
+        """Rename a folder. Its contents stay in it.
 
-        Operation MoveFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder.
+        Operation MoveFolder (specification 4.C). Raises InvalidArgumentError if one of the names is reserved, or the
+        new name does not start with `INBOX.`.
         """
         arguments.changeable_folder(folder, "folder")
         arguments.new_folder(new_folder, "new_folder")
         within_call = self._within_a_call()
 
         async def moved() -> APIResponse | None:
-            """Success where the folder stands under its new name only."""
+            """Return a success if the folder is listed under its new name only, else None."""
             names = await within_call.get_folders()
             is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
             return _DONE if is_moved else None
@@ -435,19 +445,20 @@ class Mailbox(Facade):
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
-        """Delete a folder with its messages and sub-folders.
+        """Delete a folder, its messages and its subfolders.
 
-        Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError for a reserved folder. Never sent a
-        second time: a late duplicate would destroy a folder made anew. Should its answer get lost, it has happened if
-        GetFolders lists neither the folder nor anything below it, since that is the state asked for. Nothing proves the
-        deletion of a folder outside `INBOX.`, which is never listed, nor of one whose name isn't plain ASCII or has
-        a `&`, since IMAP spells such names in another way, and a listing may do so too.
+        Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError if the folder is reserved.
+
+        The request is never repeated, because a delayed duplicate would delete a new folder with the same name. If the
+        response is lost, the call succeeds if GetFolders lists neither the folder nor a subfolder. OutcomeUnknownError
+        is raised if it still lists one. It is also raised if the folder is outside `INBOX.`, because such folders are
+        never listed, or if its name is not ASCII or contains `&`, because a listing may encode such names differently.
         """
         arguments.changeable_folder(folder, "folder")
         within_call = self._within_a_call()
 
         async def deleted() -> APIResponse | None:
-            """Success where the folder is gone with what was below it."""
+            """Return a success if neither the folder nor a subfolder is listed, else None."""
             return _DONE if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
 
         confirm = Confirmation(verify=deleted, seconds=SETTLE_TIMEOUT) if _shows_its_deletion(folder) else None
@@ -462,10 +473,12 @@ class Mailbox(Facade):
         verify: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Copy messages to another folder. With no uids, nothing is sent.
+        """Copy messages to another folder. Without uids, no request is made.
 
-        Operation CopyMessagesByUIDs (specification 4.C). Never sent a second time. verify: note beforehand what is in
-        the destination, so that an unknown outcome can be settled by the Message-IDs that are new there.
+        Operation CopyMessagesByUIDs (specification 4.C). The request is never repeated.
+
+        verify: list the destination before copying. If the response is lost, the call succeeds if the expected
+            Message-IDs are new in the destination. This has no effect if one of the messages has no Message-ID.
         """
         listed = arguments.checked_uids(uids)
         operations.COPY_MESSAGES_BY_UIDS.check((folder, dest_folder))
@@ -487,7 +500,7 @@ class Mailbox(Facade):
     async def move_messages_by_uids(
         self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Move messages to another folder, where they get new uids. With no uids, nothing is sent.
+        """Move messages to another folder, where they get new uids. Without uids, no request is made.
 
         Operation MoveMessagesByUIDs (specification 4.C).
         """
@@ -499,7 +512,7 @@ class Mailbox(Facade):
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
     ) -> None:
-        """Move messages to INBOX.Trash or, with `forever`, remove them. With no uids, nothing is sent.
+        """Move messages to INBOX.Trash or, with `forever`, delete them permanently. Without uids, no request is made.
 
         Operation DeleteMessagesByUIDs (specification 4.C).
         """
@@ -513,7 +526,7 @@ class Mailbox(Facade):
     async def mark_messages_as_read_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Mark messages as read. With no uids, nothing is sent.
+        """Mark messages as read. Without uids, no request is made.
 
         Operation MarkMessagesAsReadByUIDs (specification 4.C).
         """
@@ -522,7 +535,7 @@ class Mailbox(Facade):
     async def mark_messages_as_unread_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Mark messages as unread. With no uids, nothing is sent.
+        """Mark messages as unread. Without uids, no request is made.
 
         Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
         """
@@ -531,7 +544,7 @@ class Mailbox(Facade):
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> list[RawMessage]:
-        """The messages with these uids as they stand on the server, RFC 5322; with no uids, nothing is sent.
+        """Return the messages with these uids in their original form (RFC 5322). Without uids, no request is made.
 
         Operation GetRawMessagesByUIDs (specification 4.C).
         """
@@ -546,10 +559,13 @@ class Mailbox(Facade):
         verify: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Append messages to a folder as they are, RFC 5322 in `data`. With none, nothing is sent.
+        """Append messages in RFC 5322 form (`data`) to a folder, unchanged. Without messages, no request is made.
 
-        Operation SaveRawMessages (specification 4.C). Never sent a second time. verify: note beforehand what is in the
-        folder, so that an unknown outcome can be settled by the Message-IDs that are new there.
+        Operation SaveRawMessages (specification 4.C). The request is never repeated. Raises InvalidArgumentError if a
+        message has no data.
+
+        verify: list the folder before appending. If the response is lost, the call succeeds if the expected Message-IDs
+            are new in the folder. This has no effect if one of the messages has no Message-ID.
         """
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
@@ -574,14 +590,14 @@ class Mailbox(Facade):
         batch_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Listing[MessageDetail]:
-        """All messages of `folder`, by ascending uid, fetched in batches ahead of the reader.
+        """Yield all messages of `folder` by ascending uid. Batches are fetched ahead.
 
-        Operations GetUIDs, then GetMessagesByUIDs (specification 4.C).
+        Operations GetUIDs, then GetMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
         """
         _refuse(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[MessageDetail]:
-            """One batch of messages."""
+            """Return a batch of messages."""
             return await box.get_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
@@ -594,20 +610,20 @@ class Mailbox(Facade):
         batch_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Listing[RawMessage]:
-        """All messages of `folder` as they stand on the server, by ascending uid, in batches ahead of the reader.
+        """Yield all messages of `folder` in their original form, by ascending uid. Batches are fetched ahead.
 
-        Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C).
+        Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
         """
         _refuse(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[RawMessage]:
-            """One batch of raw messages."""
+            """Return a batch of raw messages."""
             return await box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
-        """The metadata of all messages of `folder`, from one answer read while it comes.
+        """Yield the metadata of all messages of `folder`, while the response is being received.
 
         Operation GetMessageMetaData (specification 4.C).
         """
@@ -615,11 +631,15 @@ class Mailbox(Facade):
         return Listing(self._streamed(operations.GET_MESSAGE_METADATA, folder, timeout))
 
     def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
-        """All messages of `folder`, from one answer of any size, read while it comes: one message in memory at a time.
+        """Yield all messages of `folder`, while a single response of any size is being received.
 
-        Operation GetMessages (specification 4.C). An answer that breaks off raises where it breaks, after the messages
-        before that. Without `timeout` only a pause of `attempt_timeout` seconds ends it. It holds one of the service's
-        connections until its end: a call made for each message needs another, so let `max_connections` leave one.
+        Operation GetMessages (specification 4.C). Only one message is in memory at a time. If the response is cut off,
+        the messages before that point are yielded, then an error is raised.
+
+        The listing uses one of the service's connections until it ends. If you call the service for each message, set
+        `max_connections` to at least 2.
+
+        timeout: timeout in seconds. None: no limit, until the response pauses for `attempt_timeout` seconds.
         """
         _refuse(folder)
         return Listing(self._streamed(operations.GET_MESSAGES, folder, timeout))
@@ -649,7 +669,10 @@ class Mailbox(Facade):
         timeout: float | None,
         confirm: Confirmation[A] | None = None,
     ) -> A | None:
-        """The answer to a request about messages that are named by uid; with none nothing is sent."""
+        """Make a request for the messages with these uids. Return its response. Without uids, return None immediately.
+
+        Raises InvalidArgumentError if a uid or path segment is invalid. The segments are checked even without uids.
+        """
         listed = arguments.checked_uids(uids)
         operation.check(segments)
         if not listed:
@@ -657,11 +680,14 @@ class Mailbox(Facade):
         return await self._call(operation, *segments, body=self._uids_body(listed), timeout=timeout, confirm=confirm)
 
     def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
-        """Confirmation that a repeat was refused because the first attempt had taken the messages away."""
+        """Return a Confirmation that the messages have left the folder.
+
+        A retry fails if the first attempt has already moved or deleted the messages. This shows that it has succeeded.
+        """
         within_call = self._within_a_call()
 
         async def gone() -> APIResponse | None:
-            """Success where none of them is left in the folder."""
+            """Return a success if none of the messages is in the folder, else None."""
             return _DONE if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
 
         return Confirmation(verify=gone)
@@ -669,9 +695,9 @@ class Mailbox(Facade):
     async def _arrival(
         self, folder: str, message_ids: Iterable[str | None], deadline: Deadline
     ) -> Confirmation[APIResponse] | None:
-        """Confirmation that messages were appended: their Message-IDs, new in the folder since now.
+        """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
 
-        None where a message has no Message-ID, so that nothing could prove its arrival.
+        Return None if `message_ids` is empty or contains None, because the arrival can't be proven then.
         """
         listed = list(message_ids)
         expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
@@ -681,7 +707,7 @@ class Mailbox(Facade):
         within_call = self._within_a_call()
 
         async def arrived() -> APIResponse | None:
-            """Success where each is there, as often as it was to arrive."""
+            """Return a success if each Message-ID is new in the folder, as often as expected, else None."""
             now = await within_call.get_message_metadata(folder, timeout=deadline.left())
             new = Counter(message.msg_id for message in now if message.uid not in existing)
             return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
@@ -689,16 +715,17 @@ class Mailbox(Facade):
         return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)
 
     def _deadline(self, timeout: float | None) -> Deadline:
-        """Return the end of a method that makes several requests, by the rules of a single one."""
+        """Return the deadline of a method that makes several requests. None: use the default of a single request."""
         return Deadline.after(self.time_limit(timeout))
 
     async def _sent_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
         return await self._received_since(send_once.SENT, begin, Deadline.after(timeout))
 
     async def _filed_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-        """Return the metadata of all folders but INBOX.Sent. Listed folders that no request can name are left out.
+        """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
-        Raises ResponseDecodeError for a name that cannot be read: the folder might have the message.
+        Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read,
+        because the message may be in that folder.
         """
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
         names = await self.requiring(send_once.STRICT_NAMES).get_folders(timeout=deadline.left())
@@ -708,9 +735,10 @@ class Mailbox(Facade):
         return found
 
     async def _received_since(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
-        """The metadata of a folder's messages from a time on; of all if the server's clock is far behind ours.
+        """Return the metadata of the messages of a folder received since `begin`, or of all if `begin` is None.
 
-        The time is by our clock: if that is ahead, the messages that were received after it have earlier dates.
+        `begin` was measured with our clock. If our clock is ahead of the server's, newer messages may have earlier
+        dates. Therefore all messages are returned if `is_clock_ahead`.
         """
         exchanges: list[Exchanged] = []
         view = self.requiring(send_once.STRICT_PATHS).observed(exchanges.append)
@@ -729,7 +757,7 @@ class Mailbox(Facade):
         get: Callable[[Mailbox, list[int]], Awaitable[list[M]]],
     ) -> AsyncGenerator[M]:
         async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
-            """One batch, and the size of its answer."""
+            """Return a batch of messages, and the size of its response."""
             return await measured(self, lambda box: get(box, batch))
 
         uids = await self.get_uids(folder, timeout=timeout)
@@ -770,20 +798,21 @@ def _is_listed(folder: str, names: Iterable[str]) -> bool:
 def _shows_its_deletion(folder: str) -> bool:
     """Return True if GetFolders can prove that this folder was deleted.
 
-    What is outside `INBOX.` is never listed; a name that isn't plain ASCII, or has a `&`, may be listed in the other
-    spelling that IMAP has for it.
+    Folders outside `INBOX.` are never listed. A name that is not ASCII, or contains `&`, may be listed in the modified
+    UTF-7 encoding of IMAP.
     """
     return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent's folders has neither this one nor any below it.
+    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
 
-    An empty name is one that could not be read, and might be the folder's.
+    names: the listed names. An empty name could not be read, and may be that of the folder; then return False.
     """
     levels = folder.lower().split(".")
-    spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may leave out what is above
+    spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents
     listed = [name.lower() for name in names]
     there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
-    parent_is_there = bool(listed) or len(levels) > 2  # INBOX itself always has its reserved folders
+    # A listing of INBOX is never empty, because it has reserved folders.
+    parent_is_there = bool(listed) or len(levels) > 2
     return parent_is_there and not there and "" not in listed
