@@ -1,29 +1,30 @@
-"""What happens in a suite, told as it happens, and written to its log: the source of metrics and traces, too.
+"""Events of a suite: listeners receive them immediately, and the suite logs them. Metrics and traces use them also.
 
     Event
-    ├── CallEvent                one call of an operation: its number, operation, method and path template
+    ├── CallEvent                one call of an operation, with number, operation, method and path template
     │   ├── CallStarted
     │   ├── AttemptStarted       an HTTP request is about to be sent
     │   ├── AttemptSucceeded
     │   ├── AttemptFailed
     │   ├── RetryScheduled
-    │   ├── OutcomeLeftUnknown   a side effect may or may not have happened, or did and its result is lost
+    │   ├── OutcomeLeftUnknown   a side effect may have happened, or it happened and its result is lost
     │   ├── ValuesSkipped        values of a response could not be read
     │   └── CallFinished
     ├── Renewed                  a new bearer token or registration session is in use
     │   ├── TokenRefreshed
     │   └── SessionRenewed
     ├── RenewalFailed
-    ├── ServicePaused            a service asked, with Retry-After, to be left alone for a while
-    ├── CircuitOpened            a service is down: calls fail at once, save one probe after each pause
-    └── CircuitClosed            it is back
+    ├── ServicePaused            a service asked for a pause with the header Retry-After
+    ├── CircuitOpened            a service is down: calls fail immediately, except one probe after each pause
+    └── CircuitClosed            the service responds again
 
-No event holds a secret, a body, or anything that a caller put into a path: names, numbers and templates only.
+Events contain names, numbers and templates only. They never contain a secret, a body, or a value that a caller put into
+a path.
 
     AttemptFailed ──► WARNING  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
 
-Only the fields of FIELDS are ever logged: a field that an event gets later stays out of every log until it is listed.
-Each record also carries them as one dictionary, `record.directsuite`, for structured logging.
+Only the fields in FIELDS are logged, so that a new field of an event is not logged until it is added there. Each log
+record also has them in the dictionary `record.directsuite`, for structured logging.
 """
 
 from __future__ import annotations
@@ -44,47 +45,47 @@ from directsuite.wire.models import ValueSemantics
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Event(ValueSemantics):
-    """Something that happened in a suite."""
+    """An event of a suite. The base class of all events."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallEvent(Event):
-    """What happened in one call."""
+    """An event of one call."""
 
     call: int
-    """Its number in this process, which all its events share."""
+    """The number of the call in this process. All events of a call have the same number."""
     operation: str
-    """The specification's name."""
+    """The name of the operation in the specification."""
     service: str
     method: str
     path: str
-    """The template below the service's base URL, its parameters not filled in."""
+    """The path template below the base URL of the service, without the values of its parameters."""
     host: str
-    """Of the base URL."""
+    """The host of the base URL."""
     port: int
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CallStarted(CallEvent):
-    """A call began."""
+    """A call started."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptStarted(CallEvent):
-    """Credential, connection and place in the rate are there: a request is about to be sent."""
+    """A request is about to be sent. Its credential, connection slot and rate slot are available."""
 
     attempt: int
-    """From 1."""
+    """The number of the attempt in its call, from 1."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptSucceeded(CallEvent):
-    """A request was answered as it should be."""
+    """A request got a successful response."""
 
     attempt: int
     status: int
     elapsed: float
-    """Seconds since AttemptStarted."""
+    """The time since AttemptStarted, in seconds."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -92,48 +93,49 @@ class AttemptFailed(CallEvent):
     """An attempt failed."""
 
     attempt: int
-    """0 where no request could be sent yet."""
+    """The number of the attempt in its call. 0 if it failed before its request was sent."""
     error: str
     """The name of the error's class."""
     status: int | None
-    """HTTP status; None where no answer came."""
+    """The HTTP status. None if no response arrived."""
     outcome: Outcome | None
-    """What is known of the effect."""
+    """Whether the request was sent and took effect, as far as that is known."""
     elapsed: float
-    """Seconds."""
+    """The time since the request was sent, in seconds, or since the attempt started if it was not sent."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RetryScheduled(CallEvent):
-    """Another attempt will be made."""
+    """Another attempt follows."""
 
     attempt: int
-    """Its number."""
+    """The number of the next attempt."""
     wait: float
-    """Seconds until then."""
+    """The time until the next attempt, in seconds."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class OutcomeLeftUnknown(CallEvent):
-    """A call with side effects ended, and it is not known whether they happened, or only that they did."""
+    """A call ended without a result, and its side effect may have happened, or is known to have happened."""
 
     cancelled: bool
-    """The caller left before the answer came, and so gets no OutcomeUnknownError that would say so."""
+    """True if the caller was cancelled before the response arrived. It then gets no OutcomeUnknownError."""
     happened: bool = False
-    """It did happen, and only its result is lost."""
+    """True if the side effect is known to have happened, so that only its result is lost."""
     how_to_find_out: str
-    """Where to look."""
+    """How a user can find out whether the side effect happened, as text."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ValuesSkipped(CallEvent):
-    """Values of a response could not be read: fields have their defaults, and elements of lists are left out.
+    """Some values of a response could not be read.
 
-    The raw value of a field is in the `extra` of its object.
+    Such a field has its default value, and its raw value is in the `extra` of its object. Such an element of a list is
+    left out.
     """
 
     paths: Mapping[str, int]
-    """The number of these values by their JSON path without indices, such as `$.messages[].sentDate`."""
+    """The number of these values for each JSON path without indices, such as `$.messages[].sentDate`."""
 
     def __hash__(self) -> int:
         return hash((self.call, *sorted(self.paths.items())))
@@ -145,13 +147,13 @@ class CallFinished(CallEvent):
 
     attempts: int
     elapsed: float
-    """Seconds, all attempts together."""
+    """The time of the complete call, including all attempts and pauses, in seconds."""
     error: str | None = None
-    """The name of the error's class; None after success."""
+    """The name of the error's class. None after success, or if the caller closed a stream early."""
     outcome: Outcome | None = None
-    """Of a failure, where it is known."""
+    """The outcome after a failure, or None if it is not known or the call succeeded."""
     cancelled: bool = False
-    """The caller left, or left a stream early."""
+    """True if the caller was cancelled, or closed a stream early."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -159,14 +161,14 @@ class Renewed(Event):
     """A new credential is in use."""
 
     generation: int
-    """Its number, from 1."""
+    """The number of the credential, from 1."""
     expires_in: float | None
-    """Seconds; None where that isn't known."""
+    """The lifetime in seconds. None if it is not known."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class TokenRefreshed(Renewed):
-    """A new bearer token is in use, for signing and fax."""
+    """A new bearer token is in use. Signing and fax use it."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -176,17 +178,17 @@ class SessionRenewed(Renewed):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RenewalFailed(Event):
-    """No new credential could be had."""
+    """A new credential could not be fetched."""
 
     error: str
     """The name of the error's class."""
     back_off: float
-    """Seconds until another try."""
+    """The time until the next try, in seconds."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ServicePaused(Event):
-    """A service asked, with Retry-After, that nobody calls it for so many seconds."""
+    """A service asked for a pause with the header Retry-After. All requests to it wait."""
 
     service: str
     seconds: float
@@ -194,28 +196,28 @@ class ServicePaused(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitOpened(Event):
-    """A service is taken to be down."""
+    """A service is considered down. Calls to it fail immediately."""
 
     service: str
     failures: int
-    """Attempts in a row without an answer."""
+    """The number of consecutive attempts without a response."""
     seconds: float
-    """Until a probe is let through."""
+    """The time until a probe is allowed, in seconds."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitClosed(Event):
-    """A service that was down answers again."""
+    """A service that was down responds again."""
 
     service: str
 
 
 Listener = Callable[[Event], None]
-"""Called with each event, at once, in the task in which it happened: it should be quick, and not block."""
+"""A function that receives each event, in the task in which it happened. It must return quickly and not block."""
 
 
 class Events:
-    """Tells every event to every listener, and the standard logging. A listener that raises harms nobody."""
+    """Sends each event to all listeners and to the log. An exception of a listener is only logged."""
 
     def __init__(self, listeners: Iterable[Listener], logger: logging.Logger) -> None:
         self.listeners: tuple[Listener, ...] = ()
@@ -225,22 +227,22 @@ class Events:
             self.add(listener)
 
     def add(self, listener: Listener) -> None:
-        """Call this listener with every event from now on."""
+        """Add a listener for all events from now on. Raises ConfigurationError if it is not a plain function."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
             raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
         self.listeners = (*self.listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Call this listener no more. Nothing happens where it was never added."""
+        """Remove a listener. Has no effect if it was not added."""
         self.listeners = tuple(each for each in self.listeners if each != listener)
 
     def emit(self, event: Event) -> None:
-        """Call every listener with this event, and write it to the log."""
+        """Write an event to the log, then send it to all listeners."""
         for listener in (self._log, *self.listeners):
             try:
                 listener(event)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a call must not fail for its listeners
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a listener must not break a call
                 self.logger.warning("a listener raised %s", type(error).__name__)
 
 
@@ -269,8 +271,11 @@ FIELDS: Mapping[str, str] = {
     "paths": "{}",
     "how_to_find_out": "to find out: {}",
 }
-"""The fields of events that are written, in the order of a line, each with its phrase; without one it is in the
-dictionary only. What is None or False has no phrase."""
+"""The fields of events that are logged, in the order in which a line shows them, each with its phrase.
+
+A field without a phrase is in the dictionary only. A field that is None is left out completely. False is in the
+dictionary, but not in the line.
+"""
 
 LINES: Mapping[type[Event], tuple[int, str]] = {
     CallStarted: (DEBUG, "a call began"),
@@ -278,7 +283,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
     AttemptFailed: (WARNING, "an attempt failed"),
     RetryScheduled: (INFO, "another attempt is made"),
-    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # unless the event knows that it did
+    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED if the event has `happened`
     ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
@@ -288,19 +293,19 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     CircuitOpened: (WARNING, "the service is down: calls of it fail at once"),
     CircuitClosed: (INFO, "the service is back"),
 }
-"""The level of each kind of event, and what its line says."""
+"""The level and the text of the log line for each class of event."""
 
 _HAPPENED = "it happened, but its result could not be had"
 
 
 class LogListener:
-    """Writes events to a logger. Costs one look-up where the event's level is off."""
+    """A listener that writes events to a logger. It costs little if the level of the event is disabled."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
 
     def __call__(self, event: Event) -> None:
-        """Write one line."""
+        """Write an event as one line, if its level is enabled."""
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
         if isinstance(event, OutcomeLeftUnknown) and event.happened:
             words = _HAPPENED
@@ -315,14 +320,20 @@ class LogListener:
 
 
 def _lowered(event: Event, level: int) -> int:
-    """The level, or INFO for a failed attempt that is news to nobody: the caller left, or is told by the error."""
+    """Return the level, but at most INFO for a failed attempt if the caller was cancelled or the outcome is FAILED.
+
+    A warning would be redundant: the caller was cancelled, or gets the error itself.
+    """
     if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
         return min(level, INFO)
     return level
 
 
 def _plain(value: object) -> str | int | float | bool | None:
-    """The value as structured logging takes it; of what is no number or text, only its type."""
+    """Return a value for structured logging: numbers, text and None unchanged, enum members by value, mappings as text.
+
+    For any other value, return the name of its type only, because its contents may be confidential.
+    """
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, Mapping):
@@ -331,16 +342,20 @@ def _plain(value: object) -> str | int | float | bool | None:
 
 
 Progress = Callable[[int, int | None], None]
-"""Called with the bytes of the document that are done, and all there are, or None where that isn't known.
+"""A plain function that receives the progress of a document: the bytes transferred, and the total or None if unknown.
 
-A plain function. It is called with 0 when an attempt begins, then after each piece, which is 256 KB at most; a second
-attempt begins at 0 again. What it raises ends the call, and comes out as it is or, of a change that has happened, as
-the cause.
+It is called with 0 when an attempt starts, then after each piece of at most 256 KB. A second attempt starts at 0 again.
+If it raises, the call ends with its exception. If the side effect of the call has already happened, the exception is
+the cause of the call's error instead.
 """
 
 
 class Meter:
-    """Counts the bytes of one attempt after the other. total: bytes there will be, None where that isn't known."""
+    """Counts the bytes of each attempt, and reports them to the user's callback.
+
+    progress: the callback. None: report nothing.
+    total: expected number of bytes. None if it is not known.
+    """
 
     def __init__(self, progress: Progress | None, total: int | None = None) -> None:
         refuse_progress(progress)
@@ -349,29 +364,29 @@ class Meter:
         self._done = 0
 
     def begin(self) -> None:
-        """An attempt begins."""
+        """Start an attempt: reset the count and report 0 bytes."""
         self._done = 0
         self.tell()
 
     def advance(self, count: int) -> None:
-        """So many more bytes are done."""
+        """Add `count` bytes, and report the progress unless it is 0."""
         self._done += count
         if count:
             self.tell()
 
     def end(self) -> None:
-        """All are done; a total that was estimated is corrected."""
+        """Finish an attempt. If the total was wrong, correct it and report the progress again."""
         if self.total not in (None, self._done):
             self.total = self._done
             self.tell()
 
     def tell(self) -> None:
-        """Call the callback, where there is one."""
+        """Report the progress to the callback, if there is one."""
         if self._progress is not None:
             self._progress(self._done, self.total)
 
 
 def refuse_progress(progress: Progress | None) -> None:
-    """Raise InvalidArgumentError for a callback that nobody would await."""
+    """Raise InvalidArgumentError if the callback is an async function, because it would never be awaited."""
     if inspect.iscoroutinefunction(progress):
         raise InvalidArgumentError("give a plain function, not an async one", parameter="progress")
