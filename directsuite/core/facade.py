@@ -1,4 +1,8 @@
-"""What the facades of all services share: options, raw answers, and what they may use of the core."""
+"""The base class of the facades of all services, with options, raw responses and access to the core.
+
+A facade is the public object for one service, with one method per operation. A view is a copy of a facade with other
+options.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +29,13 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True, repr=False)
 class RawResponse(Generic[T]):
-    """A method's value with the HTTP answer that it came in."""
+    """The return value of a method, with details of the HTTP response that contained it."""
 
     value: T
     status: int
     headers: Mapping[str, str]
     elapsed: float
-    """Seconds, all attempts together."""
+    """The time of all attempts together, in seconds."""
     attempts: int
 
     def __repr__(self) -> str:
@@ -40,29 +44,35 @@ class RawResponse(Generic[T]):
 
 @attrs.frozen
 class Runtime:
-    """What services, synchronisations, jobs and commands use of a suite's core beside its calls."""
+    """The parts of a suite's core that services, synchronisations, jobs and commands use in addition to calls."""
 
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
-    """Lets so many seconds pass by the clock. Raises ClosedError where the suite is closed before."""
+    """Sleeps for a number of seconds of the clock. Raises ClosedError if the suite is closed first."""
     emit: Callable[[Event], None]
-    """Tells the suite's listeners, and its log, of an event."""
+    """Sends an event to the listeners of the suite, and to its log."""
     is_closed: Callable[[], bool]
-    """Gives True once closing has begun."""
+    """Returns True if closing has begun."""
 
     @classmethod
     def of(cls, transport: Transport) -> Self:
-        """What the facades of a transport use."""
+        """Return the runtime for a transport."""
         env, session = transport.environment, transport.environment.session
         return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
 
 
 class NothingMoreToSeeError(TimeoutError):
-    """Raised by a Confirmation's `verify` when asking on would show no more: for the transport its time is over."""
+    """Raised by the `verify` function of a Confirmation if more requests would show nothing new.
+
+    The transport handles it like the end of the time for verifying.
+    """
 
 
 class Facade:
-    """One service, for people: a method per operation. Cheap to make, shared by any number of tasks."""
+    """The public interface of one service, with one method per operation.
+
+    Creating one costs little. Any number of tasks may share it.
+    """
 
     def __init__(self, transport: Transport, options: Options | None = None) -> None:
         self._transport = transport
@@ -76,28 +86,34 @@ class Facade:
         return f"<{type(self).__name__} of a suite that is {self._transport.environment.session.state}>"
 
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
-        """The same facade with another timeout (seconds for each whole call) or retry policy."""
+        """Return a view with a different timeout or retry policy.
+
+        timeout: seconds for each complete call. None: unchanged.
+        retry: the retry policy. None: unchanged.
+        """
         options = self._options
         if timeout is not None:
             options = attrs.evolve(options, timeout=timeout)
         return self._with(options if retry is None else attrs.evolve(options, retry=retry))
 
     def time_limit(self, timeout: float | None = None) -> float:
-        """Return the seconds that a complete call has if it is given this timeout. For the package's own use.
+        """Return the number of seconds that a complete call may take. For internal use.
 
-        Raises InvalidArgumentError.
+        timeout: timeout of the call, in seconds. None: that of the facade or the suite.
+
+        Raises InvalidArgumentError if the timeout is not a positive number.
         """
         seconds = self._timed(timeout).timeout
         return self._transport.timeout if seconds is None else seconds
 
     @property
     def runtime(self) -> Runtime:
-        """The suite's clock, sleep and events, for the package's own use."""
+        """The clock, sleep function and events of the suite. Internal."""
         return Runtime.of(self._transport)
 
     @property
     def with_raw_response(self) -> RawView:
-        """The same methods, each giving a RawResponse: the value with status, headers, elapsed time and attempts."""
+        """The same methods, each returning a RawResponse: the value with status, headers, elapsed time and attempts."""
         return RawView(self)
 
     def _with(self, options: Options) -> Self:
@@ -106,25 +122,27 @@ class Facade:
         return facade
 
     def observed(self, observe: Callable[[Exchanged], object]) -> Self:
-        """Return a view that also calls `observe` with how each of its calls went; see `Options`.
+        """Return a view that also calls `observe` with each response before it is decoded. For internal use.
 
-        For the package's own use. An observer that the facade already has is called first.
+        observe: may return NO_MORE to skip decoding. The call then returns the empty response of its operation.
+
+        An existing observer of the facade is called first.
         """
         earlier = self._options.observe
 
         def observe_both(exchanged: Exchanged) -> object:
-            """Return NO_MORE if one of them does."""
+            """Call both observers. Return NO_MORE if either returns it."""
             results = (None if earlier is None else earlier(exchanged), observe(exchanged))
             return NO_MORE if NO_MORE in results else None
 
         return self._with(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
     def _within_a_call(self) -> Self:
-        """A view for looks at what became of a call: not refused while a closing suite waits for that call."""
+        """Return a view for requests on behalf of a call in progress, allowed while closing waits for that call."""
         return self._with(attrs.evolve(self._options, within_a_call=True))
 
     def requiring(self, paths: frozenset[str]) -> Self:
-        """Return a view in which values at these paths are errors if they cannot be read. For the package's own use."""
+        """Return a view whose calls raise an error if a value at any of `paths` cannot be read. For internal use."""
         return self._with(attrs.evolve(self._options, strict_paths=paths))
 
     def _call(
@@ -150,7 +168,7 @@ class Facade:
         )
 
     def _body(self, request: Model | list[Model]) -> RequestBody:
-        """The body of a request."""
+        """Encode a request as JSON."""
         return RequestBody.of(self._transport.codec.encode(request))
 
     def _timed(self, timeout: float | None) -> Options:
@@ -158,9 +176,10 @@ class Facade:
 
 
 class RawView:
-    """A facade's methods by name, for their raw answers: `suite.signing.with_raw_response.get_doc_info(...)`.
+    """The methods of a facade, returning raw responses: `suite.signing.with_raw_response.get_doc_info(...)`.
 
-    The answer is that of the method's last request. Iterators make many, and have no raw form.
+    The details are those of the last request of the method. Iterators are not available, because they send many
+    requests. A method raises ValueError if it succeeds without a request.
     """
 
     def __init__(self, facade: Facade) -> None:
@@ -173,7 +192,7 @@ class RawView:
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
             seen: list[Exchanged] = []
             calling = getattr(self._facade.observed(seen.append), name)(*args, **kwargs)
-            args, kwargs = (), {}  # the frame may stand in a traceback, and holds nothing of what was asked
+            args, kwargs = (), {}  # a traceback may contain this frame, which must not reveal the arguments
             value = await calling
             if not seen:
                 raise ValueError(f"{name} answered without a request: there is no raw answer")
