@@ -1,4 +1,8 @@
-"""Time as the core sees it, so that a test can hold it still; and waits that a clock of tests leaps over."""
+"""The clocks of the core, and functions that wait.
+
+The core sleeps and measures time with a Clock. Tests can replace it with a test clock, which does not advance by itself
+and skips ahead instead of sleeping. Only the timeouts of attempts use the clock of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +13,39 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 STRIDE = 60.0
-"""Seconds of a wait in one go, where it may be hours until what is waited for: a clock of tests leaps over so many."""
+"""Longest single sleep in seconds. Longer waits are divided, so that a test clock can skip ahead in these steps."""
 
 
 class Clock(Protocol):
-    """Seconds that only go forward, and a way to let them pass."""
+    """A monotonic clock, and a function that sleeps by it."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return the seconds since a fixed but arbitrary time."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed."""
+        """Sleep for `seconds`."""
         ...
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The clock of the operating system."""
 
     monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed."""
+        """Sleep for `seconds`."""
         await asyncio.sleep(seconds)
 
 
 def unix_time(clock: Clock) -> Callable[[], float]:
-    """The Unix time that goes with a clock: the machine's, or what that was once and what the clock has counted since.
+    """Return a function that returns the Unix time in seconds for a clock.
 
-    All who ask for that of the same clock get the same.
+    For SystemClock this is `time.time`. For any other clock, it is the system's Unix time at the first call for this
+    clock, plus the time that the clock has counted since. All functions for the same clock return the same time.
     """
     if isinstance(clock, SystemClock):
-        return time.time  # which knows of the time for which the machine slept, and is set right when it was wrong
+        return time.time  # unlike a monotonic clock, it includes suspended time and corrections of the system time
     if id(clock) not in _BEGINNINGS:
         weakref.finalize(clock, _BEGINNINGS.pop, id(clock), None)
         _BEGINNINGS[id(clock)] = time.time() - clock.monotonic()
@@ -49,21 +54,25 @@ def unix_time(clock: Clock) -> Callable[[], float]:
 
 
 _BEGINNINGS: dict[int, float] = {}
-"""The Unix time at which a clock stood at 0, by its identity: a clock of somebody's tests may have no hash."""
+"""The Unix time at which each clock showed 0, by the `id` of the clock, because a clock may not be hashable."""
 
 
 AT_ONCE = 0.005
-"""Seconds: what is due within them is due. No wait is shorter, however finely a clock counts."""
+"""Tolerance in seconds. A time at most this far ahead counts as reached, so that no wait is shorter than this."""
 
 
 async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Return when the clock shows this. sleep: lets so many seconds pass, and raises what ends the wait."""
+    """Wait until a clock reaches `due`, less the tolerance AT_ONCE.
+
+    monotonic: returns the time of the clock, in seconds.
+    sleep: sleeps for a number of seconds. Its exceptions end the wait.
+    """
     while (left := due - monotonic()) > AT_ONCE:
         await sleep(min(left, STRIDE))
 
 
 async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> None:
-    """Return when a sleep has ended or an event is set, whichever is first. Raises what the sleep raised."""
+    """Wait until a sleep ends or an event is set, whichever is first. Raise the exception of the sleep, if any."""
     asleep, waiting = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([asleep, waiting], return_when=asyncio.FIRST_COMPLETED)
