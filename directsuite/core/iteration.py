@@ -1,4 +1,4 @@
-"""Async iterators over many answers: in order, fetched ahead of the reader, never more than a bounded number."""
+"""Async iterators over many responses: in order, and with a limited number of requests ahead of the reader."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ INTERRUPTED = (
 
 @scrub_class
 class Listing(AsyncGenerator[T, None]):
-    """An async generator that is its own context manager: leaving `async with` ends it and its requests at once.
+    """An async generator that is also a context manager. Leaving `async with` closes it and cancels its requests.
 
     async with box.iter_messages() as messages:
         async for message in messages: ...
 
-    A step that raises ends the listing, also if it was cancelled, as by `asyncio.timeout` around `anext`. A further
-    step then raises TransportError: an interrupted listing never looks like a complete one. After `aclose` it ends
-    like any generator that was closed.
+    If a step raises or is cancelled, for example by `asyncio.timeout` around `anext`, the listing ends. Further steps
+    then raise TransportError, so that an interrupted listing cannot be mistaken for a complete one. After `aclose`,
+    further steps raise StopAsyncIteration, as for any async generator.
     """
 
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
@@ -45,7 +45,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def asend(self, value: None) -> T:
-        """As for any async generator."""
+        """Do what `asend` of any async generator does, but raise TransportError after an interruption."""
         try:
             return await self._generator.asend(value)
         except BaseException as error:
@@ -53,7 +53,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def athrow(self, *args: Any) -> T:
-        """As for any async generator."""
+        """Do what `athrow` of any async generator does, but raise TransportError after an interruption."""
         try:
             return await self._generator.athrow(*args)
         except BaseException as error:
@@ -61,14 +61,14 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def aclose(self) -> None:
-        """End the listing and its requests."""
+        """Close the listing and cancel its requests."""
         self._is_interrupted = False
         await self._generator.aclose()
 
     def _note_end(self, error: BaseException) -> None:
-        """Note that a step raised. Raise TransportError if the generator only ends because an earlier step did."""
+        """Record that a step raised. Raise TransportError if the generator only ends because an earlier step raised."""
         if not isinstance(error, StopAsyncIteration):
-            # A second step at the same time raises RuntimeError, and the first one continues.
+            # If another step is in progress, only this one fails, with RuntimeError. The listing is not interrupted.
             self._is_interrupted = not getattr(self._generator, "ag_running", False)
         elif self._is_interrupted:
             raise TransportError(INTERRUPTED) from None
@@ -87,13 +87,18 @@ def _always() -> bool:
 
 
 class Prefetch(Generic[K, T]):
-    """The answers for `keys`, in their order, with up to `window` requests ahead of the reader.
+    """An async iterator over the results of `fetch` for each of `keys`, in the order of the keys.
 
-    has_room: whether one more may be ahead; at least one always is. Keys are taken when their request begins, the first
-    at the first step. A failure is raised at its own place in the order, and nothing is fetched after it. Leaving
-    `async with` cancels what is still under way.
+    keys: read one at a time, when the request of the key starts. The first is read at the first step.
+    fetch: returns the result for a key.
+    window: maximum number of requests in progress, including results that the reader has not yet received.
+    has_room: returns True if one more request may start. The first request ahead of the reader always may.
 
-    No async generator, since a loop that ends would close that and the one around it at the same time.
+    If a fetch fails, the earlier results are returned first, then its error is raised. Later fetches are cancelled, and
+    no more start. Leaving `async with` cancels the fetches in progress.
+
+    This is a class, not an async generator. When the event loop shuts down, it closes all async generators at the same
+    time: this one would be closed together with the generator that uses it.
     """
 
     def __init__(
@@ -119,7 +124,8 @@ class Prefetch(Generic[K, T]):
         if not self._ahead:
             raise StopAsyncIteration
         if self._ahead[0].done() and not self._ahead[-1].done():
-            await asyncio.sleep(0)  # a reader who finds much there would keep the event loop from what is under way
+            # Let the requests in progress continue. Otherwise a reader of many available results would block them.
+            await asyncio.sleep(0)
         answer = await self._ahead[0]
         self._ahead.popleft()
         self._top_up()
@@ -150,7 +156,7 @@ class Prefetch(Generic[K, T]):
             self._ahead.append(task)
 
     def _came(self, task: asyncio.Task[T]) -> None:
-        """An answer may make room for another request; a failure makes all after it useless."""
+        """Start more requests after a result. After a failure, start none, and cancel all later ones."""
         if not (task.cancelled() or task.exception()):
             self._top_up()
             return
