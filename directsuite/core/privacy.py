@@ -1,12 +1,13 @@
 """Removes the arguments of a public callable from the tracebacks of its errors.
 
-Tools that report errors print the locals of every frame. In our frames these would be folders, names, numbers and
-bodies of patients. So an error leaves a public callable without our frames and those of the libraries below. The frames
-of the caller stay, and those of the caller's code that we called, for example a source that failed. If an error
-shows a fault of the package itself, the frames stay, but their locals are deleted.
+Tools that report errors print the local variables of every frame. In the frames of this package, these may be folders,
+names, numbers and message bodies of patients. Therefore, when an error leaves a public callable, the frames of this
+package and of the libraries in `_LIBRARIES` are removed from its traceback. The frames of the caller remain. So
+do frames of the caller's code that this package called, for example a source that failed. If the error shows a bug of
+this package, all frames remain, but the local variables in those of the package and the libraries are deleted.
 
-`scrub_class` applies this to a class and its bases: to all public methods, to `__init__`, and to the methods of the
-language that are listed below. A test finds every public callable, and fails if one is neither scrubbed nor harmless.
+`scrub_class` applies this to a class and its bases: to all public methods, and to the special methods in
+`SCRUBBED_DUNDERS`. A test finds every public callable, and fails if any is neither scrubbed nor listed as harmless.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ _LIBRARIES = sys.stdlib_module_names | {
     *("aiohttp", "attr", "attrs", "cattrs", "fsspec", "msgspec", "multidict", "oauthlib", "opentelemetry"),
     *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
-"""What we call and what calls us, whose frames may contain arguments, headers and bodies."""
+"""Packages that this package calls, or that call it. Their frames may contain arguments, headers and bodies."""
 _OF_THE_SYSTEM = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
 _MARK = "__is_scrubbed__"
 
 
 def scrub_traceback(function: C) -> C:
-    """Return the same function, whose errors show no arguments.
+    """Return a wrapper of a function that removes arguments from the tracebacks of its errors.
 
-    This covers what is awaited, iterated or entered later: coroutines, async generators and async context managers.
+    This includes errors that occur later, in the coroutine, async generator or async context manager that the function
+    returns.
     """
     made = _wrap(function)
     setattr(made, _MARK, True)
@@ -52,7 +54,7 @@ def scrub_traceback(function: C) -> C:
 
 
 def scrub_class(cls: type[T]) -> type[T]:
-    """Return the same class, whose errors show no arguments. Its bases in this package are changed as well."""
+    """Scrub the methods of a class, and of its bases in this package, in place. Return the class."""
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] == _PACKAGE:
             _scrub_members(base)
@@ -60,7 +62,7 @@ def scrub_class(cls: type[T]) -> type[T]:
 
 
 def is_scrubbed(function: object) -> bool:
-    """Return True if the errors of a function show no arguments."""
+    """Return True if a function was scrubbed, so that its errors show no arguments."""
     return hasattr(function, _MARK)
 
 
@@ -79,9 +81,12 @@ def _scrub_members(cls: type[Any]) -> None:
 
 
 def strip_frames(error: BaseException, handled: BaseException | None) -> None:
-    """Remove our frames from an error, directly after it was caught around the call.
+    """Remove the frames of this package and its libraries from an error and its causes and contexts.
 
-    handled: the exception that the caller was already handling. It stays unchanged.
+    If the error shows a bug of this package, clear the local variables of these frames instead. Must be called directly
+    after the error was caught around the call.
+
+    handled: exception that the caller was already handling. It remains unchanged. None if there is none.
     """
     links = list(_chain(error, handled))
     if not _is_foreseen(error):
@@ -89,7 +94,8 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
         return
     for link in links:
         if isinstance(link, DirectSuiteError) and link.__suppress_context__:
-            # What is suppressed may name files, and some tools print it. `handled` may lead to a cause: no loop then.
+            # Some tools print a suppressed context, which may name files. Only `error` itself gets `handled` as its
+            # context. If a cause got it and `handled` refers to that cause, the chain would become a loop.
             link.__context__ = handled if link is error else None
         ours = [line for line in _lines_of(link) if _is_ours(line)]
         if ours:
@@ -100,17 +106,17 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
 
 
 def _is_foreseen(error: BaseException) -> bool:
-    """Return True unless the error shows a fault of the package.
+    """Return True unless the error shows a bug of this package.
 
-    Expected are its own error classes, those of the system, the end of a generator, and whatever the code of others
-    raised.
+    Expected errors are instances of DirectSuiteError, cancellation, errors of the system, the end of a generator, and
+    any error raised by other code.
     """
     expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_OF_THE_SYSTEM))
     return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
 
 
 def _clear_frames(links: list[BaseException]) -> None:
-    """Delete the locals of our frames and of those of libraries, except of tasks that still run."""
+    """Delete the local variables in frames of this package and its libraries, except frames of suspended tasks."""
     suspended = set(_frames_of_tasks())
     for link in links:
         for line in _lines_of(link):
@@ -120,17 +126,18 @@ def _clear_frames(links: list[BaseException]) -> None:
 
 
 def _frames_of_tasks() -> Iterator[FrameType]:
-    """Yield the frames that wait in tasks: to clear one would end its coroutine."""
+    """Yield the frames of all unfinished tasks. Clearing such a frame would end its coroutine."""
     try:
         tasks = asyncio.all_tasks()
-    except RuntimeError:  # no event loop runs here
+    except RuntimeError:  # no event loop is running
         return
     for task in tasks:
         waiting: Any = task.get_coro()
         while waiting is not None:
             kind = _kind_of(waiting)
             if kind is None:
-                is_anext = type(waiting).__name__.startswith("async_generator_")  # it refers to the generator first
+                # The awaitable of an async generator's step has no frame. Its first referent is the generator.
+                is_anext = type(waiting).__name__.startswith("async_generator_")
                 waiting = next(iter(gc.get_referents(waiting)), None) if is_anext else None
                 continue
             if (frame := getattr(waiting, f"{kind}_frame")) is not None:
@@ -150,7 +157,7 @@ def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseExce
             seen.add(id(link))
             yield link
             waiting += [each for each in (link.__context__, link.__cause__) if each is not None]
-            waiting += getattr(link, "exceptions", ())  # of a group
+            waiting += getattr(link, "exceptions", ())  # members of an exception group
 
 
 def _lines_of(error: BaseException) -> Iterator[TracebackType]:
@@ -173,7 +180,7 @@ def _wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         return _awaitable(function)
     if inspect.isasyncgenfunction(function):
         return _returning(function, ScrubbedGenerator)
-    if inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # by contextlib's decorator
+    if inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # decorated with asynccontextmanager
         return _returning(function, _ScrubbedAsyncContext)
     return _plain(function)
 
