@@ -1,4 +1,4 @@
-"""What the messaging facades refuse before anything is sent, and how they write arguments into paths and bodies."""
+"""Validate the arguments of the messaging facades before a request, and format them for paths and bodies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ M = TypeVar("M", bound=Message)
 
 INBOX = "INBOX"
 RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
-"""Folders that can't be re-created, renamed or deleted (specification 4.C, notes)."""
+"""Folders that cannot be created, renamed or deleted (specification 4.C, notes)."""
 
 _RESERVED = frozenset(name.lower() for name in RESERVED)
 _BREAKS = re.compile(r"[\r\n\x00]")
@@ -44,7 +44,10 @@ _END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def address(value: object, parameter: str) -> str:
-    """An address: exactly one `@` with something on both sides, and no line break."""
+    """Return an address. Raises InvalidArgumentError if it is not valid.
+
+    It must have exactly one `@`, with text on both sides, and no line break or NUL.
+    """
     text = value if isinstance(value, str) else ""
     local, at, domain = text.partition("@")
     if not (local and at and domain) or "@" in domain or _BREAKS.search(text):
@@ -53,7 +56,7 @@ def address(value: object, parameter: str) -> str:
 
 
 def texts(several: Iterable[str], parameter: str) -> list[str]:
-    """Several texts, none of them empty; one text alone is not a list of its letters."""
+    """Return texts as a list. Raises InvalidArgumentError if one is empty, or `several` is itself a str."""
     listed = [] if isinstance(several, str) else require_instances(several, str, parameter)
     if isinstance(several, str) or not all(listed):
         raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
@@ -61,7 +64,7 @@ def texts(several: Iterable[str], parameter: str) -> list[str]:
 
 
 def checked_uids(uids: Iterable[int]) -> list[int]:
-    """Uids as a list; InvalidArgumentError where one of them can't be a uid."""
+    """Return uids as a list. Raises InvalidArgumentError if one is not an int from 0 to MAX_UID."""
     listed = require_instances(uids, object, "uids")
     if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
         raise InvalidArgumentError("give uids as get_uids returns them: whole numbers, not negative", parameter="uids")
@@ -69,7 +72,7 @@ def checked_uids(uids: Iterable[int]) -> list[int]:
 
 
 def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
-    """Recipients from recipients and plain addresses, each checked."""
+    """Return Recipients for a mixture of Recipients and addresses. Raises InvalidArgumentError if one is invalid."""
     if isinstance(several, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
     entries = require_instances(several, object, "recipients")
@@ -85,9 +88,10 @@ def _checked_recipients(several: Sequence[object]) -> list[Recipient]:
 
 
 def checked_message(message: M, sender: str) -> M:
-    """The message, with `sender` if it has none.
+    """Return a copy of the message, with `sender` as the sender if it has none.
 
-    Refuses one whose sender isn't `sender`, or whose addresses or header lines can't be right.
+    Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
+    address, an attachment without a content type or file name, or a header with no name or a line break.
     """
     require_instance(message, Message, "message")
     if message.sender is not None:
@@ -107,7 +111,7 @@ def checked_message(message: M, sender: str) -> M:
 
 
 def changeable_folder(value: object, parameter: str) -> str:
-    """A folder that may be created, renamed or deleted: not one of the reserved ones."""
+    """Return a folder that may be created, renamed or deleted. Raises InvalidArgumentError if it is reserved."""
     folder = require_text(value, parameter)
     if folder.lower() in _RESERVED:
         raise InvalidArgumentError(
@@ -117,7 +121,7 @@ def changeable_folder(value: object, parameter: str) -> str:
 
 
 def new_folder(value: object, parameter: str) -> str:
-    """A folder that may be created: inside INBOX and not reserved."""
+    """Return a folder that may be created. Raises InvalidArgumentError if it is outside INBOX or reserved."""
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
         raise InvalidArgumentError("the name of a new folder starts with 'INBOX.'", parameter=parameter)
@@ -125,7 +129,10 @@ def new_folder(value: object, parameter: str) -> str:
 
 
 def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Both ends, inclusive, as Unix timestamps in milliseconds; None is open."""
+    """Return two inclusive limits as Unix timestamps in milliseconds. None: no limit.
+
+    Raises InvalidArgumentError if a datetime is naive, or `end` is before `begin`.
+    """
     _check_span(begin, end)
     return (
         "0" if begin is None else str(milliseconds(within_years(begin))),
@@ -134,7 +141,11 @@ def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[
 
 
 def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
-    """Both ends, inclusive, as yyyyMMddHHmmss in UTC; parts of a second widen the span, None is open."""
+    """Return two inclusive limits in the format yyyyMMddHHmmss, in UTC. None: no limit.
+
+    `begin` is rounded down, and `end` is rounded up to a second. Raises InvalidArgumentError if a datetime is naive, or
+    `end` is before `begin`.
+    """
     _check_span(begin, end)
     first = within_years(begin or _BEGINNING)
     last = within_years(end or _END)
@@ -144,7 +155,7 @@ def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]
 
 
 def within_years(moment: datetime) -> datetime:
-    """The moment in UTC; one outside the years 1 to 9999 there, or in their last second, becomes their end."""
+    """Return the time in UTC, limited to the range from FIRST to the last complete second of the year 9999."""
     return min(max(moment, FIRST), _END).astimezone(UTC)
 
 
@@ -153,8 +164,8 @@ def _compact(moment: datetime) -> str:
 
 
 def aware(moment: datetime, parameter: str) -> datetime:
-    """The argument, if it has a time zone; else InvalidArgumentError."""
-    if require_instance(moment, datetime, parameter).utcoffset() is None:  # a zone may leave it naive
+    """Return an aware datetime. Raises InvalidArgumentError if it is naive."""
+    if require_instance(moment, datetime, parameter).utcoffset() is None:  # possible even if tzinfo is set
         raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
     return moment
 
@@ -168,21 +179,25 @@ def _check_span(begin: datetime | None, end: datetime | None) -> None:
 
 
 def flag(value: bool) -> str:
-    """true or false, as a path segment."""
+    """Return a bool as a path segment: true or false."""
     return "true" if value else "false"
 
 
 async def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
-    """The body of a send. Attachments made of paths, files and streams are read and coded while they are sent.
+    """Return the body of a request to send a message.
 
-    Large contents in memory are coded then too. progress: called with the bytes of the former, added up.
+    Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
+    encoded then if they are large. Raises InvalidArgumentError if an attachment can't be read, or was already used and
+    can't be read again, or if a custom converter does not encode contents as base64.
+
+    progress: called with the total number of bytes sent of the attachments from paths, files and streams.
     """
     meter = Meter(progress)
     attachments = _with_sources(request.message.attachment_list)
     sources = [attachment.source for attachment in attachments if attachment.source is not None]
     if not sources:
         return RequestBody.of(codec.encode(request))
-    mark = secrets.token_bytes(24)  # stands for a file's content, and can't occur otherwise
+    mark = secrets.token_bytes(24)  # placeholder for a streamed content; random, so that it occurs nowhere else
     marked = [each if each.source is None else attrs.evolve(each, content=mark) for each in attachments]
     request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=marked))
     texts = codec.encode(request).split(base64.encode(mark))
@@ -201,9 +216,10 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
 
 
 async def digest_of(message: Message) -> str:
-    """A digest of what a message says, and to whom. Of a stream that passes only once, it knows no more than the name.
+    """Return a digest of a message's content, headers and recipients.
 
-    Raises InvalidArgumentError for an attachment's file that isn't there.
+    If an attachment's stream can be read only once, the digest covers only its file name and content type. Raises
+    InvalidArgumentError if the file of an attachment does not exist.
     """
     digest = hashlib.sha256()
     for text in _texts_of(message):
@@ -217,7 +233,7 @@ async def digest_of(message: Message) -> str:
             async with aclosing(content.pieces()) as pieces:
                 async for piece in pieces:
                     part.update(piece)
-                    await asyncio.sleep(0)  # a large attachment in memory would keep the event loop from all else
+                    await asyncio.sleep(0)  # a large attachment in memory would block the event loop
             digest.update(part.digest())
     return digest.hexdigest()
 
@@ -233,14 +249,14 @@ def _texts_of(message: Message) -> Iterable[str | None]:
 
 
 async def _content(source: Path | Content, number: int) -> Content:
-    """The content of an attachment's source. A file is opened in a thread, since it may be on another machine."""
+    """Return the content of an attachment's source. Paths are opened in a thread, because file systems may be slow."""
     if isinstance(source, Content):
         return source
     return (await examine(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
 
 
 def _with_sources(attachments: list[Attachment]) -> list[Attachment]:
-    """The attachments, with contents in memory as sources if coding all of them at once would take long."""
+    """Return the attachments. If their contents in memory exceed AT_ONCE bytes, make them sources, encoded later."""
     if sum(len(attachment.content) for attachment in attachments if attachment.source is None) <= AT_ONCE:
         return attachments
     return [

@@ -1,4 +1,4 @@
-"""Between the service's messages and the standard library's `EmailMessage`."""
+"""Convert between the service's messages and the standard library's `EmailMessage`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BODIES = ("text/plain", "text/html")
 _ENCLOSED_MESSAGES = frozenset({"message/rfc822", "message/global", "message/news"})
 """Types whose content is a complete message. The content of other message types is a list of fields."""
 _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
-"""Parameters of a content type that are wrong or of no use once the part is a file with a name."""
+"""Parameters of a content type that are wrong or useless for an attached file."""
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`{|}~-]{1,60}=[ -~]{0,200}")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
@@ -37,38 +37,45 @@ _NAMES = re.compile(
     r'|(?<![^",;:<>()])[^",;:<>()]++(?=<)',
     re.DOTALL,
 )
-"""What stands before an address in angle brackets, encoded words, and quoted strings, which may be of an address."""
+"""Matches display names before an address in angle brackets, encoded words, and quoted strings.
+
+A quoted string is in the group `quoted`, because it may be part of an address.
+"""
 
 
 @attrs.frozen
 class EmailParts:
-    """What a message to send takes from an EmailMessage."""
+    """The parts of an EmailMessage that are used in a message to send."""
 
     sender: str | None
     subject: str | None
     body: str | None
     html: bool
+    """True if `body` is HTML."""
     recipients: list[tuple[str, str]]
-    """TO, CC or BCC; address."""
+    """Pairs of a type (TO, CC or BCC) and an address."""
     attachments: list[tuple[bytes, str, str]]
-    """Content, content type, file name."""
+    """Triples of content, content type and file name."""
 
 
 def from_bytes(raw: bytes) -> EmailMessage:
-    """An EmailMessage from RFC 5322 bytes, well-formed or not."""
+    """Parse RFC 5322 bytes, which may be malformed, into an EmailMessage."""
     return email.message_from_bytes(raw, policy=email.policy.default)
 
 
 def message_id(raw: bytes) -> str | None:
-    """The Message-ID of RFC 5322 bytes, read without the policy whose parser breaks on malformed ones."""
+    """Return the Message-ID of RFC 5322 bytes, or None if there is none.
+
+    The policy compat32 is used, because the parser of the default policy fails on malformed Message-IDs.
+    """
     value = email.message_from_bytes(raw, policy=email.policy.compat32)["Message-ID"]
     return None if value is None else str(value)
 
 
 def parse(message: Part) -> EmailParts:
-    """Return sender, recipients, subject, body (plain text before HTML) and attachments.
+    """Return the sender, recipients, subject, body and attachments of an email. A plain text body is preferred to HTML.
 
-    Raises InvalidArgumentError if it is not an email, or the standard library cannot read it.
+    Raises InvalidArgumentError if `message` is not an email, or the standard library cannot read it.
     """
     given: Any = message
     if not isinstance(given, email.message.Message):
@@ -76,16 +83,18 @@ def parse(message: Part) -> EmailParts:
             "give an EmailMessage, such as email.message_from_bytes(data, policy=email.policy.default) returns",
             parameter="message",
         )
-    with contextlib.suppress(Exception):  # its parser's bugs have many names, and texts that quote the email
+    # Bugs of the standard library's parser raise many types of exceptions, with messages that quote the email.
+    with contextlib.suppress(Exception):
         part = _with_encoded_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
     raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
 
 
 def _with_encoded_text(message: Part) -> Part:
-    """Return a copy with UTF-8 bytes for text of an email that was parsed from a str, or the message without any.
+    """Return a copy of an email that was parsed from a str, with its text encoded as UTF-8.
 
-    The standard library would give its characters beyond ASCII as escape sequences.
+    Otherwise the standard library would return non-ASCII characters as escape sequences. An email without such text is
+    returned unchanged.
     """
     if any(map(_has_unencoded_text, message.walk())):
         message = copy.deepcopy(message)
@@ -98,13 +107,13 @@ def _with_encoded_text(message: Part) -> Part:
 
 
 def _has_unencoded_text(part: Part) -> bool:
-    """Return True if the payload has characters beyond ASCII that do not stand for bytes."""
-    payload = vars(part).get("_payload")  # `get_payload` decodes characters that stand for bytes
+    """Return True if the payload contains non-ASCII characters other than surrogates that represent bytes."""
+    payload = vars(part).get("_payload")  # not `get_payload`, which decodes the surrogates
     return isinstance(payload, str) and _UNENCODED.search(payload) is not None
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
-    """Return False if a part lacks the methods of EmailMessage, as those of policy compat32 do."""
+    """Return True if all parts have the methods of EmailMessage. Parts with the policy compat32 do not."""
     return all(
         isinstance(part, MIMEPart) and isinstance(part.policy, email.policy.EmailPolicy) for part in message.walk()
     )
@@ -125,7 +134,11 @@ def _parse(message: EmailMessage) -> EmailParts:
 
 
 def _text(body: Part) -> str:
-    """Decode the content of a text part. A charset that is missing, unknown or wrong does not lose the text."""
+    """Decode the content of a text part.
+
+    If the charset is missing, unknown or wrong, try UTF-8, then the declared charset with replacements unless it is
+    ASCII, then windows-1252, then Latin-1, which never fails.
+    """
     content, declared = _content(body), body.get_content_charset("us-ascii")
     charsets = [(declared, "strict"), ("utf-8", "strict")]
     with contextlib.suppress(LookupError, ValueError):
@@ -138,7 +151,7 @@ def _text(body: Part) -> str:
 
 
 def _attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
-    """Yield content, content type and file name of every part that is neither the body nor the body in another form."""
+    """Yield content, content type and file name of each part that is neither the body nor an alternative to it."""
     for number, part in enumerate(_attached(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
@@ -146,11 +159,12 @@ def _attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str,
 
 
 def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
-    """Yield each part to attach."""
+    """Yield the parts to attach. alternative: the part is in the multipart/alternative that contains the body."""
     if part is body:
         return
     if part.get_content_maintype() == "multipart" and part.is_multipart():
-        if part.get_content_subtype() == "alternative":  # another one than the body's is not the body in another form
+        # Only the multipart/alternative that contains the body has alternatives to the body.
+        if part.get_content_subtype() == "alternative":
             alternative = alternative or any(each is body for each in part.walk())
         for each in cast("list[Part]", part.get_payload()):
             yield from _attached(each, body, alternative=alternative)
@@ -159,15 +173,16 @@ def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> It
 
 
 def _is_plain_form(part: Part) -> bool:
-    """Return True if a part of multipart/alternative is a text to read, not a file."""
+    """Return True if a part of multipart/alternative is plain text or HTML, and not a file."""
     is_file = part.get_content_disposition() == "attachment" or _filename(part)
     return part.get_content_type() in _BODIES and not is_file
 
 
 def _content_type(part: Part) -> str:
-    """Return the content type with the parameters that a file needs, such as `method` of a calendar."""
+    """Return the content type of an attachment, with the parameters that it needs, such as `method` of a calendar."""
     content_type = part.get_content_type()
-    if content_type.startswith("multipart/") or not _MEDIA_TYPE.fullmatch(content_type):  # a multipart without parts
+    # Only a multipart without parts is attached itself.
+    if content_type.startswith("multipart/") or not _MEDIA_TYPE.fullmatch(content_type):
         return "application/octet-stream"
     for name, value in part.get_params([])[1:]:
         is_default = name.lower() == "charset" and str(value).lower() in ("utf-8", "us-ascii")
@@ -177,13 +192,13 @@ def _content_type(part: Part) -> str:
 
 
 def _filename(part: Part) -> str | None:
-    with contextlib.suppress(Exception):  # bugs of the parser cost the name, not the part
+    with contextlib.suppress(Exception):  # if the parser has a bug, the part is attached without its name
         return _decode_escaped(part.get_filename() or "")
     return None
 
 
 def _content(part: Part) -> bytes:
-    """Return the bytes of a part. The standard library parses the content of a message type, which is undone here."""
+    """Return the bytes of a part. If it is of a message type, it was parsed already, and is converted back to bytes."""
     enclosed = part.get_payload()
     if not isinstance(enclosed, list):
         return cast("bytes", part.get_payload(decode=True) or b"")
@@ -209,10 +224,10 @@ class _SourcePolicy(email.policy.EmailPolicy):
 
 
 class _SourceGenerator(BytesGenerator):
-    """Writes a message without folding its headers or encoding its parts differently."""
+    """Writes a message without changing the line breaks of its headers or the encoding of its parts."""
 
     def write(self, s: str) -> None:
-        """Write text. Characters beyond ASCII occur in messages that were parsed from text."""
+        """Write text. It may contain non-ASCII characters if the message was parsed from a str."""
         super().write(s.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape"))
 
 
@@ -220,14 +235,14 @@ _SOURCE_POLICY = _SourcePolicy(utf8=True, linesep="\r\n", max_line_length=None, 
 
 
 def _flatten(message: Part) -> bytes:
-    """Return the bytes that the message was parsed from, with CRLF line ends."""
+    """Return the bytes from which the message was parsed, with CRLF line ends."""
     buffer = io.BytesIO()
     _SourceGenerator(buffer, mangle_from_=False, policy=_SOURCE_POLICY).flatten(message)
     return buffer.getvalue()
 
 
 def _decode_escaped(text: str) -> str:
-    """Decode bytes that the parser left as surrogates, as UTF-8 if they are."""
+    """Decode bytes that the parser represents as surrogates, as UTF-8. Invalid bytes are replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -237,11 +252,12 @@ def _addresses(message: EmailMessage, header: str) -> list[str]:
         if name.lower() != header.lower():
             continue
         try:
-            # The parser decodes encoded words first, and of `a@x.test <b@x.test>` it takes the name.
+            # Names are removed, because the parser returns the name of `a@x.test <b@x.test>` as an address, and because
+            # it decodes encoded words before it splits the header into addresses.
             source = raw if hasattr(raw, "addresses") else _NAMES.sub(_without_name, _decode_escaped(str(raw)))
             value: Any = message.policy.header_fetch_parse(name, source)
             addresses += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
-        except (AttributeError, IndexError, ValueError):  # bugs of the parser; what is readable is still taken
+        except (AttributeError, IndexError, ValueError):  # bugs of the parser: use a more tolerant one
             written = _NAMES.sub(_without_name, _decode_escaped(str(raw)))
             addresses += [spec for _, spec in getaddresses([written]) if "@" in spec]
     return addresses

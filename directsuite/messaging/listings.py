@@ -1,8 +1,9 @@
-"""The messages of a folder, one after the other: fetched in batches of uids, or read from one answer while it comes.
+"""List the messages of a folder: fetch them in batches of uids, or read them from one response as it is received.
 
-Batches are cut meanwhile, so that what they bring fits in memory: how large messages are is only known once some have
-come. Batches then hold as many as make a full window of them fit; what is not known yet counts as large. Only where a
-batch is more than an answer may hold is it asked for again, and all behind it, in smaller ones.
+The *window* is the number of batches that are fetched ahead of the reader. The size of a batch is chosen when it is
+requested, so that a full window fits in memory. It depends on the average size of earlier messages. Before any is
+known, batches are small and each message counts as large. If a response exceeds the maximum size, its batch and all
+later ones are requested again in smaller batches.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ M = TypeVar("M", MessageDetail, RawMessage)
 F = TypeVar("F", bound=Facade)
 
 MEMORY = 67_108_864
-"""Bytes of answers, under way and not yet read, that a listing aims at."""
+"""The target size, in bytes, of all responses of a listing that are in progress or not read yet."""
 _UNSEEN = 1_048_576
-"""Bytes that a message counts as before any has come."""
+"""The assumed size of a message, in bytes, before any was received."""
 _FIRST = 8
-"""Messages of a batch before any has come."""
+"""The maximum number of messages per batch before any was received."""
 
 
 async def fetched_in_batches(
@@ -44,15 +45,17 @@ async def fetched_in_batches(
     window: int,
     batch_bytes: int | None,
 ) -> AsyncGenerator[M]:
-    """The messages with these uids, in their order.
+    """Yield the messages with these uids, in the order of the uids.
 
-    fetch: gives the messages of one request, in any order, and the bytes of the answer; in place of the messages the
-    error of an answer that was broken off at so many bytes. most, window, batch_bytes: see `Batches`.
+    fetch: requests a batch. Returns its messages, in any order, and the size of the response in bytes. If the response
+        exceeded the maximum size, returns the error, and the number of bytes received before that.
+    most, window, batch_bytes: see `Batches`.
+    Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """
     batches = Batches(uids, most=most, window=window, batch_bytes=batch_bytes)
 
     async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
-        """One batch, and what it tells of the size of others."""
+        """Fetch a batch, and update the expected size of messages."""
         result, batch.size = await fetch(batch.uids)
         if isinstance(result, ResponseDecodeError):
             batch.too_large = True
@@ -73,12 +76,15 @@ async def fetched_in_batches(
         if not batches.cut_again():
             uid = batches.oldest.uids[0]
             text = f"the message with uid {uid} alone is too large: raise max_response_bytes"
-            result.explanation = text  # to ask for fewer, as it says by itself, is no help
+            result.explanation = text  # the original text recommends smaller batches, which would not help here
             raise result
 
 
 async def measured(facade: F, get: Callable[[F], Awaitable[list[M]]]) -> tuple[list[M] | ResponseDecodeError, int]:
-    """What `get` gives for a view of the facade, or the error of too large an answer; and the bytes of the answer."""
+    """Call `get` with a view of the facade. Return its messages, and the size of the response in bytes.
+
+    If the response exceeded the maximum size, return the error instead of the messages. Other errors are raised.
+    """
     exchanges: list[Exchanged] = []
     try:
         result: list[M] | ResponseDecodeError = await get(facade.observed(exchanges.append))
@@ -90,27 +96,28 @@ async def measured(facade: F, get: Callable[[F], Awaitable[list[M]]]) -> tuple[l
 
 
 def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
-    """The messages in the order of the uids; what came without a uid stands last."""
+    """Return the messages in the order of the uids. Messages without a uid, or with an unexpected one, are last."""
     position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
     return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
 
 
 @attrs.define(eq=False)
 class Batch:
-    """Messages asked for in one request."""
+    """Messages that are fetched with one request."""
 
     uids: list[int]
     size: int
-    """Bytes of the answer, expected ones until it has come."""
+    """The size of the response in bytes, or the expected size until it is received."""
     too_large: bool = False
-    """Whether the answer was broken off at this size."""
+    """True if the response was cut off at `size`, because it exceeded the maximum size."""
 
 
 class Batches(Iterator[Batch]):
-    """The batches of `uids`, each cut when it is asked for: at most `most` messages, at least one.
+    """Divides uids into batches. The size of a batch is chosen when it is requested with `next`.
 
-    window: how many of them are fetched ahead. batch_bytes: of one answer, aimed at, and for a full window of them
-    together; None for as many as let a full window fit in MEMORY.
+    most: maximum number of messages per batch. A batch has at least one message.
+    window: number of batches that are fetched ahead.
+    batch_bytes: target size of a response in bytes. None: choose it so that a full window fits in MEMORY.
     """
 
     def __init__(self, uids: list[int], *, most: int, window: int, batch_bytes: int | None = None) -> None:
@@ -133,19 +140,21 @@ class Batches(Iterator[Batch]):
 
     @property
     def held(self) -> int:
-        """Bytes of the batches under way and of those that are not read to their end."""
+        """The total size, in bytes, of the batches that are in progress or not read completely."""
         return sum(batch.size for batch in self._held)
 
     def has_room(self) -> bool:
-        """Return True if another batch may be fetched while others are there."""
+        """Return True if another batch may be fetched now, in addition to those not read yet."""
         if any(batch.too_large for batch in self._held):
-            return False  # what is fetched behind it has to be fetched again
+            return False  # later batches would have to be fetched again
         return self.held + self._next_length() * self._expected_size() <= self._memory
 
     def came(self, batch: Batch, messages: int) -> None:
-        """Learn from a batch that has come, and brought so many messages.
+        """Update the expected size of a message from a batch that was received.
 
-        Batches get smaller at once, and larger by and by: large messages come in groups.
+        Batches shrink immediately and grow gradually, because large messages often occur in groups.
+
+        messages: number of messages that the batch contained.
         """
         if messages:
             size = batch.size / messages
@@ -153,18 +162,19 @@ class Batches(Iterator[Batch]):
             self._expected = max(1.0, size, (expected + size) / 2)
 
     def read(self) -> None:
-        """Forget the oldest batch: its messages were read."""
+        """Remove the oldest batch, because its messages were read."""
         self._held.popleft()
 
     @property
     def oldest(self) -> Batch:
-        """The batch that the reader is at."""
+        """The batch that is being read."""
         return self._held[0]
 
     def cut_again(self) -> bool:
-        """Take back all that is not read. The oldest batch was too large: the next one holds half of it at most.
+        """Return all batches that are not read to the queue, because the oldest one was too large.
 
-        Return False, and do nothing, if it has one message only.
+        The next batch has a target of at most half its size. Return False, and change nothing, if the oldest batch has
+        only one message.
         """
         oldest = self.oldest
         if len(oldest.uids) == 1:
@@ -185,7 +195,7 @@ class Batches(Iterator[Batch]):
 
 
 class MessageReader:
-    """Reads the `messages` of a GetMessageResponse, one at a time. An element without a uid is left out."""
+    """Reads the `messages` of a GetMessageResponse, one at a time. Elements without a uid are skipped."""
 
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
@@ -198,7 +208,7 @@ class MessageReader:
 
     @property
     def pending(self) -> int:
-        """Bytes that are kept until a message is whole."""
+        """The number of buffered bytes of a message that is not received completely."""
         return self._splitter.pending
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
@@ -212,7 +222,7 @@ class MessageReader:
             message = self._codec.structure(MessageDetail, element, self._place)
         except MismatchError:
             pass
-        except RecursionError:  # a reader needs a few frames more than the parser, which had just enough
+        except RecursionError:  # decoding needs a few more stack frames than parsing, which has just succeeded
             is_too_deep = True
         if is_too_deep:
             raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
@@ -223,7 +233,10 @@ class MessageReader:
             yield message
 
     def finish(self) -> Iterator[MessageDetail]:
-        """Yield the messages of a list under another name. Raise the error that the response turns out to be."""
+        """Yield the messages of lists under unspecified names, after the response is received completely.
+
+        Raises the service's error if the response contains one, and MismatchError if it does not report success.
+        """
         rest = self._splitter.finish()
         refusal = outcome.judge(self._operation, 200, {}, rest, b"")
         if refusal is not None:

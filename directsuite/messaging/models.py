@@ -1,4 +1,4 @@
-"""Types of the messaging service, in the order of the specification (2.C), what a type is made of before it."""
+"""Types of the messaging service, in the order of specification section 2.C, with each type after the types it uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RecipientType(OpenEnum):
-    """Where a recipient stands in the header."""
+    """The header that contains a recipient: To, Cc or Bcc."""
 
     TO = "TO"
     CC = "CC"
@@ -30,7 +30,7 @@ class RecipientType(OpenEnum):
 
 
 class MessageStatus(OpenEnum):
-    """How far a message has come on its way to one recipient (specification section 3)."""
+    """The delivery status of a message for one recipient (specification section 3)."""
 
     DELIVERED = "Delivered"
     """Delivered to the receiver."""
@@ -64,7 +64,7 @@ class AuthenticationWithTuser(Authentication):
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class Recipient(Model):
-    """One address that a message goes to."""
+    """A recipient of a message."""
 
     _shown: ClassVar[tuple[str, ...]] = ("type",)
 
@@ -85,19 +85,26 @@ class Attachment(Model):
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
     content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
-    """The file's bytes; of an attachment to send, empty where `source` has them."""
+    """The content of the file. Empty in an attachment to send that has a `source`."""
     content_type: Annotated[str | None, Wire(always=True)] = None
-    """As it came, perhaps with parameters; `media_type` is bare."""
+    """The content type, possibly with parameters. `media_type` has no parameters."""
     filename: Annotated[str | None, Wire(always=True)] = None
-    """The sender's name for the file. Of a message received, it is no path to write to."""
+    """The name of the file, chosen by the sender. Do not use the name in a received message as a path to write to."""
     source: Annotated[Path | Content | None, Wire(local=True)] = None
-    """What is sent in place of `content`, read while it is sent: a path, or what `from_file` and `from_stream` make."""
+    """The source to send instead of `content`: a path, or an object made by `from_file` or `from_stream`.
+
+    It is read while it is sent.
+    """
 
     @classmethod
     def from_path(
         cls, path: str | PathLike[str], *, content_type: str | None = None, filename: str | None = None
     ) -> Self:
-        """An attachment whose content is read from a file and sent as a stream, never whole in memory."""
+        """Return an attachment whose content is read from a file while it is sent. Memory use is constant.
+
+        content_type: None: guess it from the name in `path`.
+        filename: name of the file in the message. None: the name in `path`.
+        """
         source = to_path(path, "path")
         return cls._streamed(source, content_type, filename or source.name, named=source.name)
 
@@ -110,10 +117,13 @@ class Attachment(Model):
         filename: str | None = None,
         size: int | None = None,
     ) -> Self:
-        """An attachment that is read from a file object, from where it stands now, while it is sent.
+        """Return an attachment that is read from a file object while it is sent, from its current position.
 
-        One that can seek may be sent any number of times; of one that can't, such as a pipe, `size` may be told. It is
-        not closed. filename: its own name, where it has one and none is given.
+        The file is not closed. It can be sent several times only if it is seekable.
+
+        content_type: None: guess it from the file name.
+        filename: name of the file in the message. None: the `name` of the file object, if it has one.
+        size: number of bytes. Use it if the file is not seekable, such as a pipe. None: unknown.
         """
         named = getattr(file, "name", None)
         own = Path(named).name if isinstance(named, str) else None
@@ -128,9 +138,11 @@ class Attachment(Model):
         content_type: str | None = None,
         size: int | None = None,
     ) -> Self:
-        """An attachment whose content passes once, while it is sent: a message with it can't be sent a second time.
+        """Return an attachment that is read from a stream while it is sent. A message with it can be sent only once.
 
-        size: its bytes, so that the service is told how many come; a stream that gives another number is not sent.
+        content_type: None: guess it from `filename`.
+        size: number of bytes, used for the Content-Length of the request. Sending fails if the stream has a different
+            number. None: unknown.
         """
         return cls._streamed(content_of(stream, parameter="stream", size=size), content_type, filename)
 
@@ -138,7 +150,7 @@ class Attachment(Model):
     def _streamed(
         cls, source: Path | Content, content_type: str | None, filename: str | None, named: str | None = None
     ) -> Self:
-        """named: the name that tells the type, where it isn't the file's name in the message."""
+        """Return an attachment with a source. `named`: name to guess the content type from; None: use `filename`."""
         import mimetypes
 
         guessed = mimetypes.guess_type(named or filename or "")[0]
@@ -146,52 +158,57 @@ class Attachment(Model):
 
     @property
     def media_type(self) -> str:
-        """The bare media type, in lower case: `text/xml` for `text/xml; name="a b.xml"`."""
+        """The content type without parameters, in lower case: `text/xml` for `text/xml; name="a b.xml"`.
+
+        `application/octet-stream` if `content_type` is None or empty.
+        """
         return (self.content_type or "application/octet-stream").partition(";")[0].strip().lower()
 
 
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class MessageHeader(Model):
-    """One line of a message's header."""
+    """One header of a message."""
 
     name: str | None = None
-    """The name of the line, such as `X-Request-ID`."""
+    """The name, such as `X-Request-ID`."""
     value: str | None = None
-    """The rest of the line."""
+    """The value."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageContent(Model):
-    """What messages to send and messages received have in common."""
+    """The fields that messages to send and received messages have in common."""
 
     sender: str | None = None
-    """The address of the sender: of a message to send, the mailbox's own, which is filled in where it is left out."""
+    """The address of the sender. In a message to send, None means the address of the mailbox; no other is allowed."""
     subject: str | None = None
     """The subject."""
     body: str | None = None
-    """The text, or HTML where `html_body` is True."""
+    """The text, or HTML if `html_body` is True."""
     html_body: Annotated[bool, Wire(always=True)] = False
     """True if `body` is HTML, False if it is plain text."""
     recipients: list[Recipient] = attrs.field(factory=list[Recipient])
-    """To whom the message goes; a message to send needs at least one."""
+    """The recipients of the message. A message to send needs at least one."""
 
 
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Message(MessageContent):
-    """A message to send; `sender` is filled in where it is left out."""
+    """A message to send."""
 
     attachment_list: list[Attachment] = attrs.field(factory=list[Attachment])
-    """The files to send with it."""
+    """The attachments to send."""
 
     @classmethod
     def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
         """Return a message to send with the sender, recipients, subject, body and attachments of an email.
 
-        message: an EmailMessage, or a Message that was parsed with the policy compat32. Every part that is not the body
-        becomes an attachment, enclosed emails and delivery reports also. The content of a signed email is also attached
-        unchanged, so that its signature can still be verified.
+        Every part except the body becomes an attachment, including enclosed emails and delivery reports. The content of
+        a signed email is also attached unchanged, so that its signature can still be verified.
+
+        message: an EmailMessage, or a Message that was parsed with the policy compat32.
+        Raises InvalidArgumentError if it is not an email, or the standard library cannot read it.
         """
         from directsuite.messaging.email import parse
 
@@ -212,15 +229,15 @@ class Message(MessageContent):
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageWithHeader(Message):
-    """A message to send, with header lines of the sender's own."""
+    """A message to send, with additional headers."""
 
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
-    """Header lines beside those that the service writes. Recipients see them."""
+    """Additional headers. The service writes the usual ones. Recipients can see all of them."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendRequest(Model):
-    """The body of Send, and of the other sends with their kinds of authentication and message."""
+    """The body of Send. The subclasses are the bodies of the other operations that send messages."""
 
     authentication: Authentication
     message: Message
@@ -250,7 +267,7 @@ class SendWithHeaderWithTuserRequest(SendRequest):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class UidsRequest(Model):
-    """The body of every operation on messages given by uid (UidsRequestType)."""
+    """The body of the operations on messages that are given by uid (UidsRequestType)."""
 
     auth: Authentication
     uids: list[int]
@@ -277,21 +294,21 @@ class SetFoldersSubscribedRequest(Model):
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class RawMessage(Model):
-    """A message as it stands on the server."""
+    """A message in its original form (RFC 5322)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("uid",)
 
     uid: int | None = None
-    """The order it was received in, unique and unchanging within its folder."""
+    """The number of the message in order of receipt. It is unique within its folder, and never changes."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
-    """The header Message-ID; None where the message has none."""
+    """The header Message-ID, or None if the message has none."""
     folder: Annotated[str | None, Wire(exact=True)] = None
-    """The folder that the message is in; None for a message that is new or part of another."""
+    """The folder that contains the message. None for a message that is new or part of another message."""
     data: bytes | None = attrs.field(default=None, validator=needs_bytes)
-    """The message, RFC 5322."""
+    """The complete message (RFC 5322)."""
 
     def to_email(self) -> EmailMessage:
-        """The standard library's view of the message. Raises ValueError where the answer had no data."""
+        """Return the message as an EmailMessage of the standard library. Raises ValueError if `data` is None."""
         if self.data is None:
             raise ValueError("this RawMessage has no data")
         from directsuite.messaging import email
@@ -309,24 +326,24 @@ class RawMessagesRequest(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class APIResponse(Model):
-    """The base of the service's answers."""
+    """The base of the service's responses."""
 
     _shown: ClassVar[tuple[str, ...]] = ("success", "code")
 
     success: bool | None = None
-    """True if the service did what it was asked for."""
+    """True if the operation succeeded."""
     code: int | None = None
-    """0, or 1: authentication failed, 2: address error, 3 and 4: other error."""
+    """The result code. 0: no error, 1: authentication failed, 2: address error, 3 and 4: other error."""
     message: str | None = None
-    """The service's own text, which may name patients."""
+    """The message of the service. It may contain names of patients."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendMessageResponse(APIResponse):
-    """A message was sent or forwarded."""
+    """The response to sending or forwarding a message."""
 
     smtp_id: Annotated[str, Wire(strict=True)] = ""
-    """Its Message-ID, to ask for its status with; empty where the service, which did send it, gave none."""
+    """The Message-ID, for requests of the delivery status. Empty if the service sent the message but returned no ID."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -340,13 +357,13 @@ class MessageStatusLog(Model):
     to: str | None = None
     """The recipient's address."""
     message_id: str | None = None
-    """The message's Message-ID: the `smtp_id` of its send."""
+    """The message's Message-ID. It is the `smtp_id` of the response to sending."""
     message_size: int | None = None
-    """Bytes."""
+    """The size of the message in bytes."""
     status: MessageStatus | None = None
-    """How far the message has come."""
+    """The delivery status."""
     ts: datetime | None = None
-    """When the message was sent."""
+    """The time at which the message was sent."""
     xdr_id: str | None = None
     """The message's identifier in XDR."""
     unique_id: str | None = None
@@ -354,7 +371,7 @@ class MessageStatusLog(Model):
     source_id: str | None = None
     """The identifier of the source in XDR."""
     patient_id: str | None = None
-    """The patient's identifier in XDR: patient data."""
+    """The patient's identifier in XDR. This is patient data."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -362,12 +379,12 @@ class DirectMessageLog(MessageStatusLog):
     """The delivery of one message to one recipient, with its details."""
 
     status_details: str | None = None
-    """The service's words about the status, such as the reason of a failure."""
+    """The service's explanation of the status, such as the reason for a failure."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectMessageStatusReportResponse(APIResponse):
-    """Delivery status: in `message_logs`, or as CSV in `csv_data`; `records` reads whichever was sent."""
+    """A report of delivery statuses, in `message_logs`, or as CSV in `csv_data`. Use `records` to read either form."""
 
     has_cv_data: bool | None = None
     """True if the report is in `csv_data`, False if it is in `message_logs`."""
@@ -378,7 +395,10 @@ class DirectMessageStatusReportResponse(APIResponse):
 
     @property
     def records(self) -> list[DirectMessageLog]:
-        """One record per recipient, whichever form the answer took."""
+        """The records of the report, from `message_logs` or else `csv_data`.
+
+        Raises ResponseDecodeError if `csv_data` is used and is not CSV.
+        """
         if self.message_logs or not self.csv_data:
             return self.message_logs
         from directsuite.messaging import report
@@ -388,7 +408,7 @@ class DirectMessageStatusReportResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetFoldersResponse(APIResponse):
-    """Names of folders."""
+    """A response with names of folders."""
 
     folders: Annotated[list[str], Wire(strict=True)] = attrs.field(factory=list[str])
     """The names, in the order of the response. A name that could not be read is empty."""
@@ -396,7 +416,7 @@ class GetFoldersResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetCountResponse(APIResponse):
-    """A number of messages."""
+    """A response with a number of messages."""
 
     _shown: ClassVar[tuple[str, ...]] = ("success", "code", "count")
 
@@ -405,50 +425,50 @@ class GetCountResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageDetail(MessageContent):
-    """A received message. In metadata answers the body and the attachments' contents are absent."""
+    """A received message. Metadata contain neither the body nor the contents of attachments."""
 
     _shown: ClassVar[tuple[str, ...]] = ("uid", "size", "received_date")
 
     uid: int | None = None
-    """The order it was received in, unique and unchanging within its folder."""
+    """The number of the message in order of receipt. It is unique within its folder, and never changes."""
     msgnum: int | None = None
-    """The number of the message in its folder; `uid` is the one that doesn't change."""
+    """The position of the message in its folder. Unlike `uid`, it can change."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
-    """The header Message-ID; None where the message has none."""
+    """The header Message-ID, or None if the message has none."""
     folder: Annotated[str | None, Wire(exact=True)] = None
-    """The folder that the message is in; None for a message that is new or part of another."""
+    """The folder that contains the message. None for a message that is new or part of another message."""
     expunged: bool | None = None
     """True if the message was removed from its folder."""
     size: int | None = None
-    """Bytes of content; -1 where the service can't tell."""
+    """The size of the content in bytes, or -1 if the service does not know it."""
     sent_date: datetime | None = None
-    """When it was sent, by its header."""
+    """The time at which the message was sent, from its header."""
     received_date: datetime | None = None
-    """When the server received it."""
+    """The time at which the server received the message."""
     reply_to: str | None = None
-    """The address that replies go to; None where the header has none."""
+    """The address for replies, or None if the header contains none."""
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
-    """The lines of the header."""
+    """The headers of the message."""
     attachments: Annotated[list[Attachment], Wire(also=("attachmentList",))] = attrs.field(factory=list[Attachment])
-    """The files in the message."""
+    """The attachments of the message."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetMessageResponse(APIResponse):
-    """Messages, or their metadata."""
+    """A response with messages, or their metadata."""
 
     messages: list[MessageDetail] = attrs.field(factory=list[MessageDetail])
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetUIDResponse(APIResponse):
-    """Uids of a folder."""
+    """A response with the uids of a folder."""
 
     uids: Annotated[list[Uid], Wire(strict=True)] = attrs.field(factory=list[int])
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetRawMessageResponse(APIResponse):
-    """Messages as they stand on the server."""
+    """Messages in their original form (RFC 5322)."""
 
     messages: list[RawMessage] = attrs.field(factory=list[RawMessage])

@@ -1,4 +1,4 @@
-"""The operations of the messaging service, in the order of the specification (4.C), and its codes (7)."""
+"""The operations of the messaging service, in the order of specification section 4.C, and its codes (section 7)."""
 
 from __future__ import annotations
 
@@ -171,4 +171,4 @@ GET_RAW_MESSAGES_BY_UIDS = _operation(
 SAVE_RAW_MESSAGES = _change("SaveRawMessages", "SaveRawMessages/{folder}", _ONCE, how_to_find_out=_APPENDED)
 
 CONTENT_PATHS = frozenset({"$.messages[].body", "$.messages[].attachments[].content", "$.messages[].data"})
-"""The content of messages. Whoever stores it treats a value that cannot be read as an error, not as an empty one."""
+"""JSON paths of message contents. Code that stores messages must raise an error if such a value is unreadable."""

@@ -1,4 +1,7 @@
-"""The CSV form of the delivery report: ten columns in the specification's order (section 2.C)."""
+"""Read the CSV form of the delivery report. It has ten columns, in the order of the specification (section 2.C).
+
+A *border* is a line before or after the records, as in a PEM file: `-----BEGIN MESSAGE LOG DATA-----`.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,18 @@ COLUMNS = (
 _TITLES = ("from", "to")
 _SEPARATORS = ",;\t"
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
-"""A line before or after the records, as around a PEM document: `-----BEGIN MESSAGE LOG DATA-----`."""
+"""Matches a border."""
 
 
 def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
-    """The records of a CSV report as arguments for DirectMessageLog; titles and borders are passed over.
+    """Yield the records of a CSV report as arguments for DirectMessageLog. Column titles and borders are skipped.
 
-    Blanks around a cell are none of it. A size or a time that can't be read is None, with the text as it came in
-    `extra`: the report's formats are not specified, and one odd cell should not hide a delivery.
+    Blanks around a value are removed. A size or time that can't be read is None, and its text is in `extra`, because
+    the specification does not define their formats, and one unusual value must not hide a delivery. Values after the
+    tenth column are in `extra` under `columns`. Raises ResponseDecodeError if the document is not CSV.
+
+    document: the report, in UTF-8. Invalid bytes are replaced.
+    status: converts a non-empty status.
     """
     text = document.decode("utf-8-sig", "replace")
     for cells in _without_titles(_lines(text, _separator(text))):
@@ -52,7 +59,7 @@ def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, An
 
 
 def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The records' lines. Titles stand before the first, or behind a border, since a report may hold several tables."""
+    """Yield the lines of records. Titles are expected in the first line, and in the first line after a border."""
     first = True
     for cells in lines:
         if _BORDER.fullmatch(cells[0].strip()) and not any(cells[1:]):
@@ -65,7 +72,7 @@ def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _separator(text: str) -> str:
-    """The separator of cells: the one of those possible that cuts the first line into the most."""
+    """Return the separator that divides the first line, not counting borders, into the most values."""
 
     def width(separator: str) -> int:
         try:
@@ -83,7 +90,7 @@ def _lines(text: str, separator: str) -> Iterator[list[str]]:
             cells = next(reader)
         except StopIteration:
             return
-        except csv.Error:  # a cell longer than any report's
+        except csv.Error:  # such as a value longer than the csv module allows
             break
         if cells:
             yield cells

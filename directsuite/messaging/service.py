@@ -124,7 +124,7 @@ class Mailbox(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Send a message, and search for it in INBOX.Sent if the response is lost. Never send it twice by mistake.
+        """Send a message once. If the response is lost, search for the message in INBOX.Sent.
 
         - The message gets a header `X-Request-ID`, a hash of `key`. Recipients can see it.
         - If the response is lost, but the message is found within `settle` seconds, its response is returned.
@@ -238,7 +238,7 @@ class Mailbox(Facade):
             the service reports all of them.
         give_up_after: time in seconds after which polling stops. The last known statuses are then returned with
             `given_up` set. If the last poll fails, its error is raised.
-        on_poll: called after each poll but the last, with the latest record of each recipient and the number of
+        on_poll: called after each poll except the last, with the latest record of each recipient and the number of
             seconds until the next poll.
         timeout: timeout of each poll, in seconds.
         """
@@ -500,7 +500,7 @@ class Mailbox(Facade):
     async def move_messages_by_uids(
         self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Move messages to another folder, where they get new uids. Without uids, no request is made.
+        """Move messages to another folder. They get new uids. Without uids, no request is made.
 
         Operation MoveMessagesByUIDs (specification 4.C).
         """

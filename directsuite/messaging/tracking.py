@@ -1,11 +1,11 @@
-"""A sent message's way to its recipients: which status is an end, and when it is worth polling again.
+"""Follow a sent message to its recipients: decide which statuses are final, and when to poll again.
 
-Each poll comes when the message is twice as old as at the one before. So what took a minute is known within another,
-and a message that nobody confirms costs eleven polls until the hour at which the service itself gives up waiting for
-the confirmation (specification section 8); from there on the distances begin anew.
+A message is polled each time its age has doubled, so a delivery that took one minute is reported less than a minute
+later. The service waits one hour for a confirmation (specification section 8). A message that is never confirmed is
+polled eleven times in this hour. After the hour, the intervals start small again.
 
     age   5 s   10 s   20 s   40 s   80 s   …   43 min   1 h   1 h 2 min   1 h 4 min   …   given up
-                                                         └── the service says NO MDN Received by then
+                                                         └── from here on, the service reports NO MDN Received
 """
 
 from __future__ import annotations
@@ -37,34 +37,46 @@ ENDS = frozenset(
         MessageStatus.NO_MDN_RECEIVED,
     }
 )
-"""Statuses that are a recipient's last. One that the specification doesn't know is none of them."""
+"""The final statuses. A status that the specification does not define is not final."""
 
 GIVE_UP_AFTER = 7_200.0
-"""Seconds: twice the hour, since the service's own clock decides when that is over."""
+"""The default time in seconds after which a message is given up. It is two hours, because the service measures its hour
+with its own clock.
+"""
 
 BACKOFF = Backoff(5.0, 300.0)
-"""Seconds until the next request for statuses, after failures in a row."""
+"""The delay, in seconds, before the next poll after consecutive failures."""
 
 _HOUR = 3_600.0
-_AFTER_THE_HOUR = 60.0  # seconds within which the poll after the hour comes: messages of one minute share it
-_SOONEST = 5.0  # seconds
-_NEAR = 0.25  # of the distance: nearer to a poll it would only make answers longer, and spare few requests
-_LONGEST_ID = 998  # octets of a line (RFC 5322, section 2.1.1)
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # the last are halves of pairs, which SQLite can't hold
+# The first poll after the hour is due within this time, in seconds. Messages sent in the same minute share the poll.
+_AFTER_THE_HOUR = 60.0
+# The minimum interval between two polls, in seconds.
+_SOONEST = 5.0
+# The share of the interval that must pass before a message joins a poll of other messages. Joining earlier would make
+# responses longer without saving many requests.
+_NEAR = 0.25
+# The maximum number of characters in a line (RFC 5322, section 2.1.1).
+_LONGEST_ID = 998
+# Control characters, and surrogates, which SQLite cannot store.
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @attrs.frozen
 class Window:
-    """When to poll a message next, in seconds of its age."""
+    """The time of a message's next poll, given as ages of the message in seconds."""
 
     earliest: float
-    """From then on it joins a poll of other messages, which costs no request more."""
+    """The age from which the message joins a poll of other messages, which needs no additional request."""
     latest: float
-    """When a poll is due."""
+    """The age at which a poll is due."""
 
 
 def next_poll(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
-    """When to poll a message next that was polled, or sent, at this age. The last poll is at `give_up_after`."""
+    """Return the window of a message's next poll.
+
+    age: age of the message at its last poll, in seconds; 0 if it was not polled yet.
+    give_up_after: age of the last poll, in seconds.
+    """
     base = _HOUR if age >= _HOUR else 0.0
     distance = max(age - base, _SOONEST)
     earliest, latest = age + _NEAR * distance, age + distance
@@ -75,29 +87,30 @@ def next_poll(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
 
 
 def bare(smtp_id: str) -> str:
-    """A Message-ID as it is compared: case-blind, and without the brackets that a service may leave out."""
+    """Return a Message-ID in the form used for comparison: case-folded, without blanks and angle brackets around it."""
     return smtp_id.strip().removeprefix("<").removesuffix(">").casefold()
 
 
 def is_end(status: MessageStatus | None) -> bool:
-    """Whether it is a recipient's last status, in whatever case and between whatever blanks a service writes it."""
+    """Return True if a status is final. Case, and blanks around it, are ignored."""
     return status is not None and _folded(status) in _FOLDED_ENDS
 
 
 def is_delivered(status: MessageStatus | None) -> bool:
-    """Whether a recipient of this status has the message."""
+    """Return True if the status says that the recipient has the message."""
     return status is not None and _folded(status) == _folded(MessageStatus.DELIVERED)
 
 
 def is_unconfirmed(status: MessageStatus | None) -> bool:
-    """Whether the service waits no longer for the confirmation of a recipient who may have the message."""
+    """Return True if the service stopped waiting for a confirmation. The recipient may still have the message."""
     return status is not None and _folded(status) == _folded(MessageStatus.NO_MDN_RECEIVED)
 
 
 def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """An answer's records by bare Message-ID, without those of other messages.
+    """Group the records of a response by Message-ID in the form of `bare`. Records of other messages are dropped.
 
-    Those that name no message are of the one that was asked for, where it was one.
+    If only one message was requested, records without a Message-ID are counted as its records. Otherwise they are
+    dropped.
     """
     by_id = {bare(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""
@@ -107,10 +120,10 @@ def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) ->
 
 
 def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
-    """A message's records by their recipients, whose addresses are compared case-blind; else by their places.
+    """Return one record per recipient, by case-folded address, or by position for a record without an address.
 
-    Of several for one recipient it is the latest by `ts`. Of those of one time, or where one has none, it is one that
-    is no end, if there is one.
+    If a recipient has several records, the one with the latest `ts` is returned. If several have the same `ts`, or one
+    has none, a record whose status is not final is preferred; otherwise the last one is returned.
     """
     by_address = dict[str, list[DirectMessageLog]]()
     for place, record in enumerate(records):
@@ -127,24 +140,27 @@ def _latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
 
 
 def is_over(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
-    """Whether nothing more becomes of a message: the statuses of so many recipients, or more, are there, all ends."""
+    """Return True if all statuses are final, and there are at least as many as recipients."""
     return len(statuses) >= recipients and all(map(is_end, statuses))
 
 
 def checked_smtp_id(smtp_id: object) -> str:
-    """An smtp_id; InvalidArgumentError where it can't be one."""
+    """Return an smtp_id. Raises InvalidArgumentError if it is not a valid one."""
     if not isinstance(smtp_id, str) or not can_be_followed(smtp_id):
         raise InvalidArgumentError("give the smtp_id that sending gave, and nothing else", parameter="smtp_id")
     return smtp_id
 
 
 def can_be_followed(smtp_id: str) -> bool:
-    """Return True if requests for statuses can name this Message-ID, which a service may have made up."""
+    """Return True if a status request can contain this Message-ID. Some IDs that services return are not valid."""
     return bool(bare(smtp_id)) and len(smtp_id) <= _LONGEST_ID and not _UNWRITABLE.search(smtp_id)
 
 
 def checked_recipients(recipients: int | Iterable[Recipient | str]) -> int:
-    """How many recipients a message has: one who is named twice is one. InvalidArgumentError where it can't be."""
+    """Return the number of recipients, without duplicates.
+
+    Raises InvalidArgumentError if a recipient is invalid, or the number is less than 1.
+    """
     if isinstance(recipients, Iterable):
         recipients = len({_folded(each.email) for each in arguments.recipients(recipients)})
     if type(recipients) is not int or recipients < 1:
@@ -160,7 +176,7 @@ _FOLDED_ENDS = frozenset(map(_folded, ENDS))
 
 
 def checked_patience(give_up_after: float) -> float:
-    """Seconds until a message is given up; InvalidArgumentError where they can't be that."""
+    """Return the time in seconds until a message is given up. Raises InvalidArgumentError if it is not positive."""
     if not POSITIVE.fits(give_up_after):
         raise InvalidArgumentError("give seconds, more than 0", parameter="give_up_after")
     return float(give_up_after)
@@ -168,22 +184,23 @@ def checked_patience(give_up_after: float) -> float:
 
 @attrs.frozen(kw_only=True, repr=False)
 class Delivery:
-    """What became of a message."""
+    """The result of following a message."""
 
     smtp_id: str
+    """The `smtp_id` of the message."""
     records: Sequence[DirectMessageLog]
-    """The latest of each recipient."""
+    """The latest record of each recipient."""
     given_up: bool = False
-    """Whether it is no longer waited for, although not all of the recipients have come to an end."""
+    """True if polling has stopped although some recipients have no final status."""
 
     @property
     def delivered(self) -> bool:
-        """Whether every recipient is known to have the message."""
+        """True if the service has confirmed the delivery to every recipient."""
         return not self.given_up and bool(self.records) and not self.undelivered
 
     @property
     def undelivered(self) -> Sequence[DirectMessageLog]:
-        """The records of recipients who are not known to have it."""
+        """The records of the recipients for whom no delivery is confirmed."""
         return [record for record in self.records if not is_delivered(record.status)]
 
     def __repr__(self) -> str:
@@ -192,7 +209,8 @@ class Delivery:
 
 
 OnPoll = Callable[[Sequence[DirectMessageLog], float], None]
-"""What is told of a poll that isn't the last: the latest record of each recipient, and the seconds until the next."""
+"""Called after each poll except the last, with the latest record of each recipient and the seconds until the next poll.
+"""
 
 
 async def follow(
@@ -204,10 +222,14 @@ async def follow(
     give_up_after: float,
     on_poll: OnPoll | None,
 ) -> Delivery:
-    """Poll one message until it is over or given up. ask: one poll.
+    """Poll a message until all statuses are final, or it is given up.
 
-    A poll that fails is tried again, as is one that is refused, for the service may not know the message yet. Raises
-    the last one's error where it fails at `give_up_after`, and at once one whose scope is HOPELESS.
+    Failed polls are repeated. This includes polls that the service rejects, because it may not know the message yet.
+    Raises InvalidArgumentError if an argument is invalid, the error of a poll that fails at `give_up_after`, and
+    immediately an error whose scope is in HOPELESS.
+
+    ask: makes one poll.
+    recipients, give_up_after, on_poll: see `Mailbox.track`.
     """
     checked_smtp_id(smtp_id)
     count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)

@@ -1,4 +1,4 @@
-"""The facade of a T-User who acts for one Direct address."""
+"""The facade of a T-User that acts for one Direct address."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from directsuite.secret import Secret, as_secret
 
 
 class TUser(Facade):
-    """Sends, and asks for delivery status, for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
+    """Sends messages and reads delivery statuses for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
 
-    Every method raises TransportError where no usable answer came, ServiceError where the service said no. A message
-    that may have gone is never sent a second time: OutcomeUnknownError then.
+    Every method raises TransportError if there is no usable response, and ServiceError if the service rejects the
+    request. A message that may have been sent is never sent again: OutcomeUnknownError is raised instead.
     """
 
     def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:
@@ -40,10 +40,10 @@ class TUser(Facade):
     async def send(
         self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message; it is stored unread in the user's INBOX.Sent.
+        """Send a message. The service stores a copy, marked as unread, in the user's INBOX.Sent.
 
-        Operation SendWithTuser (specification 4.C), or SendWithHeaderWithTuser where the message is a
-        `MessageWithHeader`. progress, timeout: as for `Mailbox.send`.
+        Operation SendWithTuser (specification 4.C), or SendWithHeaderWithTuser if the message is a `MessageWithHeader`.
+        progress, timeout: see `Mailbox.send`.
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
@@ -55,9 +55,9 @@ class TUser(Facade):
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message with header lines of one's own.
+        """Send a message with additional headers. The service stores an unread copy in the user's INBOX.Sent.
 
-        Operation SendWithHeaderWithTuser (specification 4.C). progress, timeout: as for `Mailbox.send`.
+        Operation SendWithHeaderWithTuser (specification 4.C). progress, timeout: see `Mailbox.send`.
         """
         message = arguments.checked_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
@@ -67,9 +67,9 @@ class TUser(Facade):
     async def get_message_status(
         self, smtp_id: str, *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """How far a message has come, for each of its recipients.
+        """Return the delivery status of a message for each of its recipients.
 
-        Operation GetMessageStatusWithTuser (specification 4.C).
+        Operation GetMessageStatusWithTuser (specification 4.C). smtp_id: the `smtp_id` of the response to `send`.
         """
         body = self._body(self._authentication)
         return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)
@@ -83,6 +83,9 @@ class TUser(Facade):
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
-        """As `Mailbox.track`, with GetMessageStatusWithTuser (specification 4.C)."""
+        """Wait until a message has a final status for every recipient, and return the statuses. See `Mailbox.track`.
+
+        Operation GetMessageStatusWithTuser (specification 4.C).
+        """
         ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
         return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
