@@ -1,6 +1,7 @@
 """Types of the fax service, in the order of the specification (section 2.B).
 
-The specification leaves MessageObject open; its fields here are what such services document in public.
+The specification does not define the fields of MessageObject. The fields here are those that similar services document
+publicly.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from directsuite.wire.models import Model, OpenEnum, Wire
 
 
 class FaxStatus(OpenEnum):
-    """How far a fax has come."""
+    """The status of a fax. Services may also return other values."""
 
     WAITING = "waiting"
     COMPLETE = "complete"
@@ -22,18 +23,18 @@ class FaxStatus(OpenEnum):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxRecipient(Model):
-    """One number that a fax was sent to (RecipientObject)."""
+    """One number to which a fax was sent (RecipientObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_count",)
 
     address: Annotated[str | None, Wire("Address")] = None
-    """The number dialled."""
+    """The dialled number."""
     name: Annotated[str | None, Wire("Name")] = None
     """The recipient's name."""
     page_count: Annotated[int | None, Wire("PageCount")] = None
     """The number of pages."""
     description: str | None = None
-    """The service's remark about this number."""
+    """The service's comment about this number."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -45,30 +46,30 @@ class FaxMessage(Model):
     message_handle: Annotated[
         str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"), exact=True)
     ] = None
-    """None where the answer has none for each fax."""
+    """The identifier of the fax, or None if the response contains none."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
     """The number of the account that the fax belongs to."""
     status: FaxStatus | None = None
-    """How far the fax has come."""
+    """The status of the fax."""
     updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None
-    """When the status last changed."""
+    """The time at which the status last changed."""
     recipients: list[FaxRecipient] = attrs.field(factory=list[FaxRecipient])
-    """The numbers that it was sent to."""
+    """The numbers to which the fax was sent."""
     description: str | None = None
-    """The service's remark about the fax."""
+    """The service's comment about the fax."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FaxMessageInformation(Model):
-    """The answer of both fax operations: the account, and the messages asked for, newest first."""
+    """The response to both fax operations: the account, and the requested messages, newest first."""
 
     _shown: ClassVar[tuple[str, ...]] = ("message_detail",)
 
     username: Annotated[str | None, Wire("Username")] = None
     """The account's name at the service."""
     message_handle: Annotated[str | None, Wire("MessageHandle")] = None
-    """The handle that was asked for; None where a list was asked for."""
+    """The requested handle, or None if a list was requested."""
     message_detail: Annotated[list[FaxMessage], Wire("MessageDetail")] = attrs.field(factory=list[FaxMessage])
     """The faxes, newest first."""
     description: str | None = None
-    """The service's remark."""
+    """The service's comment."""

@@ -1,8 +1,10 @@
-"""The pages of a fax number's list: where the next one starts, and which page is the last.
+"""Read the list of a fax number's messages page by page, and detect the end of the list.
 
-The list is the newest first, so faxes that arrive while it is read shift the pages: a page may then repeat faxes of
-pages before it, and even consist of them. Services return pages of different sizes. For these reasons only an empty
-page is the end, not a short page, nor one without anything new.
+The list starts with the newest message. If faxes arrive while it is read, later pages shift, and may repeat some or
+only messages of earlier pages. The page size differs between services. Therefore only an empty page is the end of the
+list. A short page, or one without new messages, is not.
+
+The *key* of a message is its handle or, if it has none, a hash of the complete record.
 """
 
 from __future__ import annotations
@@ -16,39 +18,45 @@ from directsuite.errors import NotFoundError
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
 
 PAGE = 10
-"""The number of messages of a page (specification section 8). Services with smaller pages exist."""
+"""The number of messages on a page (specification section 8). Some services have smaller pages."""
 
 FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
-"""Requests a page: the newest messages first, after skipping this number of them."""
+"""Requests the page that starts at an offset: the number of newest messages to skip."""
 
 
 @attrs.define(eq=False, repr=False)
 class PageReader:
-    """Reads one page after the other, from `offset` to the end."""
+    """Reads successive pages from `offset` to the end of the list."""
 
     _fetch: FetchPage
     offset: int = 0
-    """Where the next page starts."""
+    """The offset of the next page."""
     has_reached_end: bool = attrs.field(default=False, init=False)
     """True if there are no messages at `offset`."""
     is_repeating: bool = attrs.field(default=False, init=False)
     """True if the service returns the same pages at all further offsets."""
-    _seen: set[str] = attrs.field(factory=set[str], init=False)  # on all pages
-    _latest: set[str] = attrs.field(factory=set[str], init=False)  # on the last pages
-    _latest_start: int = attrs.field(default=0, init=False)  # of the first of those
-    _repeats: int = attrs.field(default=0, init=False)  # of pages that only had messages of `_latest`
+    # The keys of the messages on all pages.
+    _seen: set[str] = attrs.field(factory=set[str], init=False)
+    # The keys of the messages on the latest page with a new message, and on the pages after it.
+    _latest: set[str] = attrs.field(factory=set[str], init=False)
+    # The offset of the first of those pages.
+    _latest_start: int = attrs.field(default=0, init=False)
+    # The number of pages since then that had only messages of `_latest`.
+    _repeats: int = attrs.field(default=0, init=False)
 
     @property
     def is_done(self) -> bool:
-        """True if there is no other page to read."""
+        """True if all pages were read."""
         return self.has_reached_end or self.is_repeating
 
     async def read(self) -> Sequence[FaxMessage]:
-        """Return the next page. At the end it is empty, or only repeats messages of pages before it.
+        """Return the next page. At the end of the list it is empty, or only repeats messages of earlier pages.
 
-        The specification does not say what a service returns past the end: one may say 404. But a 404 may also be a
-        temporary failure, so the page that starts one message earlier is read then: at the end it has one message.
-        Raises NotFoundError if that page is full or also a 404, and at offset 0, where nothing is known of the number.
+        The specification does not define the response after the end of the list. It may be a 404, but a 404 may also
+        be a temporary failure. To distinguish them, the page that starts one message earlier is read. If it is not
+        full, the 404 is the end of the list.
+
+        Raises NotFoundError if that page is full or also a 404, or if the first page (offset 0) is a 404.
         """
         start = self.offset
         try:
@@ -69,7 +77,7 @@ class PageReader:
         return messages
 
     async def hides_rest(self) -> bool:
-        """Return True if all pages are full first pages, so that there may be messages that no page shows."""
+        """Return True if the service returns the same full pages at all offsets, so that other messages may exist."""
         if not self.is_repeating or len(self._latest) < PAGE:
             return False
         if self._latest_start and not await self._keys_at(0) <= self._latest:
@@ -78,11 +86,11 @@ class PageReader:
         return len(second) >= PAGE and second <= self._latest
 
     async def _note(self, start: int, keys: frozenset[str]) -> None:
-        """Compare a page with those before it, and set `is_repeating`.
+        """Compare a page with earlier pages, and set `is_repeating`.
 
-        If pages repeat messages of the latest ones, the first of those is read again: if new faxes have shifted the
-        same messages to several offsets, its offset now shows others. Otherwise the service ignores offsets, or those
-        past the end; if its servers differ, it may return several pages in turn.
+        If two pages have only messages of `_latest`, the page at `_latest_start` is read again. If it now has other
+        messages, new faxes have shifted the list, and the reader continues. Otherwise the service ignores the offset,
+        or offsets after the end. `_latest` may cover several pages, because servers of a service may alternate.
         """
         if not keys <= self._seen:
             self._seen |= keys
@@ -101,15 +109,15 @@ class PageReader:
 
 
 def keys_of(messages: Sequence[FaxMessage]) -> frozenset[str]:
-    """Return what identifies each of these messages."""
+    """Return the keys of messages."""
     return frozenset(map(key_of, messages))
 
 
 def key_of(message: FaxMessage) -> str:
-    """Return what identifies a message: its handle or, if it has none, a hash of the complete record."""
+    """Return the key of a message: its handle or, if it has none, a hash of the complete record."""
     return message.message_handle or f"\0{digest_of(message).hex()}"
 
 
 def digest_of(message: FaxMessage) -> bytes:
-    """Return a hash of all fields of a record: it differs from that of other records, and changes with the record."""
+    """Return a hash of all fields of a record, which changes if any field changes."""
     return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()

@@ -23,13 +23,14 @@ from directsuite.wire.models import require_instance
 class Fax(Facade):
     """The status of fax messages. `suite.fax`; needs `fax_url` and a token.
 
-    Every method raises TransportError where no usable answer came, ServiceError where the service said no.
+    Every method raises TransportError if it gets no usable response, and ServiceError if the service rejects the
+    request.
     """
 
     async def get_single_message_info(
         self, fax_number: str, message_handle: str, *, timeout: float | None = None
     ) -> FaxMessageInformation:
-        """One message, by its fax number and handle.
+        """Return one message of a fax number by its handle.
 
         Operation getSingleMessageInfo (specification 4.B).
         """
@@ -38,9 +39,9 @@ class Fax(Facade):
     async def get_multiple_message_info(
         self, fax_number: str, offset: int = 0, *, timeout: float | None = None
     ) -> FaxMessageInformation:
-        """Ten messages of a fax number, newest first, after skipping `offset` of them.
+        """Return a page of messages of a fax number, newest first: ten, or fewer if the service has smaller pages.
 
-        Operation getMultipleMessageInfo (specification 4.B).
+        Operation getMultipleMessageInfo (specification 4.B). offset: number of newest messages to skip.
         """
         if type(offset) is not int or offset < 0:
             raise InvalidArgumentError("give the number of messages to skip, 0 or more", parameter="offset")
@@ -49,12 +50,15 @@ class Fax(Facade):
     def iter_messages(
         self, fax_number: str, *, limit: int | None = None, timeout: float | None = None
     ) -> Listing[FaxMessage]:
-        """Yield the messages of a fax number, newest first, at most `limit` of them. The next page is read ahead.
+        """Yield the messages of a fax number, newest first. The next page is fetched ahead.
 
-        Pages may have any size; the listing ends at an empty page. Faxes that arrive meanwhile shift the pages: each
-        message is still yielded once, identified by its handle or, if it has none, by the complete record. A 404 after
-        the last message is also the end. Raises ResponseDecodeError if the service returns the same messages at every
-        offset, ten or more, so that others cannot be listed. `timeout` holds for each page.
+        The listing ends at an empty page, or at a 404 after the last message. If faxes arrive during the listing, later
+        pages shift and repeat messages. Each message is still yielded only once. It is identified by its handle or, if
+        it has none, by the complete record. Raises ResponseDecodeError if the service returns the same ten or more
+        messages at every offset, so that other messages cannot be listed.
+
+        limit: maximum number of messages. None: all messages.
+        timeout: timeout of each request, in seconds.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
@@ -71,26 +75,29 @@ class Fax(Facade):
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Listing[FaxMessage]:
-        """The records of a fax number, first those that are there, then each that is new or has changed, until closed.
+        """Yield the existing records of a fax number, and then each new or changed record.
 
-        It polls every `interval` seconds (with getMultipleMessageInfo and getSingleMessageInfo, specification 4.B) and
-        gives what a poll finds by `updated_ts`, the oldest first. A poll ends at the first page on which nothing is
-        new; older faxes are polled while they are under way, up to a day without a change, but no others. A record
-        that has no handle is another one when it changes.
+        - The records that one poll finds are yielded in order of `updated_ts`, earliest first.
+        - A poll ends at the first page without new or changed records. Older faxes are polled only until they are
+          complete, have failed, or have not changed for a day. A changed record without a handle counts as a new one.
+        - The iterator ends if its `async with` block is left, if `aclose` is called, or if the suite is closed.
+        - Failed polls are repeated, with growing pauses up to 15 minutes (or `interval` if that is longer), or up to
+          an hour if the service requests it (Retry-After). The messages found before the failure are yielded.
+        - Errors that a repeat cannot resolve, such as AuthenticationError, are raised. Until one poll has succeeded,
+          so is the error of a number or handle that the service rejects: BadRequestError or NotFoundError.
 
-        since: an aware datetime, for one who goes on after an earlier watch: records last updated before it are left
-        out at first, and so are pages that lie a day before it. One in the future, set by a clock that was ahead, is
-        set back by a day, and ignored if it is a week ahead: records may then come again, and no new one is left out.
+        `directsuite guide faxes` has examples. Operations getMultipleMessageInfo and getSingleMessageInfo
+        (specification 4.B).
 
-        It ends when the loop is left (`async with`, or `aclose`) or the suite is closed. Requests that fail are made
-        again later, at ever longer intervals up to a quarter of an hour, or an hour where the service asks for that or
-        more (Retry-After); messages found before them are yielded, and the newest are polled first. Only an error that
-        every request would repeat, such as AuthenticationError, is raised, and at the first poll BadRequestError or
-        NotFoundError if the service refuses a number or handle.
-
-        message_handle: of the one fax to watch, however old it is; then it ends with the record that is complete, or
-        failed. on_poll: called after each poll that isn't the last, when what it found was taken, with the error it
-        failed with or None, and the seconds until the next. timeout: of each request.
+        interval: time between two polls, in seconds.
+        since: an aware datetime, to continue an earlier watch. Existing records that were last updated before it are
+            not yielded, and pages updated more than a day before it are not read. A time in the future is set back by
+            a day, or ignored if it is a week or more ahead; some records may then be yielded again. None: yield all.
+        message_handle: handle of the only fax to watch, which may be of any age. The iterator ends after the record
+            that is complete or has failed. None: watch all faxes of the number.
+        on_poll: called after each poll except the last, after its records were consumed, with the error of the poll or
+            None, and the number of seconds until the next poll.
+        timeout: timeout of each request, in seconds.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
         if message_handle is not None:
@@ -111,11 +118,11 @@ class Fax(Facade):
         reader, seen = PageReader(self._fetch_page(fax_number, timeout)), set[str]()
 
         def has_more() -> bool:
-            """Return True if another page has to be read."""
+            """Return True if another page must be read."""
             return not reader.is_done and len(seen) != limit
 
         async def fetch(_: object) -> list[FaxMessage]:
-            """Return the messages of the next page that were on no page before, up to the limit."""
+            """Return the messages of the next page that were not on an earlier page, up to the limit."""
             fresh: list[FaxMessage] = []
             for message in await reader.read():
                 key = key_of(message)

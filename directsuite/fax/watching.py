@@ -1,11 +1,14 @@
-"""New and changed records of a fax number, poll by poll, with as few requests as show all of them.
+"""Watch a fax number: poll for new and changed records with few requests.
 
-    newest first   page ─► page ─► a page on which nothing is new: all after it was there before
-                                     └─ of those, the ones still under way: their page where it has several of them,
-                                        else each by its handle
+Terms: a *record* is the status of one fax. It is *active* until its fax is complete or has failed. *Older* records are
+those after the last page that a poll has read. The *key* of a record is its handle, or a hash if it has none.
 
-A poll in which nothing happens costs one request, and one more for each older fax that is still under way. A watch of
-one fax polls that one alone.
+    newest first   page ─► page ─► a page without new or changed records: all later records are older ones
+                                     └─ active older records are also read: with their page if it has several of them,
+                                        otherwise each by its handle
+
+A poll makes one request if nothing has changed, and at most one more for each older active record. If only one fax is
+watched, a poll makes one request, with its handle.
 """
 
 from __future__ import annotations
@@ -26,84 +29,90 @@ from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
 from directsuite.fax.pages import FetchPage, PageReader, digest_of, key_of, keys_of
 
 LONGEST = timedelta(days=1)
-"""How long a fax may be under way, without a change, and still be seen to end."""
+"""The time without a change after which an older active record is no longer polled."""
 
 _MAX_AHEAD = timedelta(days=7)
-"""How far `since` may be in the future. If it is further, the clock that set it says nothing about time."""
+"""If `since` is at least this far in the future, it is ignored, because the clock that set it was wrong."""
 
-_LONGEST_PAUSE = 900.0  # seconds
-_ENDS = (FaxStatus.COMPLETE, "failed")  # in any case; the specification doesn't name the latter
+# Seconds.
+_LONGEST_PAUSE = 900.0
+# Final statuses, in lower case. The specification does not define "failed".
+_ENDS = (FaxStatus.COMPLETE, "failed")
 
 
 FetchSingle = Callable[[str], Awaitable[FaxMessageInformation]]
-"""Gives the message of a handle."""
+"""Requests the message with a handle."""
 
 OnPoll = Callable[[DirectSuiteError | None, float], None]
-"""What is told of a poll that isn't the last: why it failed, or None, and the seconds until the next."""
+"""Called after each poll except the last, with its error or None, and the number of seconds until the next poll."""
 
 
 @attrs.frozen(repr=False)
 class _Record:
-    """How a record was seen last."""
+    """The last known state of a record."""
 
     digest: bytes
+    """The hash of all its fields."""
     handle: str | None
-    """The handle by which it can be requested; None if it has none."""
+    """The handle with which to request the record, or None if it has no usable handle."""
     under_way: bool
+    """True if the record is active."""
     since: float = attrs.field(eq=False)
-    """The clock's time at which it was first seen to be so."""
+    """The time at which this state was first seen, in monotonic seconds."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Poll:
-    """How far a poll has come."""
+    """The progress of a poll. It is retained if the poll fails, so that the next one can continue."""
 
     seen: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The records of the pages, the newest first."""
+    """The records on the pages that were read, by key, newest first."""
     fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
-    """Messages that are new or have changed, and were not given yet."""
+    """The new or changed messages that were not returned yet, by key."""
     newest: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The records that came after the poll had failed."""
+    """The records that arrived after the poll had failed, by key, newest first."""
     older: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The records that are on none of the pages."""
+    """The older records that were read again, by key."""
     gone: set[str] = attrs.field(factory=set[str])
-    """The keys of older records that are there no more."""
+    """The keys of older records that no longer exist."""
     offset: int = 0
-    """Of the next page."""
+    """The offset of the next page."""
     latest: frozenset[str] = frozenset()
-    """The keys of the last page that was read, not counting those of `newest`."""
+    """The keys of the last page that was read, not counting pages read for `newest`."""
     page_size: int = 1
-    """The number of messages of the largest page."""
+    """The number of messages on the largest page."""
     ended: bool = False
-    """Whether there are no more pages to read."""
+    """True if all necessary pages were read."""
     cut: bool = False
-    """Whether there may be records after the last page that was read."""
+    """True if there may be older records."""
 
 
 @attrs.define(eq=False, repr=False)
 class FaxPoller:
-    """What is known of a number's faxes, poll by poll."""
+    """Polls a fax number, or one fax, and remembers the known records."""
 
     fetch_page: FetchPage
     fetch_single: FetchSingle
     monotonic: Callable[[], float]
-    """The clock, in seconds."""
+    """Returns the current time in monotonic seconds."""
     since: datetime | None = None
-    """Records last updated before it are known to the caller."""
+    """Records that were last updated before this time are known to the caller. None: no record is known."""
     handle: str | None = None
-    """Of the fax that is watched alone."""
+    """The handle of the only fax to watch. None: watch all faxes of the number."""
     unix_time: Callable[[], float] = time.time
+    """Returns the current Unix time in seconds."""
     is_over: bool = attrs.field(default=False, init=False)
-    """Whether that fax has come to its end, or is there no more."""
-    _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)  # the newest first
+    """True if the only fax to watch is complete, has failed, or is missing from the response."""
+    # Records by key, newest first.
+    _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
     _is_since_checked: bool = attrs.field(default=False, init=False)
 
     async def poll(self) -> Sequence[FaxMessage]:
-        """What is new or has changed, the oldest first.
+        """Return the new and changed messages, those with the earliest update first.
 
-        After a failure `take_fresh` gives what was found until then. The next poll reads the newest pages, then goes on
-        where the failed one ended.
+        If it raises an error, `take_fresh` returns the messages found before it. The next poll then reads the newest
+        pages, and continues at the page at which the failed poll stopped.
         """
         poll = self._poll
         if self.handle is not None:
@@ -121,13 +130,13 @@ class FaxPoller:
         return messages
 
     def take_fresh(self) -> Sequence[FaxMessage]:
-        """What the poll that is under way has found and not yet given, the oldest first."""
+        """Return, and remove, the messages found by the poll in progress, those with the earliest update first."""
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
         return sorted(fresh, key=_age_of)
 
     async def _read_one(self, poll: _Poll, handle: str) -> None:
-        """Read the fax of this handle, and no page."""
+        """Read the fax with this handle instead of pages."""
         message = _named(await self.fetch_single(handle), handle)
         self._check_since(message)
         self._sift(message, poll, poll.seen)
@@ -135,7 +144,7 @@ class FaxPoller:
         self.is_over = not any(record.under_way for record in poll.seen.values())
 
     async def _read_newest(self, poll: _Poll) -> None:
-        """Read what has come since the failed poll began: pages up to one of which it has seen all."""
+        """Read the records that arrived since the failed poll began: pages up to one whose records it has all seen."""
         reader, has_new = PageReader(self.fetch_page), True
         while has_new and not reader.is_done:
             page = await reader.read()
@@ -146,11 +155,11 @@ class FaxPoller:
         poll.newest = {}
 
     async def _read_pages(self, poll: _Poll) -> None:
-        """Read pages up to one on which nothing is new.
+        """Read pages up to one without new or changed records, or one whose records the caller has long known.
 
-        After a failure, continue at the last page that was read. Its messages may be at another offset, because new
-        ones have arrived that the failed poll did or did not see, or because some were deleted. If the page is not
-        found at its expected offset or a smaller one, all pages are read again.
+        After a failure, continue at the last page that was read. Its messages may now have other offsets, because
+        messages were added or deleted. If the expected offset has no message of that page, smaller offsets are tried,
+        down to 0. Then all pages are read again.
         """
         has_failed = poll.offset > 0
         poll.offset = max(0, poll.offset - poll.page_size)
@@ -170,7 +179,11 @@ class FaxPoller:
             poll.cut = not reader.has_reached_end
 
     def _sift(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
-        """Take in records, of each handle the poll's first. Return True if all were known as they are before it."""
+        """Record the messages of a page in `into`, and the new or changed ones in `poll.fresh`.
+
+        If a poll reads a message several times, only the first is used. Return True if all messages were known before
+        the poll, and are unchanged.
+        """
         unchanged = True
         for message in page:
             key, record = _record_of(message, self.monotonic())
@@ -183,7 +196,7 @@ class FaxPoller:
         return unchanged
 
     async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
-        """The records after those of the pages, once those of them that are under way were read again."""
+        """Read recently changed active older records again. Return all older records that still exist."""
         older = {key: record for key, record in self._known.items() if key not in poll.seen}
         recently = self.monotonic() - LONGEST.total_seconds()
         pages = dict[int, list[str]]()
@@ -194,9 +207,11 @@ class FaxPoller:
             if poll.gone.union(poll.older).issuperset(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
-                with contextlib.suppress(NotFoundError):  # fewer stand before it by now: each is asked for alone
+                # A 404 means that the list is shorter now. Each record is then requested by its handle.
+                with contextlib.suppress(NotFoundError):
                     page = (await self.fetch_page(at)).message_detail
-                    # Others are new ones, which the next poll reads. One without a handle may be a record that changed.
+                    # Ignore unknown records with a handle: they are new, and the next poll reads them. A record without
+                    # a handle may be a changed one, because its key changes with it.
                     known = [each for each in page if not each.message_handle or key_of(each) in older]
                     self._sift(known, poll, poll.older)
             for key in keys:
@@ -207,7 +222,7 @@ class FaxPoller:
         return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.gone}
 
     async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
-        """The fax of this handle; none if there is no such fax any more, or if the record has no handle."""
+        """Return the fax with this handle. Return nothing if the fax no longer exists, or the handle is None."""
         if handle is None:
             return ()
         try:
@@ -216,10 +231,12 @@ class FaxPoller:
             return ()
 
     def _check_since(self, newest: Sequence[FaxMessage]) -> None:
-        """Correct a `since` in the future, once: it was set by a clock that was ahead, and would hide new faxes.
+        """Correct `since` in the first call if it is in the future, because it would hide new faxes.
 
-        It is in the future if it is later than the local time and than these records, the newest of the service. Then
-        it is set back by a day or, if it is a week ahead or more, ignored.
+        It is in the future if it is later than the local time and later than the updates of all these messages. Then
+        the clock that set it was ahead. It is set back by a day or, if it is ahead by a week or more, ignored.
+
+        newest: the newest messages of the service.
         """
         if self.since is None or self._is_since_checked:
             return
@@ -232,11 +249,14 @@ class FaxPoller:
             self.since -= LONGEST
 
     def _is_the_callers(self, message: FaxMessage) -> bool:
-        """Return True if the caller has this record, which is seen for the first time, from an earlier watch."""
+        """Return True if the caller knows this record from an earlier watch."""
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_past(self, page: Iterable[FaxMessage]) -> bool:
-        """Return True if the caller has all records of this page, and of those after it."""
+        """Return True if all records of this page were updated more than a day before `since`.
+
+        The caller then knows these records, and those on all later pages.
+        """
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > LONGEST for message in page
@@ -250,9 +270,13 @@ async def watch(
     closed: Callable[[], bool],
     on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
-    """What polls give, one every `interval` seconds, until the suite is closed. One that fails gives what it found.
+    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed.
 
-    Until one has succeeded, a refusal is raised: the number may be none that the service knows.
+    If a poll fails, the messages that it found are yielded, and polling continues after a pause. An error whose scope
+    is in HOPELESS is raised. Until one poll has succeeded, an error whose scope is ITEM is also raised, because the
+    number or handle may be unknown to the service.
+
+    closed: returns True if the suite is closed.
     """
     backoff = Backoff(interval, max(interval, _LONGEST_PAUSE))
     has_succeeded, failures = False, 0
@@ -283,19 +307,22 @@ async def watch(
 
 
 def _named(answer: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
-    """The message of an answer about one fax, which may leave out its handle; none where the answer has none."""
+    """Return the message of a response about one fax, or nothing if it contains none.
+
+    The response may omit the handle, so it is filled in.
+    """
     return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in answer.message_detail[:1]]
 
 
 def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:
-    """A record's key, and how it is seen now."""
+    """Return the key and the current state of a record."""
     digest = digest_of(message)
     under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
     return key_of(message), _Record(digest, _usable_handle(message), under_way, now)
 
 
 def _usable_handle(message: FaxMessage) -> str | None:
-    """Return the message's handle, or None if it has none that a request can name, such as `..`."""
+    """Return the message's handle. Return None if it is missing, or can't be used in a request, such as `..`."""
     try:
         operations.GET_SINGLE_MESSAGE_INFO.check(("0", message.message_handle or ""))
     except InvalidArgumentError:
@@ -304,5 +331,5 @@ def _usable_handle(message: FaxMessage) -> str | None:
 
 
 def _age_of(message: FaxMessage) -> tuple[bool, float]:
-    """Sort key: the last update; a record without one goes first."""
+    """Return a sort key by the time of the last update. Messages without one are first."""
     return (False, 0.0) if message.updated_ts is None else (True, message.updated_ts.timestamp())
