@@ -95,6 +95,7 @@ def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: Row, s
     assert (cell.told, cell.effects) == (RETURNED, 2)
 
 
+@pytest.mark.wide
 def test_bare_aiohttp_makes_the_same_requests() -> None:
     async def cells() -> list[Cell]:
         async with matrix() as running:

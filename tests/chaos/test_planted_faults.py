@@ -19,6 +19,8 @@ from .test_planted_secrets import BUT_IDENTIFIERS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.wide
+
 SLOW = pytest.mark.slow
 SIMILAR = ("latency", "reset_before", "truncate", "expire_token")
 """Kinds that end much like another one."""

@@ -110,6 +110,7 @@ async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encodin
     assert peak < 16 * 2**20
 
 
+@pytest.mark.wide
 async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
     limit = 32 * 2**20
     server.otherwise = bomb(100, "gzip")
@@ -147,6 +148,7 @@ DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
 @pytest.mark.by_default(2)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("fetch", DOCUMENTS)
+@pytest.mark.wide
 async def test_document_that_expands_beyond_reason_is_refused(
     server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], encoding: str, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> 
 
 @pytest.mark.by_default(1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.wide
 async def test_message_that_expands_without_end_is_stopped_early(
     server: ScriptedServer, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
         assert len(server.to("/login")) == 3
 
 
+@pytest.mark.wide
 async def test_refused_login_is_not_tried_again_and_again(server: ScriptedServer) -> None:
     server.plays(plays.answer(LOGGED_IN))
     server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 import attrs
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -18,6 +19,8 @@ from directsuite.core.credentials import AccessToken, Credential, TokenCache
 from tests.examples import examples
 
 from .token_fetches import ByHand, Caller, ClockOf, Fetches, Told
+
+pytestmark = pytest.mark.wide
 
 MARGIN, PATIENCE = 60, 60
 LIFETIMES = st.sampled_from([None, 0, 2, 60, 120, 600])

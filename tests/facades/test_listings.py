@@ -122,6 +122,7 @@ async def test_one_connection_has_a_window_of_two(name: str, stage: Stage) -> No
 
 
 @pytest.mark.parametrize("name", BATCHED)
+@pytest.mark.wide
 async def test_batches_are_under_way_together_within_the_connections(name: str, stage: Stage, box: ds.Mailbox) -> None:
     folder = Folder(stage, list(range(1, 101)))
     folder.gate = asyncio.Event()

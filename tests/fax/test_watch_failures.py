@@ -14,6 +14,8 @@ from directsuite.fax.watching import FaxPoller
 
 from .test_watch_odd_answers import Listed, fax, watching
 
+pytestmark = pytest.mark.wide
+
 SEEDS = (968, *range(30))
 """Random sequences of arrivals and failures. 968: a resumed poll skipped a fax."""
 

@@ -30,6 +30,8 @@ from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_con
 from tests.guides.documents import DOCUMENTS, text_of
 from tests.testing.project import ROOT
 
+pytestmark = pytest.mark.wide
+
 BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```)", re.DOTALL | re.MULTILINE)
 VARYING = (
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]+", "2026-05-01 09:00:00 UTC"),

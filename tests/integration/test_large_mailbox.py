@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.server import Sandbox
 
+import pytest
+
+pytestmark = pytest.mark.wide
+
 MESSAGES = 1000
 
 

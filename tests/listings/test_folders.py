@@ -19,6 +19,8 @@ from tests.examples import examples
 
 from .folder import Folder
 
+pytestmark = pytest.mark.wide
+
 KB = 1024
 REFUSAL = plays.answer({"success": False, "code": 3, "message": "no"})
 

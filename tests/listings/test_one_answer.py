@@ -12,6 +12,8 @@ from tests.core import plays
 from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, opened
 from tests.core.scripted_server import Exchange, Play, ScriptedServer
 
+pytestmark = pytest.mark.wide
+
 MB = 1024 * 1024
 COUNT = 64
 ROOM = 16 * MB

@@ -27,6 +27,8 @@ from tests.core.opened import ALICE, GET_DOC_INFO, PASSWORD, failure_of, opened
 from tests.core.scripted_server import ScriptedServer
 from tests.core.virtual_time import VirtualTimeLoop
 
+pytestmark = pytest.mark.wide
+
 MB = 2**20
 CODEC = Codec()
 SIZE = MB // 16

@@ -11,6 +11,8 @@ import pytest
 from directsuite.sync import Kind, SyncStatus
 from tests.sync.mail_service import Client, Document, MailService, client_for, message, running_service
 
+pytestmark = pytest.mark.wide
+
 REMOVED = "(removed)"
 BROKEN = "(broken UTF-8)"
 VALUES: dict[str, Any] = {

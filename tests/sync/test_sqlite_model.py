@@ -7,6 +7,7 @@ import copy
 from collections.abc import Sequence
 
 import attrs
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,6 +16,8 @@ from directsuite.durable.database import Transaction, sql
 from directsuite.sync.model import LEAVING, Change, ChangeSet, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
 from directsuite.sync.store import MEMORY, SqliteStore
 from tests.examples import examples
+
+pytestmark = pytest.mark.wide
 
 MAILBOXES = ["ann", "bob"]
 NAMES = ["INBOX", "Sent"]

@@ -13,6 +13,8 @@ from directsuite.wire import parsing
 from directsuite.wire.parsing import ArraySplitter
 from tests.wire.split_documents import KEY
 
+pytestmark = pytest.mark.wide
+
 SIZE = 32 * 1024
 HEAD, TAIL = b'{"success":true,"messages":[', b'],"code":0}'
 MOST = 6

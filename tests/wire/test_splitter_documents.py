@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import Any, cast
 
+import pytest
 from hypothesis import strategies as st
 
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from tests.property.lengths import holds, quick_and_long
 from tests.wire.split_documents import ARRAYS, KEY, MEMBERS, Member, bytes_of, cut, expected_of, seen, written
+
+pytestmark = pytest.mark.wide
 
 _LONGEST = 150  # the places at which a document is cut in two
 SPACES = st.sampled_from(["", " ", "\t\r\n"])

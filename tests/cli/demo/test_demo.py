@@ -23,6 +23,8 @@ from directsuite.cli.demo.documents import verify_signatures
 from directsuite.cli.demo.scene import Done, NotHeldError, Scene
 from directsuite.cli.options import DemoOptions
 
+pytestmark = pytest.mark.wide
+
 SMALL = ("--messages", "4", "--documents", "3", "--faxes", "12")
 NAMES = ["patient", "message", "mailbox", "signing", "fax"]
 DEMO = (sys.executable, "-W", "error", "-m", "directsuite", "demo")

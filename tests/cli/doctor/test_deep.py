@@ -238,6 +238,7 @@ async def test_each_of_twenty_quirks_is_found(machine: Machine, sandbox: Sandbox
     assert json.loads((machine.folder / "report.json").read_text())["operations"] == told.document["operations"]
 
 
+@pytest.mark.wide
 async def test_a_sandbox_imitates_a_server_by_its_report(
     machine: Machine, sandbox: Sandbox, arguments: list[str]
 ) -> None:

@@ -14,6 +14,8 @@ from tests.cli.doctor.conftest import Machine
 from tests.cli.doctor.test_deep import Answer, Change, found, peopled, quirky, take
 from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
 
+pytestmark = pytest.mark.wide
+
 DATES = frozenset({"receivedDate", "sentDate", "ts", "updated_ts"})
 EPOCH = 1_777_636_800  # 2026-05-01T12:00:00Z
 

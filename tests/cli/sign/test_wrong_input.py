@@ -149,6 +149,7 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     assert (told.status, told.out) == (0, f"3 signed; into {desk.folder / 'out'}\n")
 
 
+@pytest.mark.wide
 async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: Desk) -> None:
     desk.put(*(f"in/{number}.pdf" for number in range(22)))
     fault = desk.sandbox.inject_fault("Save", "status", status=413, times=1000)
@@ -180,6 +181,7 @@ async def test_what_again_had_begun_when_it_was_stopped_goes_on(more: tuple[str,
     assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
 
 
+@pytest.mark.wide
 async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(desk: Desk) -> None:
     desk.put("a.pdf")
     (desk.folder / "suite.toml").write_text("retry_attempts = 1\n")

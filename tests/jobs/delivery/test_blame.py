@@ -13,6 +13,8 @@ from tests.jobs.delivery.fragile_mailbox import FragileMailbox, Refusing, fragil
 from tests.jobs.delivery.test_refused_requests import IDS, broken, denied, refused
 from tests.jobs.delivery.trackers import PROMPT, Scene, told
 
+pytestmark = pytest.mark.wide
+
 DAY = 86_400.0
 ERRORS = [refused, broken, denied]
 Raised = Callable[[], ds.DirectSuiteError]

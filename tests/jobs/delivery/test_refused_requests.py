@@ -123,6 +123,7 @@ class Mended:
         return self._refusing(smtp_ids)
 
 
+@pytest.mark.wide
 async def test_a_service_that_refuses_everything_is_left_alone_more_and_more(stage: Clinic, tmp_path: Path) -> None:
     box = fragile_mailbox(stage, Refusing(frozenset(IDS), refused))
     ends = await followed(stage, box, tmp_path, IDS)

@@ -20,6 +20,8 @@ from tests.examples import examples
 from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
 from tests.jobs.delivery.scene import Clinic, clinic
 
+pytestmark = pytest.mark.wide
+
 _RUNS = 60
 """Runs until everything is over: each may be ended once by the test's plan, which is shorter."""
 

@@ -21,6 +21,8 @@ from tests.examples import examples
 from tests.integration.world import StoppedClock
 from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault, FragileService, digest_of
 
+pytestmark = pytest.mark.wide
+
 _PATIENCE = 60
 """Runs until everything has come to its end: each has one fault at the most."""
 

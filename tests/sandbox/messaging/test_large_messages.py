@@ -121,6 +121,7 @@ SIZES = [(0,), (57,), (4096, 4097, 1), (700_000,), (MEGABYTE,), (3 * MEGABYTE,),
 
 @pytest.mark.by_default(3)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.wide
 async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail, sizes: tuple[int, ...]) -> None:
     contents = [NOISE[:size] for size in sizes]
     await mail.send(*contents)
@@ -249,6 +250,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.wide
 async def test_what_is_refused_leaves_no_file(mail: Mail, case: str) -> None:
     body, text = REFUSED[case]
     assert body != _BODY
@@ -350,6 +352,7 @@ async def test_metadata_has_nothing_of_the_files(mail: Mail) -> None:
     assert newest["attachments"] == [{"filename": "0.pdf", "contentType": "application/pdf"}]
 
 
+@pytest.mark.wide
 async def test_what_is_deleted_while_it_is_read_is_sent_to_its_end(mail: Mail) -> None:
     content = NOISE * 8  # more than a connection holds
     await mail.send(content, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])

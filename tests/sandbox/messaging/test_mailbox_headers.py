@@ -18,6 +18,8 @@ from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
+pytestmark = pytest.mark.wide
+
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=40)
 plain_addresses = st.from_regex(
     r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,12}(\.[a-z0-9]{1,12})?@[a-z0-9-]{1,12}(\.[a-z]{1,5})?", fullmatch=True

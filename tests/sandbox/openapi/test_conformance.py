@@ -15,6 +15,8 @@ from schemathesis import GenerationMode
 from .documented import DOCUMENT, OPERATIONS, DocumentedOperation, succeeded
 from .real_values import PDF, RealValues
 
+pytestmark = pytest.mark.wide
+
 # Any: the classes of schemathesis are generic in types that only it can name.
 SCHEMA: Any = schemathesis.openapi.from_dict(DOCUMENT)
 

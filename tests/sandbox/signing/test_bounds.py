@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from .caller import Caller
 
+pytestmark = pytest.mark.wide
+
 
 def value_that_unpacks_to_much() -> bytes:
     with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from .caller import Caller
 
+pytestmark = pytest.mark.wide
+
 CONSENT = documents.consent()
 KEYS = FileKeyStore(None)
 

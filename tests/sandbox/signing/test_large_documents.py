@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+pytestmark = pytest.mark.wide
+
 _MEGABYTE = 2**20
 _HEADERS = {"Content-Type": "text/plain"}
 

@@ -119,6 +119,7 @@ async def test_a_process_that_takes_too_long_is_ended(
     assert processes._running == set()
 
 
+@pytest.mark.wide
 async def test_documents_are_saved_while_changes_are_judged(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     judging, go_on = asyncio.Event(), asyncio.Event()
 

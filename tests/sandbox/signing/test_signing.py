@@ -179,6 +179,7 @@ async def test_a_name_that_is_signed_already_is_refused(signing: Caller) -> None
     assert "text field" in await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "patient_name"})
 
 
+@pytest.mark.wide
 async def test_a_picture_that_unpacks_to_too_much_is_refused(signing: Caller) -> None:
     bomb = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
@@ -237,6 +238,7 @@ async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")
+@pytest.mark.wide
 async def test_signing_a_large_document_holds_it_in_memory_twice_at_most(signing: Caller) -> None:
     size = 20 * 2**20
     with pikepdf.open(io.BytesIO(documents.plain())) as pdf:

@@ -14,6 +14,8 @@ from tests.integration.world import ALICE, BOB, World, raw_message
 from tests.sync.scenes.stage import AN_HOUR, Passwords, Running, running, subjects
 from tests.sync.test_synchronizer import HeldClock
 
+pytestmark = pytest.mark.wide
+
 SOON = 120.0
 """Seconds after which a mailbox in which nothing is wrong was looked at, whatever the jitter."""
 

@@ -17,6 +17,8 @@ from tests.sync.test_synchronizer import HeldClock
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.wide
+
 SOON = 120.0
 
 

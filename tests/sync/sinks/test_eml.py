@@ -19,6 +19,8 @@ from directsuite.messaging.models import MessageDetail, MessageHeader
 from directsuite.sync.sinks.eml import eml_of, whole_text
 from tests.sync.sinks.letters import RECEIVED, letter
 
+pytestmark = pytest.mark.wide
+
 HOSTILE = st.text(
     st.one_of(st.characters(), st.sampled_from('\r\n\0\x85\u2028\ud800\udfff "<>@,:;=?_-.\\/')), max_size=60
 )

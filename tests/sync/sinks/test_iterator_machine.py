@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,6 +16,8 @@ from directsuite.sync.sinks import Changes, UnacknowledgedError
 from directsuite.sync.sinks.iterator import ChangeLoop
 from tests.examples import examples
 from tests.sync.sinks.letters import gone, key
+
+pytestmark = pytest.mark.wide
 
 MAILBOXES = st.integers(0, 2)
 
