@@ -23,6 +23,7 @@ from email.message import Message
 from email.parser import BytesHeaderParser
 from email.policy import Compat32
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,10 @@ _TOO_LARGE = (
 
 MAX_PARTS = 1000
 """The parts that a message is divided into. What follows them belongs to the last one."""
+MAX_HEADER_LINES = 10_000
+"""The lines that are read of the headers of a message or part. A header takes a hundred times its size in memory."""
+MAX_RECIPIENTS = 10_000
+"""The recipients that are read from a message's headers."""
 _WINDOW = 2**16  # octets that are searched at once, so that others run meanwhile
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
@@ -404,11 +409,14 @@ def _head(message: _Message, start: int, around: _OpenParts) -> tuple[Message, i
         if not written.strip(b"\r\n"):
             position = line.end()
             break
+        is_read = len(lines) < MAX_HEADER_LINES
         if name := _HEADER_NAME.match(written):
-            lines.append(name[1] + b":" + written[name.end() :])
+            if is_read:
+                lines.append(name[1] + b":" + written[name.end() :])
             stray = None
         elif folded and lines and stray is None:
-            lines.append(written)
+            if is_read:
+                lines.append(written)
         elif stray is None and (lines or folded or _MBOX_LINE.match(written)):
             stray = position
         elif stray is None or not folded:
@@ -511,13 +519,14 @@ def _first_address(header: Header | None) -> str | None:
 
 
 def _recipients(reading: Reading) -> list[dict[str, str]]:
-    return [
+    every = (
         {"email": mailbox.address, "type": kind}
         for name, kind in _RECIPIENT_TYPES.items()
         for header in reading.headers
         if header.name.lower() == name
         for mailbox in mailboxes(header.raw)
-    ]
+    )
+    return list(islice(every, MAX_RECIPIENTS))
 
 
 def _milliseconds(date: str) -> int | None:

@@ -32,7 +32,16 @@ from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import delivery, mailboxes
 from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, fold, header_line
-from directsuite.sandbox.messaging.parsing import Attachment, Content, Reading, content_of, read_headers, read_message
+from directsuite.sandbox.messaging.parsing import (
+    MAX_PARTS,
+    MAX_RECIPIENTS,
+    Attachment,
+    Content,
+    Reading,
+    content_of,
+    read_headers,
+    read_message,
+)
 from directsuite.sandbox.messaging.requests import (
     MessageWithHeader,
     RawMessagesRequest,
@@ -321,9 +330,11 @@ def _require_address(address: str) -> None:
 
 
 def _require_recipients(recipients: Sequence[Recipient]) -> None:
-    """Refuse, with code 2, to send to nobody, and to what is no address."""
+    """Raise MessagingError with code 2 if there are no or too many recipients, or if an address is invalid."""
     if not recipients:
         raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
+    if len(recipients) > MAX_RECIPIENTS:
+        raise MessagingError(MessagingCode.ADDRESS, f"A message has at most {MAX_RECIPIENTS:,} recipients")
     for recipient in recipients:
         _require_address(recipient.email)
 
@@ -332,6 +343,8 @@ def compose(draft: Draft, *, message_id: str, at: datetime, new_file: NewFile | 
     """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
     _require_recipients(draft.recipients)
     _require_address(draft.sender)
+    if len(draft.attachments) >= MAX_PARTS:  # the text is a part too
+        raise MessagingError(MessagingCode.OTHER, f"A message has at most {MAX_PARTS - 1:,} attachments")
     named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
     lines = [_address_header("From", [draft.sender])]
     lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]

@@ -17,6 +17,7 @@ from directsuite.sandbox.messaging import parsing
 from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose
+from directsuite.sandbox.refusals import MessagingError
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 MESSAGE_ID = "<1@direct.clinic.test>"
@@ -254,3 +255,30 @@ def test_parts_beyond_the_limit_stay_together_in_the_last_one(part: bytes, monke
 def test_a_message_of_very_many_parts_has_a_bounded_reading() -> None:
     raw = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b"--b\r\n\r\nx\r\n" * 200_000 + b"--b--\r\n"
     assert len(read_message(raw).attachments) < parsing.MAX_PARTS
+
+
+def test_header_lines_beyond_the_limit_are_left_out() -> None:
+    raw = b"Subject: first\r\n" + b"a:\r\n" * 30_000 + b"To: b@x.test\r\n\r\nThe text."
+    reading = read_message(raw)
+    assert len(reading.headers) == parsing.MAX_HEADER_LINES
+    assert reading.text("subject") == "first"
+    assert reading.body == "The text."
+
+
+def test_recipients_beyond_the_limit_are_left_out() -> None:
+    content = content_of(b"To: " + b"a@x.test," * 30_000 + b"\r\n\r\nThe text.")
+    assert len(msgspec.json.decode(content.metadata)["recipients"]) == parsing.MAX_RECIPIENTS
+
+
+def test_a_draft_with_more_attachments_than_can_be_read_is_refused() -> None:
+    attachments = [Attachment("a.txt", "text/plain", b"")] * parsing.MAX_PARTS
+    draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "s", "x", attachments=attachments)
+    with pytest.raises(MessagingError, match="at most 999 attachments"):
+        compose(draft, message_id=MESSAGE_ID, at=NOON)
+    compose(draft._replace(attachments=attachments[1:]), message_id=MESSAGE_ID, at=NOON)
+
+
+def test_a_draft_with_more_recipients_than_can_be_read_is_refused() -> None:
+    recipients = [Recipient(f"b{number}@x.test", "BCC") for number in range(parsing.MAX_RECIPIENTS + 1)]
+    with pytest.raises(MessagingError, match="at most 10,000 recipients"):
+        compose(Draft(ALICE, recipients, "s", "x"), message_id=MESSAGE_ID, at=NOON)
