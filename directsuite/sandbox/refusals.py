@@ -43,6 +43,9 @@ _EXPLANATIONS = {
     HTTPStatus.INTERNAL_SERVER_ERROR: "the sandbox failed to answer; its log says why",
 }
 
+MAX_JSON_VALUES = 100_000
+"""The values that JSON of no expected type may have: they take up to thirty times the size of the text in memory."""
+
 logger = logging.getLogger("directsuite.sandbox")
 
 protocol_logger = logging.getLogger("directsuite.sandbox.http")
@@ -158,15 +161,18 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
     """JSON text as Python values, or as the type expected. Raises MalformedBodyError.
 
     Refused beside bad syntax: text that is not UTF-8, NaN and Infinity, nesting too deep to parse, numbers too long to
-    read, and unpaired surrogates, which no database or mailbox could store. Raises msgspec.ValidationError for JSON of
-    another type.
+    read, and unpaired surrogates, which no database or mailbox could store. Without an expected type also JSON that may
+    have more than MAX_JSON_VALUES values. Raises msgspec.ValidationError for JSON of another type.
     """
+    may_have_many_values = sum(map(body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES
+    if expected is Any and may_have_many_values:
+        raise MalformedBodyError(f"the request body has more than {MAX_JSON_VALUES:,} values")
     try:
         return msgspec.json.decode(body, type=expected)
     except UnicodeError:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        if isinstance(error, msgspec.ValidationError) and expected is not Any:
+        if isinstance(error, msgspec.ValidationError) and expected is not Any and not may_have_many_values:
             parse_json(body)  # what does not fit may be no JSON either, further on
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None

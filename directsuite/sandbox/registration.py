@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS registration_session(
 )
 
 _SESSION_LIFETIME_MS = 600_000
+_Users = Annotated[list[UserPassword], msgspec.Meta(max_length=1000)]  # each password takes milliseconds to hash
 
 
 class RegistrationService:
@@ -140,7 +141,7 @@ def _addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
     """ResellerAPIResponseType: the passwords of all listed patients are set, or of none."""
-    users = call.converted(list[UserPassword])
+    users = call.converted(_Users)
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
     patients.set_passwords(connection, call.domain, users, now=call.now)

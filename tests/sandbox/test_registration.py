@@ -223,6 +223,13 @@ async def test_passwords_without_a_user_or_password_are_refused(call: Call, body
     assert (await call("SetPatientsPasswords", body))["code"] == "010"
 
 
+async def test_passwords_of_more_than_1000_users_are_refused(call: Call) -> None:
+    await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
+    users = [{"username": "ada", "password": "new"}] * 1001
+    assert (await call("SetPatientsPasswords", users))["code"] == "010"
+    assert (await call("SetPatientsPasswords", users[:2]))["code"] == "000"
+
+
 async def test_address_expires_with_its_certificate_and_can_be_forced(sandbox: Sandbox, call: Call) -> None:
     await call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
     await sandbox.set_patient_state(f"ada@{DOMAIN}", "disabled")

@@ -186,7 +186,10 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 def folder(connection: sqlite3.Connection, account: int, name: str) -> Folder:
     """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
-    existing = _find_folder(connection, account, name)
+    return _require_folder(_find_folder(connection, account, name), name)
+
+
+def _require_folder(existing: Folder | None, name: str) -> Folder:
     if existing is None:
         raise MessagingError(MessagingCode.FOLDER, f"There is no folder {name!r}")
     return existing
@@ -261,7 +264,9 @@ def sub_folders(connection: sqlite3.Connection, account: int, root: str, *, subs
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
     """Subscribe to folders or unsubscribe from them, all or none."""
-    kept = list(dict.fromkeys(folder(connection, account, name) for name in names))
+    rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
+    existing = {fold(row["name"]): Folder(row["id"], row["name"]) for row in rows}
+    kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
     changed: list[str] = []
     for each in kept:
         update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
