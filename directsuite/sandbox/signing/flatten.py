@@ -33,7 +33,7 @@ from directsuite.sandbox.signing.document import (
     text_of,
     upright,
 )
-from directsuite.sandbox.signing.text import TextStyle, comb, font_for, item_list, paragraph, single_line
+from directsuite.sandbox.signing.text import Helvetica, TextStyle, comb, font_for, item_list, paragraph, single_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +42,9 @@ _SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
 _PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
 _MAX_COVERED = 100  # rectangles on a page that are compared
+_MAX_COPIED_BYTES = 2**26  # of the appearances in layers
+_MAX_TEXT_CHARS = 2**18  # that appearances are made of
+_FONT_CHARS = 2000  # that an embedded font counts as: a subset takes the time of so long a text
 _MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
@@ -84,6 +87,7 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """
     signatures = {widget.objgen for field in fields(pdf) if field.kind == "signature" for widget in field.widgets}
     kept: list[list[pikepdf.Object]] = []
+    copied_bytes = 0
     for page in pdf.pages:
         notes = page.obj.get("/Annots")
         items = notes if isinstance(notes, pikepdf.Array) else Array([])
@@ -94,7 +98,11 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
             if str(note.get("/Subtype")) != "/Widget" or note.objgen in signatures:
                 restored.append(note)
             else:
-                _prepare_widget(pdf, note)
+                copied_bytes += _prepare_widget(pdf, note)
+                if copied_bytes > _MAX_COPIED_BYTES:
+                    raise InvalidActionError(
+                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes"
+                    )
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
                     continue
@@ -107,19 +115,25 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     return kept
 
 
-def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> None:
-    """Move what hides a widget into its appearance, and remove the flag that does not hide widgets."""
+def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
+    """Move what hides a widget into its appearance, and remove the flag that does not hide widgets.
+
+    Return the number of bytes that were copied for it.
+    """
     flags = _integer(widget.get("/F"))
     if flags & _INVISIBLE:  # it is for annotations of unknown types only
         widget["/F"] = flags & ~_INVISIBLE
     layer, appearance = widget.get("/OC"), _appearance(widget)
-    if layer is not None and appearance is not None:
-        in_layer = new_stream(pdf, appearance.read_raw_bytes())  # other widgets may share the original
-        for key, entry in appearance.items():
-            if key != "/Length":
-                in_layer[key] = entry
-        in_layer["/OC"] = layer
-        widget["/AP"] = Dictionary(N=in_layer)
+    if layer is None or appearance is None:
+        return 0
+    content = appearance.read_raw_bytes()
+    in_layer = new_stream(pdf, content)  # other widgets may share the original
+    for key, entry in appearance.items():
+        if key != "/Length":
+            in_layer[key] = entry
+    in_layer["/OC"] = layer
+    widget["/AP"] = Dictionary(N=in_layer)
+    return len(content)
 
 
 def _appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
@@ -177,22 +191,24 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
     """Give every widget of the form, signatures excepted, an appearance that shows its field's value.
 
     Appearances that the document brings are kept, unless it says that they are outdated (/NeedAppearances).
-    Raises InvalidActionError for a value with characters that no font of this machine has.
+    Raises InvalidActionError for a value with characters that no font of this machine has, and for too much text.
     """
     form = acro_form(pdf)
     if form is None:
         return
+    texts = _LimitedTexts()
     outdated = str(form.get("/NeedAppearances", False)).lower() == "true"
     for field in fields(pdf):
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
             if field.kind in _MARKS:
+                texts.count(field.value)
                 _show_state(pdf, field, widget, outdated=outdated)
             elif (outdated or not _has_appearance(widget)) and (
                 field.kind in ("text", "choice") or _caption(field, widget) is not None
             ):
-                _draw_text(pdf, form, field, widget)
+                _draw_text(pdf, form, field, widget, texts)
     if "/NeedAppearances" in form:
         del form["/NeedAppearances"]
 
@@ -202,15 +218,41 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
     return appearance is not None and isinstance(appearance.get("/N"), pikepdf.Stream)
 
 
-def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pikepdf.Object) -> None:
+class _LimitedTexts:
+    """Counts the texts that appearances are made of: fields of a document may share one large text."""
+
+    def __init__(self) -> None:
+        self._chars = 0
+
+    def count(self, text: str) -> str:
+        """Return the text. Raise InvalidActionError if the texts are too long together."""
+        self.count_chars(len(text) + 1)
+        return text
+
+    def count_chars(self, number: int) -> None:
+        """Raise InvalidActionError if the texts are too long together."""
+        self._chars += number
+        if self._chars > _MAX_TEXT_CHARS:
+            raise InvalidActionError(
+                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters together; a font"
+                f" to embed counts as {_FONT_CHARS:,}"
+            )
+
+
+def _draw_text(
+    pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pikepdf.Object, texts: _LimitedTexts
+) -> None:
     caption = _caption(field, widget)
-    text = _shown_text(field) if caption is None else caption
+    options = _options(field, texts) if field.kind == "choice" else []
+    text = texts.count(_shown_text(field, options) if caption is None else caption)
     font = font_for(text)
     if font is None:
         raise InvalidActionError(
             f"the form field {field.name} holds characters that no font of the sandbox's machine has: install a font"
             " that covers them, or let the document bring its own appearance"
         )
+    if not isinstance(font, Helvetica):
+        texts.count_chars(_FONT_CHARS)
     width, height, frame, matrix = _frame(widget)
     default = text_of(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
     sized = _SIZE.search(default)
@@ -224,7 +266,8 @@ def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pik
     )
     cells = _integer(field.get("/MaxLen"))
     if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
-        body = item_list(style, [shown for _, shown in _options(field)], _chosen(field), _integer(field.get("/TI")))
+        chosen = _chosen(field, options, texts)
+        body = item_list(style, [shown for _, shown in options], chosen, _integer(field.get("/TI")))
     elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
         body = paragraph(style, text)
     elif FieldFlag.COMB in field.flags and cells > 0:
@@ -247,31 +290,31 @@ def _caption(field: Field, widget: pikepdf.Object) -> str | None:
     return text_of(looks.get("/CA"))
 
 
-def _shown_text(field: Field) -> str:
+def _shown_text(field: Field, options: list[tuple[str, str]]) -> str:
     if field.kind == "choice":
         if FieldFlag.COMBO not in field.flags:
-            return "".join(shown for _, shown in _options(field))
-        return dict(_options(field)).get(field.value, field.value)
+            return "".join(shown for _, shown in options)
+        return dict(options).get(field.value, field.value)
     return "*" * len(field.value) if FieldFlag.PASSWORD in field.flags else field.value
 
 
-def _options(field: Field) -> list[tuple[str, str]]:
-    """A choice field's items: what is exported, and what is shown."""
+def _options(field: Field, texts: _LimitedTexts) -> list[tuple[str, str]]:
+    """Return a choice field's items: what is exported, and what is shown."""
     options = field.get("/Opt")
-    items: list[pikepdf.Object] = list(options) if isinstance(options, pikepdf.Array) else []
     pairs: list[tuple[str, str]] = []
-    for item in items:
+    for item in options if isinstance(options, pikepdf.Array) else ():
         if isinstance(item, pikepdf.Array) and len(item) == 2:
-            pairs.append((text_of(item[0]), text_of(item[1])))
+            pairs.append((texts.count(text_of(item[0])), texts.count(text_of(item[1]))))
         else:
-            pairs.append((text_of(item), text_of(item)))
+            text = texts.count(text_of(item))
+            pairs.append((text, text))
     return pairs
 
 
-def _chosen(field: Field) -> set[int]:
+def _chosen(field: Field, options: list[tuple[str, str]], texts: _LimitedTexts) -> set[int]:
     value = field.get("/V")
-    values = [text_of(item) for item in value] if isinstance(value, pikepdf.Array) else [text_of(value)]
-    return {position for position, (exported, shown) in enumerate(_options(field)) if {exported, shown} & set(values)}
+    values = {texts.count(text_of(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))}
+    return {position for position, (exported, shown) in enumerate(options) if {exported, shown} & values}
 
 
 def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outdated: bool) -> None:

@@ -230,16 +230,18 @@ def item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: i
 def wrapped(font: Font, text: str, size: float, width: float) -> list[str]:
     """The lines of a text, wrapped between words to a width; a word that is wider stands alone."""
     lines: list[str] = []
+    space = font.width(" ", 1000)
     for line in text.splitlines() or [""]:
-        current = ""
+        words, units = list[str](), 0.0  # thousandths of the font size: whole numbers, so that no sum is rounded
         for word in line.split(" "):
-            longer = f"{current} {word}" if current else word
-            if current and font.width(longer, size) > width:
-                lines.append(current)
-                current = word
-            else:
-                current = longer
-        lines.append(current)
+            added = font.width(word, 1000)
+            if words and (units + space + added) * size / 1000 > width:
+                lines.append(" ".join(words))
+                words, units = [], 0.0
+            if words or word:
+                units += added + (space if words else 0.0)
+                words.append(word)
+        lines.append(" ".join(words))
     return lines
 
 

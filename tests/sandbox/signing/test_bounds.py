@@ -11,7 +11,8 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 
-from directsuite.sandbox.signing import document, engine, locks
+from directsuite.sandbox.signing import document, engine, flatten, locks
+from directsuite.sandbox.signing.text import font_for
 
 from . import documents
 
@@ -162,3 +163,66 @@ async def test_a_document_has_a_limited_number_of_signatures(signing: Caller) ->
     refused = await signing.refused("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
     assert "more than 250 signatures" in refused
     await signing.ok("PATCH", f"/{identifier}/sign", json={})
+
+
+def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:
+    """A document with one field of this number of widgets, which have `shared` in common."""
+    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+        common = shared(pdf)
+        widgets: list[Any] = [
+            pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 99, 99]), **common))
+            for _ in range(number)
+        ]
+        one: Any = pdf.make_indirect(Dictionary(T=String("a"), Kids=Array(widgets), **field))
+        pdf.pages[0].obj["/Annots"] = Array(widgets)
+        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([one])))
+        return documents.saved(pdf)
+
+
+def nothing(_: pikepdf.Pdf) -> dict[str, Any]:
+    return {}
+
+
+def options_of_one_text() -> bytes:
+    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Ch, T=String("a")))) as pdf:
+        form: Any = pdf.Root["/AcroForm"]
+        option: Any = pdf.make_indirect(String("A" * 10_000))
+        form["/Fields"][0]["/Opt"] = Array([option] * 2000)
+        return documents.saved(pdf)
+
+
+def state_of_many_boxes() -> bytes:
+    return form_with_widgets(100, nothing, FT=Name.Btn, V=String("A" * 10_000))
+
+
+def text_in_many_widgets() -> bytes:
+    return form_with_widgets(100, nothing, FT=Name.Tx, V=String("A" * 10_000))
+
+
+def fonts_in_many_widgets() -> bytes:
+    return form_with_widgets(150, nothing, FT=Name.Tx, V=String("\u0416"))
+
+
+@pytest.mark.parametrize(
+    "build", [options_of_one_text, state_of_many_boxes, text_in_many_widgets, fonts_in_many_widgets]
+)
+async def test_the_texts_that_flattening_draws_are_limited(signing: Caller, build: Callable[[], bytes]) -> None:
+    if build is fonts_in_many_widgets and font_for("\u0416") is None:
+        pytest.skip("this machine has no font with Cyrillic letters")
+    identifier = await signing.save(build())
+    assert "more than 262,144 characters" in await signing.refused("PATCH", f"/{identifier}/flatten")
+
+
+async def test_appearances_that_flattening_copies_are_limited(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flatten, "_MAX_COPIED_BYTES", 100_000)
+
+    def in_layer(pdf: pikepdf.Pdf) -> dict[str, Any]:
+        appearance = documents.stream(pdf, b"%" * 1000, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 9, 9]))
+        layer: Any = pdf.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
+        return {"AP": Dictionary(N=appearance), "OC": layer}
+
+    few = await signing.save(form_with_widgets(50, in_layer, FT=Name.Tx))
+    await signing.ok("PATCH", f"/{few}/flatten")
+    monkeypatch.setattr(flatten, "_MAX_COPIED_BYTES", 100)
+    many = await signing.save(form_with_widgets(50, in_layer, FT=Name.Tx))
+    assert "more than 100 bytes" in await signing.refused("PATCH", f"/{many}/flatten")
