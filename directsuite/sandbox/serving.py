@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.token import TokenKeyStore
 
 MAX_PIN_BYTES = 1_000
+MAX_DECODED_BYTES = 64 * 2**20
+"""The bytes that a compressed stream of a PDF may have when it is decoded."""
 RECORDS_PER_MINUTE = 60
 """What is logged at most: a client that sends nonsense must not fill a disk."""
 DEFAULT_PORT = 8025
@@ -104,12 +106,27 @@ def size_of(text: str) -> int:
 
 def run(options: Serving) -> int:
     """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start."""
+    _limit_pdf_streams()
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
         sys.stderr.write(f"the sandbox cannot start: {error}\n")
         return 1
     return 0
+
+
+def _limit_pdf_streams() -> None:
+    """Limit the memory that qpdf takes for a compressed stream: a PDF of 2 kB can have one of a gigabyte.
+
+    The limits hold for the process, so only the process that serves sets them. qpdf decodes just the streams that hold
+    other objects, and those have one filter.
+    """
+    if pdf_libraries_installed():
+        import pikepdf.settings
+
+        pikepdf.settings.set_qpdf_limits(
+            max_stream_filters=1, flate_max_memory=MAX_DECODED_BYTES, run_length_max_memory=MAX_DECODED_BYTES
+        )
 
 
 async def serve(options: Serving) -> None:
@@ -169,16 +186,21 @@ class _Formatter(logging.Formatter):
 
 @contextlib.contextmanager
 def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
-    """Log what fails within the sandbox to stderr. now: the time in seconds, for the limit of records."""
+    """Log what fails within the sandbox, or in asyncio, to stderr. now: the time in seconds, for the limit of records.
+
+    asyncio logs a traceback for each connection that it cannot accept because there are too many open files.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(_LogLimit(now))
-    logger = logging.getLogger("directsuite.sandbox")
-    logger.addHandler(handler)
+    loggers = logging.getLogger("directsuite.sandbox"), logging.getLogger("asyncio")
+    for logger in loggers:
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def _print(text: str) -> None:

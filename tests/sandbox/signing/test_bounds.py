@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
+import subprocess
+import sys
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ from . import documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from .caller import Caller
 
@@ -226,3 +230,52 @@ async def test_appearances_that_flattening_copies_are_limited(signing: Caller, m
     monkeypatch.setattr(flatten, "_MAX_COPIED_BYTES", 100)
     many = await signing.save(form_with_widgets(50, in_layer, FT=Name.Tx))
     assert "more than 100 bytes" in await signing.refused("PATCH", f"/{many}/flatten")
+
+
+def with_object_stream(content: bytes, filters: str) -> bytes:
+    """A document whose catalog is in an object stream with this content, which is encoded already."""
+    written, offsets = bytearray(b"%PDF-1.7\n"), list[int]()
+    for number, text in (
+        (2, b"<</Type /Pages /Kids [3 0 R] /Count 1>>"),
+        (3, b"<</Type /Page /Parent 2 0 R /MediaBox [0 0 99 99]>>"),
+        (4, b"<</Type /ObjStm /N 1 /First 4 /Filter %s /Length %d>>" % (filters.encode(), len(content))),
+    ):
+        offsets.append(len(written))
+        stream = b"\nstream\n" + content + b"\nendstream" if number == 4 else b""
+        written += b"%d 0 obj\n" % number + text + stream + b"\nendobj\n"
+    start = len(written)
+    entries = [(0, 0, 65535), (2, 4, 0), *((1, offset, 0) for offset in (*offsets, start))]
+    table = b"".join(struct.pack(">BIH", *entry) for entry in entries)
+    written += b"5 0 obj\n<</Type /XRef /Size 6 /W [1 4 2] /Root 1 0 R /Length %d>>\nstream\n" % len(table)
+    return bytes(written + table + b"\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n" % start)
+
+
+def object_stream_with_layers(layers: int) -> bytes:
+    content = b"1 0 <</Type /Catalog /Pages 2 0 R>>" + b" " * 400_000_000
+    for _ in range(layers):
+        content = zlib.compress(content)
+    return with_object_stream(content, f"[{'/FlateDecode ' * layers}]")
+
+
+_SAVE_AND_PRINT_MEMORY = """
+import pathlib, resource, sys
+from directsuite.sandbox import serving
+from directsuite.sandbox.refusals import InvalidParameterError
+from directsuite.sandbox.signing import engine
+serving._limit_pdf_streams()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    engine.receive(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+except InvalidParameterError:
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of memory differs")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_stream_that_unpacks_to_much_is_refused_by_a_server(layers: int, tmp_path: Path) -> None:
+    (tmp_path / "uploaded").write_bytes(object_stream_with_layers(layers))
+    command = [sys.executable, "-c", _SAVE_AND_PRINT_MEMORY, tmp_path / "uploaded", tmp_path / "repaired"]
+    printed = subprocess.run(command, capture_output=True, check=True)
+    assert int(printed.stdout) < 300_000  # kB
