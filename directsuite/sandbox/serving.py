@@ -106,7 +106,6 @@ def size_of(text: str) -> int:
 
 def run(options: Serving) -> int:
     """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start."""
-    _limit_pdf_streams()
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
@@ -115,18 +114,25 @@ def run(options: Serving) -> int:
     return 0
 
 
-def _limit_pdf_streams() -> None:
+@contextlib.contextmanager
+def limit_pdf_streams() -> Generator[None]:
     """Limit the memory that qpdf takes for a compressed stream: a PDF of 2 kB can have one of a gigabyte.
 
-    The limits hold for the process, so only the process that serves sets them. qpdf decodes just the streams that hold
-    other objects, and those have one filter.
+    The limits are those of the process, so only the process that serves sets them. qpdf decodes just the streams that
+    hold other objects, and those have one filter.
     """
-    if pdf_libraries_installed():
-        import pikepdf.settings
+    if not pdf_libraries_installed():
+        yield
+        return
+    from pikepdf.settings import set_qpdf_limits
 
-        pikepdf.settings.set_qpdf_limits(
-            max_stream_filters=1, flate_max_memory=MAX_DECODED_BYTES, run_length_max_memory=MAX_DECODED_BYTES
-        )
+    before = set_qpdf_limits(
+        max_stream_filters=1, flate_max_memory=MAX_DECODED_BYTES, run_length_max_memory=MAX_DECODED_BYTES
+    )
+    try:
+        yield
+    finally:
+        set_qpdf_limits(**before)
 
 
 async def serve(options: Serving) -> None:
@@ -137,6 +143,7 @@ async def serve(options: Serving) -> None:
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
         running.enter_context(log_to_stderr())
+        running.enter_context(limit_pdf_streams())
         given = os.environ.get(TOKEN_VARIABLE)
         is_made = options.allow_remote and not given
         token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None

@@ -56,6 +56,8 @@ _MAX_NAMES_CHARS = 2**24  # of all names in a form
 _MAX_STREAM_BYTES = 2**20  # of a text
 MAX_SIGNATURES = 250
 """The signatures of a document: GetDocInfo verifies each of them."""
+_MAX_HASHED_BYTES = 2**34
+"""The bytes that GetDocInfo may hash for a document: up to all of it for each signature."""
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
 
@@ -113,6 +115,8 @@ def repair(uploaded: Path, target: Path) -> bool:
                 _require_few_paths(form.get("/Fields"), _Walk())  # qpdf follows each path when it writes
             signatures = signature_count(pdf)
             _require_at_most(MAX_SIGNATURES, signatures, "signatures")
+            if is_too_large_for(signatures, uploaded):
+                raise InvalidParameterError("the PDF document is too large to verify its signatures")
             signed = signatures > 0
             page_numbers(pdf)  # reads every page, and so finds what is damaged
             sound = not _misfits(pdf) and (signed or not _untyped(pdf).get_warnings())
@@ -308,6 +312,11 @@ def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
 def signature_count(pdf: pikepdf.Pdf) -> int:
     """Return the number of signatures that the document carries."""
     return sum(field.signed for field in fields(pdf))
+
+
+def is_too_large_for(signatures: int, file: Path) -> bool:
+    """Return True if verifying this number of signatures of a document takes too long."""
+    return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
 def subfields(node: pikepdf.Object) -> list[pikepdf.Object]:

@@ -40,6 +40,7 @@ from directsuite.sandbox.signing.document import (
     crop_box,
     fields,
     incremental_writer,
+    is_too_large_for,
     new_stream,
     open_pdf,
     page_numbers,
@@ -70,6 +71,7 @@ _DIGEST = "sha256"
 _TOLERANCE = 0.5  # points that a widget may reach beyond the page, for rounding in the caller's units
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
 _MOST_PIXELS = 8_000_000  # a picture of a few kilobytes can unpack to gigabytes
+_MAX_PIXELS_TOGETHER = 4 * _MOST_PIXELS  # of all pictures of a request: they are in memory at once
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture and between it and the text
 
@@ -90,6 +92,8 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
             complete_appearances(pdf)
             rewrite(pdf, target)
         signatures = _checked(pdf, requests)
+        if is_too_large_for(signature_count(pdf) + len(signatures), source):
+            raise InvalidActionError("the document is too large for so many signatures: verifying them takes too long")
     if not outdated:
         shutil.copyfile(source, target)
     for signature in signatures:
@@ -117,6 +121,7 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
     in_force = locks(pdf)
     existing = {field.name: field for field in fields(pdf)}
     made: dict[str, _Signature] = {}
+    pixels = 0
     for request in requests:
         taken = {*existing, *made}
         name = request.name or next(free for free in map("Signature{}".format, count(1)) if free not in taken)
@@ -134,6 +139,9 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
         if field is not None:
             in_force.append(lock_of(field))
         picture = _read_picture(request.picture) if request.picture is not None else None
+        pixels += picture.width * picture.height if picture is not None else 0
+        if pixels > _MAX_PIXELS_TOGETHER:
+            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER} pixels together")
         page = new_field.on_page + 1 if new_field is not None else _page_of(pdf, existing[name])
         turned = rotation(pdf.pages[page - 1]) if page is not None else 0
         made[name] = _Signature(request, name, new_field, turned, picture)

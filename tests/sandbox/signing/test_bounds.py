@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
+from PIL import Image
 
 from directsuite.sandbox.signing import document, engine, flatten, locks
 from directsuite.sandbox.signing.text import font_for
@@ -169,6 +170,30 @@ async def test_a_document_has_a_limited_number_of_signatures(signing: Caller) ->
     await signing.ok("PATCH", f"/{identifier}/sign", json={})
 
 
+async def test_a_large_document_has_few_signatures(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    identifier = await signing.save(documents.plain())
+    await signing.ok("PATCH", f"/{identifier}/sign", json={})
+    signed = await signing.pull(identifier)
+    monkeypatch.setattr(document, "_MAX_HASHED_BYTES", len(signed) + 1)
+    refused = await signing.refused("PATCH", f"/{identifier}/sign", json={})
+    assert "too large for so many signatures" in refused
+    await signing.save(signed)
+    body = base64.b64encode(with_signatures(250))
+    assert "too large to verify its signatures" in await signing.refused("POST", body=body)
+
+
+async def test_the_pictures_of_a_request_are_limited_together(signing: Caller) -> None:
+    written = io.BytesIO()
+    Image.new("1", (8000, 1000)).save(written, "PNG")
+    picture = base64.b64encode(written.getvalue()).decode()
+    identifier = await signing.save(documents.plain())
+    widget = {"x": 72, "y": 72, "width": 9, "height": 9}
+    signature = {"widget": widget, "graphicalSignature": picture}
+    path = f"/{identifier}/multiSign"
+    refused = await signing.refused("PATCH", path, json={"Signatures": [signature] * 5})
+    assert "more than 32000000 pixels together" in refused
+
+
 def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:
     """A document with one field of this number of widgets, which have `shared` in common."""
     with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
@@ -262,12 +287,12 @@ import pathlib, resource, sys
 from directsuite.sandbox import serving
 from directsuite.sandbox.refusals import InvalidParameterError
 from directsuite.sandbox.signing import engine
-serving._limit_pdf_streams()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-try:
-    engine.receive(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
-except InvalidParameterError:
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+with serving.limit_pdf_streams():
+    try:
+        engine.receive(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    except InvalidParameterError:
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
