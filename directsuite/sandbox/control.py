@@ -85,7 +85,8 @@ def status_of(refused: Exception) -> HTTPStatus:
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 _Number = int | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}$(?!\n)")]  # JSON Schema has no \Z
-_Seconds = Annotated[float, msgspec.Meta(ge=0, le=3_153_600_000)]  # a hundred years
+_MAX_SECONDS = 3_153_600_000  # a hundred years
+_Seconds = Annotated[float, msgspec.Meta(ge=0, extra_json_schema={"maximum": _MAX_SECONDS})]
 
 
 class _Body(msgspec.Struct, kw_only=True):
@@ -108,13 +109,20 @@ class _Set(_Body):
     at: str
 
 
-class _Advance(_Body):
+class _Duration(_Body):
+    seconds: _Seconds = 3600
+
+    def __post_init__(self) -> None:
+        if self.seconds > _MAX_SECONDS:
+            raise ValueError(f"seconds must be at most {_MAX_SECONDS:,}, which is a hundred years")
+
+
+class _Advance(_Duration):
     seconds: _Seconds
 
 
-class _Token(_Body):
+class _Token(_Duration):
     account: _Text | None = None
-    seconds: _Seconds = 3600
 
 
 class _Mailbox(_Body, tag_field="kind", tag="mailbox"):

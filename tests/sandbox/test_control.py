@@ -246,6 +246,12 @@ async def test_reset_of_an_unknown_account_is_refused(sandbox: Sandbox, http: ai
     assert (await control(sandbox, http, "POST", "reset"))[0] == 200
 
 
+@pytest.mark.parametrize("path", ["clock/advance", "tokens"])
+async def test_too_many_seconds_are_refused_in_words(sandbox: Sandbox, http: aiohttp.ClientSession, path: str) -> None:
+    _, answer = await control(sandbox, http, "POST", path, {"seconds": 999_999_999 * 3600})
+    assert answer["description"] == "seconds must be at most 3,153,600,000, which is a hundred years"
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [

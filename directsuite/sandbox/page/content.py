@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PAGE = 50
+MAX_CHARS = 1000
+"""The characters of a text in a list."""
 NEWEST = 2**62
 """More than any uid or row's number: where the newest page begins."""
 
@@ -66,15 +68,20 @@ def folders(connection: sqlite3.Connection, account: int) -> list[Row]:
 
 
 def messages(connection: sqlite3.Connection, folder: int, text: str, before: int) -> list[Row]:
-    """A folder's messages with a text in sender or subject, the newest first, below a uid."""
-    rows = _rows(
+    """A folder's messages with a text in sender or subject, the newest first, below a uid. Long texts are cut."""
+    return _rows(
         connection,
-        "SELECT uid, received, seen, deleted, metadata FROM message JOIN content ON content.id = content"
-        " WHERE folder = :folder AND uid < :before"
-        " AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page",
-        {"folder": folder, "text": text, "before": before, "page": PAGE + 1},
+        "SELECT uid, received, seen, deleted, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,"
+        " substr(json_extract(members, '$.subject'), 1, :chars) AS subject,"
+        " json_array_length(members, '$.attachments') AS attachments,"
+        " (SELECT substr(group_concat(json_extract(value, '$.email'), ', '), 1, :chars)"
+        "  FROM (SELECT value FROM json_each(members, '$.recipients') LIMIT :page)) AS recipients"
+        " FROM (SELECT uid, received, seen, deleted, CAST(metadata AS TEXT) AS members"
+        "  FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :before"
+        "  AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page)"
+        " ORDER BY uid DESC",
+        {"folder": folder, "text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
     )
-    return [{**row, **msgspec.json.decode(row.pop("metadata"))} for row in rows]
 
 
 def message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
@@ -104,12 +111,12 @@ def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) ->
     """
     rows = _rows(
         connection,
-        "SELECT id, smtp_id, sender, size, at, (SELECT json_extract(CAST(metadata AS TEXT), '$.subject') FROM content"
-        " WHERE message_id = s.smtp_id LIMIT 1) AS subject FROM sent_message s WHERE id < :before AND (:text = ''"
+        "SELECT id, smtp_id, sender, size, at, (SELECT substr(json_extract(CAST(metadata AS TEXT), '$.subject'), 1,"
+        " :chars) FROM content WHERE message_id = s.smtp_id LIMIT 1) AS subject FROM sent_message s WHERE id < :before AND (:text = ''"
         " OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text) OR EXISTS"
         " (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))"
         " ORDER BY id DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1},
+        {"text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
     )
     return [{**row, "passages": delivery.passages(connection, row["smtp_id"], now_ms=now)} for row in rows]
 
@@ -203,7 +210,8 @@ def effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]
     """The ledger, the newest first, below an effect's number."""
     return _rows(
         connection,
-        "SELECT id, operation, subject, detail, at FROM effect WHERE id < :before AND (:text = ''"
+        "SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at"
+        " FROM effect WHERE id < :before AND (:text = ''"
         " OR instr(lower(operation), :text) OR instr(lower(subject), :text)) ORDER BY id DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1},
+        {"text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
     )

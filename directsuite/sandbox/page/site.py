@@ -80,6 +80,7 @@ _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _LOCAL = re.compile(r"/(?![/\\])[!-~]*")
 """A path on this server, with its query."""
 _LARGEST_DRAWN = 64 * 2**20
+_MAX_FORM_BYTES = 2**16  # but for forms with a file; a form takes a hundred times its size in memory
 _BEAT = 15.0  # seconds after which a browser that is gone is noticed
 _GATHER = 0.25  # seconds in which changes are told together
 
@@ -202,7 +203,7 @@ class Page:
 
     async def _take_token(self, request: web.Request) -> web.StreamResponse:
         """Ask for the token no more."""
-        form, token = await _form(request), self._access.token
+        form, token = await _form(request, may_have_file=False), self._access.token
         if token is None or not is_same(str(form.get("token", "")).strip(), token):
             return self._render("token.html", HTTPStatus.UNAUTHORIZED, wrong=True)
         response = _redirect("/")
@@ -520,7 +521,11 @@ async def _static(request: web.Request) -> web.StreamResponse:
     return web.Response(body=body, content_type=_TYPES[file.suffix], charset="utf-8", headers=headers)
 
 
-async def _form(request: web.Request) -> MultiDictProxy[Any]:
+async def _form(request: web.Request, *, may_have_file: bool = True) -> MultiDictProxy[Any]:
+    if not (may_have_file and request.content_type == "multipart/form-data"):
+        sent = request.content_length or 0
+        if sent > _MAX_FORM_BYTES or len(await request.read()) > _MAX_FORM_BYTES:
+            raise UnreadableFormError
     try:
         return await request.post()
     except (ValueError, LookupError):  # whatever aiohttp makes of a wrong boundary or charset

@@ -84,6 +84,24 @@ async def test_what_is_no_form_is_refused(kind: str, path: str, filled: Sandbox,
         assert answer.status == 400
 
 
+@pytest.mark.parametrize("path", ["/page/do/POST/clock/freeze", "/page/token"])
+async def test_a_form_of_very_many_fields_is_not_read(path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    async with http.post(f"{filled.root_url}{path}", data=b"a=&" * 100_000, headers=headers) as answer:
+        assert (answer.status, "no form of this page" in await answer.text()) == (400, True)
+
+
+async def test_long_texts_are_cut_on_the_page(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+    long, lab = "x" * 100_000, "lab@lab.example.test"
+    raw = f"From: {lab}\nTo: {long}@x.test\nSubject: {long}\nX-Long: {long}\n\nThe text."
+    uid = await filled.deliver(ALICE, raw.encode())
+    for path in (ALICE, f"{ALICE}/1/{uid}"):
+        async with http.get(f"{filled.root_url}/page/mail/{path}") as answer:
+            text = await answer.text()
+        assert lab in text
+        assert len(text) < 100_000
+
+
 @pytest.mark.parametrize(
     "back", ["//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)", "", "/?a=\r\nb: c"]
 )
