@@ -1,4 +1,4 @@
-"""The number of connections of a server, so that idle ones can't keep others out."""
+"""The number and speed of a server's connections, so that idle and slow ones can't keep others out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import asyncio
 import sys
 from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 HEAD_TIMEOUT = 30.0
 """Seconds that a connection may take to send the head of a request, and may be idle between two. Longer than clients
 keep an idle connection, so that a client closes it first.
 """
+BODY_SECONDS = 60.0
+"""Seconds in which a request must send MIN_BODY_BYTES of its body, or the rest of it."""
+MIN_BODY_BYTES = 2**16
 _MAX_CONNECTIONS = 1_000
 
 
@@ -26,28 +29,50 @@ def find_max_connections() -> int:
 
 
 def limit_connections(server: web.Server, limit: int) -> None:
-    """Have a server close a connection for each new one beyond the limit.
+    """Have a server close a connection for each new one beyond the limit, and reject bodies that come too slowly.
 
-    It closes the oldest connection that has not yet sent the head of a request, and otherwise the new one.
+    It closes the oldest connection that has not yet sent the head of a request. If there is none, it closes the oldest
+    one that has not yet sent all of the body, and otherwise the new one.
     """
     admit, dismiss, make_request = server.connection_made, server.connection_lost, server.request_factory
     waiting = dict[web.RequestHandler, asyncio.Transport]()
+    sending = dict[web.RequestHandler, asyncio.Transport]()
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        waiting[handler] = transport
         admit(handler, transport)
         if len(server.connections) > limit:
-            waiting.pop(next(iter(waiting))).abort()
+            victims = waiting or sending
+            (victims.pop(next(iter(victims))) if victims else transport).abort()
+        waiting[handler] = transport
 
     def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         waiting.pop(handler, None)
+        sending.pop(handler, None)
         dismiss(handler, exc)
 
     def begin_request(
-        message: Any, payload: Any, handler: web.RequestHandler, writer: Any, task: Any
+        message: Any, payload: StreamReader, handler: web.RequestHandler, writer: Any, task: Any
     ) -> web.BaseRequest:
         waiting.pop(handler, None)
+        if not payload.is_eof() and handler.transport is not None:
+            sending[handler] = handler.transport
+            payload.on_eof(lambda: sending.pop(handler, None))
+            _reject_slow_body(payload, 0)
         return make_request(message, payload, handler, writer, task)
 
     # aiohttp has no option for it; a connection calls these members of its server.
     vars(server).update(connection_made=connection_made, connection_lost=connection_lost, request_factory=begin_request)
+
+
+def _reject_slow_body(payload: StreamReader, received: int) -> None:
+    """Have whoever reads a body get an error once too little of it has come."""
+
+    def check() -> None:
+        if payload.is_eof() or payload.exception() is not None:
+            return
+        if payload.total_bytes - received < MIN_BODY_BYTES:
+            payload.set_exception(web.RequestPayloadError("the body comes too slowly"))
+        else:
+            _reject_slow_body(payload, payload.total_bytes)
+
+    asyncio.get_running_loop().call_later(BODY_SECONDS, check)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import StreamReader, web
+from aiohttp.base_protocol import BaseProtocol
 
 from directsuite.sandbox import connections, serving
 from directsuite.sandbox.page import live
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import aiohttp
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
@@ -83,6 +87,41 @@ async def test_requests_in_progress_are_not_closed_for_new_connections(
         assert await read_to_the_end(await connect(sandbox, stack, HEAD)) == b""
         await sandbox.add_account("carol@direct.example.test", "x")
         assert await reader.readuntil(b"event: change") is not None
+
+
+BODY = b"PUT /message-rest/api/message/Send HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999\r\n\r\n{"
+
+
+async def test_unfinished_bodies_beyond_the_limit_make_way_for_new_connections(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        slow = [await connect(sandbox, stack, BODY) for _ in range(6)]
+        assert await health(http, sandbox) == 200
+        assert [await read_to_the_end(reader) for reader in slow[:3]] == [b""] * 3
+
+
+async def test_a_body_that_comes_too_slowly_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        response = await read_to_the_end(await connect(sandbox, stack, BODY))
+    assert response.startswith(b"HTTP/1.1 400 ")
+    assert b"the request body could not be read" in response
+
+
+async def test_a_body_is_checked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    checks: list[Callable[[], None]] = []
+    monkeypatch.setattr(loop, "call_later", lambda _, check: checks.append(check))
+    payload = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
+    connections._reject_slow_body(payload, 0)
+    payload.feed_data(b"x" * connections.MIN_BODY_BYTES)
+    checks.pop()()
+    assert payload.exception() is None
+    checks.pop()()
+    assert isinstance(payload.exception(), web.RequestPayloadError)
+    assert not checks
 
 
 def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:

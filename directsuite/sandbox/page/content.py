@@ -111,8 +111,9 @@ def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) ->
     """
     rows = _rows(
         connection,
-        "SELECT id, smtp_id, sender, size, at, (SELECT substr(json_extract(CAST(metadata AS TEXT), '$.subject'), 1,"
-        " :chars) FROM content WHERE message_id = s.smtp_id LIMIT 1) AS subject FROM sent_message s WHERE id < :before AND (:text = ''"
+        "SELECT id, smtp_id, sender, size, at,"
+        " (SELECT substr(json_extract(CAST(metadata AS TEXT), '$.subject'), 1, :chars) FROM content"
+        " WHERE message_id = s.smtp_id LIMIT 1) AS subject FROM sent_message s WHERE id < :before AND (:text = ''"
         " OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text) OR EXISTS"
         " (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))"
         " ORDER BY id DESC LIMIT :page",
