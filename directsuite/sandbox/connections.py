@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from typing import Any
 
 from aiohttp import StreamReader, web
@@ -56,12 +57,16 @@ def limit_connections(server: web.Server, limit: int) -> None:
         waiting.pop(handler, None)
         if not payload.is_eof() and handler.transport is not None:
             sending[handler] = handler.transport
-            payload.on_eof(lambda: sending.pop(handler, None))
+            payload.on_eof(partial(_discard, sending, handler))
             _reject_slow_body(payload, 0)
         return make_request(message, payload, handler, writer, task)
 
     # aiohttp has no option for it; a connection calls these members of its server.
     vars(server).update(connection_made=connection_made, connection_lost=connection_lost, request_factory=begin_request)
+
+
+def _discard(connections: dict[web.RequestHandler, asyncio.Transport], handler: web.RequestHandler) -> None:
+    connections.pop(handler, None)
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:

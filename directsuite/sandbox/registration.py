@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -47,7 +47,7 @@ CREATE TABLE IF NOT EXISTS registration_session(
 )
 
 _SESSION_LIFETIME_MS = 600_000
-_Users = Annotated[list[UserPassword], msgspec.Meta(max_length=1000)]  # each password takes milliseconds to hash
+_MAX_USERS = 1_000  # whose passwords one request sets: each takes milliseconds to hash
 
 
 class RegistrationService:
@@ -141,9 +141,11 @@ def _addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
     """ResellerAPIResponseType: the passwords of all listed patients are set, or of none."""
-    users = call.converted(_Users)
+    users = call.converted(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
+    if len(users) > _MAX_USERS:
+        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, f"the array has more than {_MAX_USERS:,} users")
     patients.set_passwords(connection, call.domain, users, now=call.now)
     return {}
 

@@ -126,7 +126,7 @@ def limit_pdf_streams() -> Generator[None]:
         return
     from pikepdf.settings import set_qpdf_limits
 
-    before = set_qpdf_limits(
+    before: dict[str, Any] = set_qpdf_limits(
         max_stream_filters=1, flate_max_memory=MAX_DECODED_BYTES, run_length_max_memory=MAX_DECODED_BYTES
     )
     try:

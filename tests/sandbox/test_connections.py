@@ -113,7 +113,11 @@ async def test_a_body_that_comes_too_slowly_is_rejected(monkeypatch: pytest.Monk
 async def test_a_body_is_checked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     checks: list[Callable[[], None]] = []
-    monkeypatch.setattr(loop, "call_later", lambda _, check: checks.append(check))
+
+    def call_later(_: float, check: Callable[[], None]) -> None:
+        checks.append(check)
+
+    monkeypatch.setattr(loop, "call_later", call_later)
     payload = StreamReader(BaseProtocol(loop), 2**16, loop=loop)
     connections._reject_slow_body(payload, 0)
     payload.feed_data(b"x" * connections.MIN_BODY_BYTES)

@@ -301,6 +301,7 @@ with serving.limit_pdf_streams():
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_stream_that_unpacks_to_much_is_refused_by_a_server(layers: int, tmp_path: Path) -> None:
     (tmp_path / "uploaded").write_bytes(object_stream_with_layers(layers))
-    command = [sys.executable, "-c", _SAVE_AND_PRINT_MEMORY, tmp_path / "uploaded", tmp_path / "repaired"]
+    files = map(str, (tmp_path / "uploaded", tmp_path / "repaired"))
+    command = [sys.executable, "-c", _SAVE_AND_PRINT_MEMORY, *files]
     printed = subprocess.run(command, capture_output=True, check=True)
     assert int(printed.stdout) < 300_000  # kB
