@@ -109,20 +109,13 @@ class _Set(_Body):
     at: str
 
 
-class _Duration(_Body):
-    seconds: _Seconds = 3600
-
-    def __post_init__(self) -> None:
-        if self.seconds > _MAX_SECONDS:
-            raise ValueError(f"seconds must be at most {_MAX_SECONDS:,}, which is a hundred years")
-
-
-class _Advance(_Duration):
+class _Advance(_Body):
     seconds: _Seconds
 
 
-class _Token(_Duration):
+class _Token(_Body):
     account: _Text | None = None
+    seconds: _Seconds = 3600
 
 
 class _Mailbox(_Body, tag_field="kind", tag="mailbox"):
@@ -198,7 +191,7 @@ async def _set(sandbox: SandboxState, request: web.Request, body: _Set) -> Mappi
 
 
 async def _advance(sandbox: SandboxState, request: web.Request, body: _Advance) -> Mapping[str, Any]:
-    sandbox.clock.advance(timedelta(seconds=body.seconds))
+    sandbox.clock.advance(_duration(body.seconds))
     return await _changed_clock(sandbox, request)
 
 
@@ -302,9 +295,8 @@ async def _set_profile(sandbox: SandboxState, request: web.Request, body: _Profi
 
 
 async def _issue_token(sandbox: SandboxState, request: web.Request, body: _Token) -> Mapping[str, Any]:
-    return {
-        "created": await sandbox.issue_token(body.account or DEMO_ACCOUNT, lifetime=timedelta(seconds=body.seconds))
-    }
+    lifetime = _duration(body.seconds)
+    return {"created": await sandbox.issue_token(body.account or DEMO_ACCOUNT, lifetime=lifetime)}
 
 
 async def _expire_tokens(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
@@ -324,6 +316,12 @@ def _moment(text: str) -> datetime:
         return datetime.fromisoformat(text)
     except ValueError:
         raise ValueError("at must be a time in ISO 8601 with an offset, such as 2026-05-01T12:00:00+00:00") from None
+
+
+def _duration(seconds: float) -> timedelta:
+    if seconds > _MAX_SECONDS:
+        raise ValueError(f"seconds must be at most {_MAX_SECONDS:,}, which is a hundred years")
+    return timedelta(seconds=seconds)
 
 
 def _require(exists: bool, text: str) -> None:
