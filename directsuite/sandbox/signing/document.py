@@ -29,8 +29,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
+from pyhanko.pdf_utils import reader as pyhanko_reader
+from pyhanko.pdf_utils.generic import ArrayObject, pdf_name
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
+from pyhanko.pdf_utils.xref import XRefBuilder
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
 from directsuite.sandbox.refusals import InvalidParameterError
@@ -56,6 +59,8 @@ _MAX_NAMES_CHARS = 2**24  # of all names in a form
 _MAX_STREAM_BYTES = 2**20  # of a text
 MAX_SIGNATURES = 250
 """The signatures of a document: GetDocInfo verifies each of them."""
+_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko takes 300 bytes of memory for each
+_BYTES_PER_ENTRY = 50  # a larger document may have more
 _MAX_HASHED_BYTES = 2**34
 """The bytes that GetDocInfo may hash for a document: up to all of it for each signature."""
 _LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
@@ -220,6 +225,7 @@ def _can_be_updated(file: Path) -> bool:
     """Return True if pyHanko, which does not repair, can append a signature field to the document's first page."""
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
+            _require_few_entries(document)
             writer = incremental_writer(document)
             append_field: Any = append_signature_field
             append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
@@ -230,6 +236,39 @@ def _can_be_updated(file: Path) -> bool:
     except Exception:  # noqa: BLE001  whatever it is, signing would end in it too
         return False
     return True
+
+
+class _EntryCounter(XRefBuilder):
+    """Follows the cross-reference sections of a document as pyHanko's reader does, without the entries of streams.
+
+    The size of a stream does not limit its entries: pyHanko makes up those that it does not contain.
+    """
+
+    entries = 0
+    max_entries = _MAX_ENTRIES
+
+    def _read_xref_stream_object(self) -> tuple[Any, Any]:
+        original: Any = super()  # its methods have no types
+        reference, stream = original._read_xref_stream_object()
+        index = list(stream.get("/Index", [0, stream.get("/Size")]))
+        self.entries += sum(max(0, int(size)) for size in index[1::2])
+        if self.entries > self.max_entries:
+            raise ValueError("the document has too many cross-reference entries")
+        stream[pdf_name("/Index")] = ArrayObject()
+        stream._data = b""
+        return reference, stream
+
+
+def _require_few_entries(document: BinaryIO) -> None:
+    """Raise ValueError if the cross-reference streams of a document have too many entries for pyHanko."""
+    size = document.seek(0, os.SEEK_END)
+    document.seek(-1, os.SEEK_END)
+    untyped: Any = pyhanko_reader
+    last = untyped.process_data_at_eof(document)
+    counter: Any = _EntryCounter
+    sections = counter(handler=None, stream=document, strict=False, last_startxref=last)
+    sections.max_entries = max(_MAX_ENTRIES, size // _BYTES_PER_ENTRY)
+    sections.read_xrefs()
 
 
 class FieldFlag(IntFlag):

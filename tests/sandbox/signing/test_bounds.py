@@ -305,3 +305,36 @@ def test_a_stream_that_unpacks_to_much_is_refused_by_a_server(layers: int, tmp_p
     command = [sys.executable, "-c", _SAVE_AND_PRINT_MEMORY, *files]
     printed = subprocess.run(command, capture_output=True, check=True)
     assert int(printed.stdout) < 300_000  # kB
+
+
+def signed_with_entries(number: int, width: int) -> bytes:
+    """A signed document whose second cross-reference stream has many entries of this width, in an /Index or not."""
+    written, offsets = bytearray(b"%PDF-1.7\n"), [0]
+    for text in (
+        b"<</Type /Catalog /Pages 2 0 R /AcroForm <</Fields [4 0 R]>>>>",
+        b"<</Type /Pages /Kids [3 0 R] /Count 1>>",
+        b"<</Type /Page /Parent 2 0 R /MediaBox [0 0 99 99]>>",
+        b"<</FT /Sig /T (a) /V <</Type /Sig>>>>",
+    ):
+        offsets.append(len(written))
+        written += b"%d 0 obj\n%s\nendobj\n" % (len(offsets) - 1, text)
+    first = len(written)
+    entries = [(0, 0, 65535), *((1, offset, 0) for offset in (*offsets[1:], first))]
+    table = b"".join(struct.pack(">BIH", *entry) for entry in entries)
+    written += b"5 0 obj\n<</Type /XRef /Size 6 /W [1 4 2] /Root 1 0 R /Length %d>>\nstream\n" % len(table)
+    written += table + b"\nendstream\nendobj\n"
+    second = len(written)
+    content = zlib.compress(struct.pack(">B", 1) * width * number)
+    written += b"6 0 obj\n<</Type /XRef /Size %d /W [%d %d %d] /Index [6 %d]" % (number + 6, *[width] * 3, number)
+    written += b" /Root 1 0 R /Prev %d /Filter /FlateDecode /Length %d>>\nstream\n" % (first, len(content))
+    return bytes(written + content + b"\nendstream\nendobj\nstartxref\n%d\n%%%%EOF\n" % second)
+
+
+@pytest.mark.parametrize("width", [0, 1])
+async def test_a_signed_document_of_too_many_entries_is_refused(
+    signing: Caller, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr(document, "_MAX_ENTRIES", 1000)
+    body = base64.b64encode(signed_with_entries(1001, width))
+    assert "cannot be repaired" in await signing.refused("POST", body=body)
+    await signing.save(signed_with_entries(900, width))
