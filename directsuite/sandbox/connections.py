@@ -30,10 +30,10 @@ def find_max_connections() -> int:
 
 
 def limit_connections(server: web.Server, limit: int) -> None:
-    """Have a server close a connection for each new one beyond the limit, and reject bodies that come too slowly.
+    """Make a server close a connection for each new one beyond the limit, and reject bodies that come too slowly.
 
-    It closes the oldest connection that has not yet sent the head of a request. If there is none, it closes the oldest
-    one that has not yet sent all of the body, and otherwise the new one.
+    It closes the oldest connection that has not yet sent the head of a request. If all have, it closes the oldest
+    connection with an incomplete body, and otherwise the new connection.
     """
     admit, dismiss, make_request = server.connection_made, server.connection_lost, server.request_factory
     waiting = dict[web.RequestHandler, asyncio.Transport]()
@@ -70,7 +70,7 @@ def _discard(connections: dict[web.RequestHandler, asyncio.Transport], handler: 
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:
-    """Have whoever reads a body get an error once too little of it has come."""
+    """Raise an error in the reader of a body if too few bytes arrive within BODY_SECONDS."""
 
     def check() -> None:
         if payload.is_eof() or payload.exception() is not None:

@@ -241,7 +241,7 @@ def _can_be_updated(file: Path) -> bool:
 class _EntryCounter(XRefBuilder):
     """Follows the cross-reference sections of a document as pyHanko's reader does, without the entries of streams.
 
-    The size of a stream does not limit its entries: pyHanko makes up those that it does not contain.
+    The size of a stream does not limit its entries: pyHanko uses defaults for entries that the stream does not contain.
     """
 
     entries = 0
