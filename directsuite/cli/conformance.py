@@ -1,10 +1,9 @@
-"""What an answer has that the OpenAPI document of the services does not say, and what it lacks: paths and types only.
+"""Compare the responses of a service with the OpenAPI document of the services.
 
-    answer ──► status ──► headers ──► JSON ─► schema of the operation ─► Difference, …
-                                        └───► the SDK's own reading, written again ─► Difference, …
+    response ──► status ──► headers ──► JSON ──► schema of the operation ──► Difference, …
 
-No difference holds a value of the answer. A member's name is shown where the document has it somewhere, for any other
-may be a patient's; a date's form, with a 9 for each digit; a header's name, where it is of words without digits.
+A difference contains no value of the response. A member's name is shown only if the document contains it, because any
+other name may be a patient's.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
-import attrs
+from directsuite.sandbox.dialect import FORM, Difference, Role, find_form, mask_digits, name_type
 
 Json: TypeAlias = Mapping[str, Any]
 
-_MEMBER = re.compile(r"\.([^.\[\]]+)")
-_DATE = re.compile(r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}")
-_LIKE_A_DATE = re.compile(r"[0-9TZ :.,/+-]{8,40}\Z")
 _RANGES = {"int32": 2**31, "int64": 2**63}
-_CHECKED_HEADERS = ("Date", "Content-Type")
 _ORDINARY_HEADERS = frozenset(
     (
         *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
@@ -32,30 +27,10 @@ _ORDINARY_HEADERS = frozenset(
         *("x-content-type-options", "x-frame-options", "x-xss-protection"),
     )
 )
-"""What any HTTP server or proxy adds, or a client heeds without being told."""
-FORM = "has the form: "
-"""What begins the text of a form that the document allows, and the sandbox sends only in an imitation."""
-_MOMENT = "2026-05-01T12:00:00.000+0000"
-_SMALLEST_IN_MILLISECONDS = 10**11
+"""Headers that any HTTP server or proxy may add."""
+_SHOWN_HEADER = re.compile(r"(?=.{1,40}\Z)[A-Za-z]+(-[A-Za-z]+)*")
 _OTHER_NAMES = {"attachmentList": "attachments"}
 """Members that some servers send under another name, which the SDK reads."""
-_HEADER = re.compile(r"[A-Za-z]+(-[A-Za-z]+)*")
-_LONGEST_HEADER = 40
-
-
-@attrs.frozen(order=True)
-class Difference:
-    """One thing that differs."""
-
-    path: str
-    """Where: `$.messages[].uid`, `status`, or `header Date`."""
-    what: str
-    """What differs, without any value."""
-
-    @property
-    def is_form(self) -> bool:
-        """True if the document allows it."""
-        return self.what.startswith(FORM)
 
 
 class Specification:
@@ -63,228 +38,136 @@ class Specification:
 
     def __init__(self, document: Json) -> None:
         self._schemas: Json = document["components"]["schemas"]
-        self._operations = {
-            definition["operationId"]: definition
+        self._responses: Mapping[str, Json] = {
+            definition["operationId"]: definition["responses"]
             for methods in document["paths"].values()
             for method, definition in methods.items()
             if method != "parameters"
         }
-        self._names = frozenset(_names_in(self._schemas))
+        self._names = frozenset(_list_names(self._schemas))
 
-    def differences(self, operation: str, status: int, headers: Mapping[str, str], body: bytes) -> list[Difference]:
-        """What differs in an answer of an operation, each once, sorted."""
-        responses: Json = self._operations[operation]["responses"]
+    def compare(self, operation: str, status: int, headers: Mapping[str, str], body: bytes) -> set[Difference]:
+        """Return the differences between a response and the document."""
         try:
-            return sorted(set(self._differences(responses, status, headers, body)))
+            return set(self._compare(self._responses[operation], status, headers, body))
         except RecursionError:
-            return [Difference("$", "is nested too deeply")]
+            return {Difference("$", "is nested too deeply")}
 
-    def shown(self, path: str) -> str:
-        """A path without indexes, and with the length of a name that the document has nowhere."""
+    def show_path(self, path: str) -> str:
+        """Return a path without indexes, and without the names that the document does not contain."""
         path = re.sub(r"\[\d+\]", "[]", path)
-        return _MEMBER.sub(lambda member: f".{self._shown(member[1])}", path)
+        return re.sub(r"\.([^.\[\]]+)", lambda member: f".{self._show_name(member[1])}", path)
 
-    def lost(self, raw: object, again: object, path: str = "$") -> Iterator[Difference]:
-        """What an answer's JSON has that is missing, or of another type, where the SDK has read and written it."""
-        if is_object(raw) and is_object(again):
-            for name, member in raw.items():
-                below = f"{path}.{self._shown(name)}"
-                name = name if name in again else _OTHER_NAMES.get(name, name)
-                if name in again:
-                    yield from self.lost(member, again[name], below)
-                elif member not in _NOTHING:
-                    yield Difference(below, "is lost where the SDK reads it")
-        elif is_object(raw) and is_array(again) and len(again) == 1:
-            yield from self.lost(raw, again[0], path)
-        elif is_array(raw) and is_array(again):
-            if len(raw) != len(again):
-                yield Difference(f"{path}[]", "has other elements where the SDK reads it")
-            for member, other in zip(raw, again, strict=False):
-                yield from self.lost(member, other, f"{path}[]")
-        elif difference := _of_leaf(raw, again):
-            yield Difference(path, difference)
-
-    def _differences(
-        self, responses: Json, status: int, headers: Mapping[str, str], body: bytes
-    ) -> Iterator[Difference]:
-        documented = responses.get(str(status))
-        if documented is None:
+    def _compare(self, responses: Json, status: int, headers: Mapping[str, str], body: bytes) -> Iterator[Difference]:
+        if str(status) not in responses:
             yield Difference("status", f"is {status}, which is not among {', '.join(sorted(responses))}")
-            documented = responses["200"]
-        content: Json = documented["content"]
-        yield from _of_headers(headers, content)
-        media_type = next(iter(content))
-        if media_type == "application/json":
-            try:
-                value = json.loads(body)
-            except ValueError:
-                yield Difference("$", "is no JSON")
-            else:
-                yield from self._of_value(content[media_type]["schema"], value, "$")
+        content: Json = responses.get(str(status), responses["200"])["content"]
+        media_type, definition = next(iter(content.items()))
+        yield from _compare_headers(headers, media_type)
+        try:
+            value = json.loads(body) if media_type == "application/json" else body.decode("ascii", "replace").strip()
+        except ValueError:
+            yield Difference("$", "is no JSON")
         else:
-            yield from _of_text({"contentEncoding": "base64"}, body.decode("ascii", "replace").strip(), "$")
+            yield from self._compare_value(definition["schema"], value, "$")
 
-    def _of_value(self, schema: Json, value: object, path: str) -> Iterator[Difference]:
-        branches = list(self._branches(schema))
-        if form := _find_form(branches, value):
-            yield Difference(path, f"{FORM}{form}")
-        merged: Json = {"type": [name for branch in branches for name in _types(branch)]}
-        schema = next((each for each in branches if _fits(value, _types(each))), merged)
-        types = _types(schema)
-        if not _fits(value, types):
-            yield Difference(path, f"is {_type_of(value)}, not {' or '.join(types)}")
-        elif "enum" in schema and value not in schema["enum"]:
+    def _compare_value(self, schema: Json, value: Any, path: str) -> Iterator[Difference]:
+        schema = self._flatten(schema)
+        types, kind = schema["type"], name_type(value)
+        if types and kind not in types and not (kind == "integer" and "number" in types):
+            yield Difference(path, f"is {kind}, not {' or '.join(types)}")
+        elif kind != "null" and value not in schema.get("enum", [value]):
             yield Difference(path, "has a value that is not listed")
-        elif isinstance(value, str):
-            yield from _of_text(schema, value, path)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            yield from _of_number(schema, value, path)
-        elif is_array(value):
-            items: Json = schema.get("items", {})
+        elif difference := _compare_scalar(schema, value):
+            yield Difference(path, difference)
+        elif kind == "array":
             for each in value:
-                yield from self._of_value(items, each, f"{path}[]")
-        elif is_object(value):
-            yield from self._of_members(schema, value, path)
+                yield from self._compare_value(schema.get("items", {}), each, f"{path}[]")
+        elif kind == "object":
+            yield from self._compare_members(schema, value, path)
 
-    def _of_members(self, schema: Json, value: Json, path: str) -> Iterator[Difference]:
-        properties: Json = schema.get("properties", {})
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield Difference(f"{path}.{name}", "is missing")
+    def _compare_members(self, schema: Json, value: Json, path: str) -> Iterator[Difference]:
+        properties: Json = schema["properties"]
+        yield from (Difference(f"{path}.{name}", "is missing") for name in schema["required"] if name not in value)
         for name, member in value.items():
             if (other := _OTHER_NAMES.get(name)) in properties and other not in value:
                 yield Difference(f"{path}.{name}", f"{FORM}in place of {other}")
             if name in properties:
-                yield from self._of_value(properties[name], member, f"{path}.{name}")
+                yield from self._compare_value(properties[name], member, f"{path}.{name}")
             elif properties:
-                yield Difference(f"{path}.{self._shown(name)}", f"is not described: {_type_of(member)}")
+                yield Difference(f"{path}.{self._show_name(name)}", f"is not described: {name_type(member)}")
 
-    def _branches(self, schema: Json) -> Iterator[Json]:
-        """What a value may be, of which each has its own types."""
-        schema = self._resolved(schema)
-        for each in schema.get("anyOf", ()):
-            yield from self._branches(each)
-        if "anyOf" not in schema:
-            yield schema
+    def _flatten(self, schema: Json) -> Json:
+        """Return a schema with its reference, `allOf` and `anyOf` merged into it.
 
-    def _shown(self, name: str) -> str:
+        This is unambiguous because no two branches of an `anyOf` in the document have the same type.
+        """
+        if "$ref" in schema:
+            schema = self._schemas[schema["$ref"].rpartition("/")[2]]
+        flat: dict[str, Any] = {"properties": {}, "required": [], **schema, "type": _list_types(schema)}
+        for part in map(self._flatten, (*schema.get("allOf", ()), *schema.get("anyOf", ()))):
+            flat |= {
+                **part,
+                "type": [*flat["type"], *part["type"]],
+                "properties": {**flat["properties"], **part["properties"]},
+                "required": [*flat["required"], *part["required"]],
+            }
+        return flat
+
+    def _show_name(self, name: str) -> str:
         return name if name in self._names else f"<a name of {len(name)} characters>"
 
-    def _resolved(self, schema: Json) -> Json:
-        """A schema without references, what `allOf` lists in one."""
-        while "$ref" in schema:
-            schema = self._schemas[schema["$ref"].rpartition("/")[2]]
-        if "allOf" not in schema:
-            return schema
-        parts = [self._resolved(each) for each in schema["allOf"]]
-        return {
-            "type": "object",
-            "properties": {name: each for part in parts for name, each in part.get("properties", {}).items()},
-            "required": [name for part in parts for name in part.get("required", ())],
-        }
 
-
-_NOTHING: Sequence[object] = (None, [], {}, "")
-
-
-def _find_form(branches: Sequence[Json], value: object) -> str:
-    """Name the form of a value that has several in the document; empty for the one that the sandbox sends."""
-    types = {name for each in branches for name in _types(each)}
-    if value is None and {"array", "null"} <= types:
-        return "null for an empty array"
-    patterns = [each["pattern"] for each in branches if "pattern" in each]
-    if isinstance(value, bool) or not any(re.search(each, _MOMENT) for each in patterns):
-        return ""
-    if isinstance(value, int):
-        return "milliseconds since 1970" if abs(value) >= _SMALLEST_IN_MILLISECONDS else "seconds since 1970"
-    is_allowed = isinstance(value, str) and any(re.search(each, value) for each in patterns)
-    return f"a moment as {_form(value)}" if is_allowed and _form(value) != _form(_MOMENT) else ""
-
-
-def _of_leaf(raw: object, again: object) -> str:
-    """How a value differs where the SDK has read and written it; nothing for another form of the same."""
-    if isinstance(raw, str) and isinstance(again, str):
-        same = raw == again or (_DATE.match(raw) and _DATE.match(again)) or _same_base64(raw, again)
-        return "" if same else "is another text where the SDK reads it"
-    if raw in _NOTHING and again in _NOTHING:
-        return ""
-    if is_array(raw) and is_object(again) and len(raw) == len(again):
-        return ""  # pairs of key and value, which the SDK reads as a mapping
-    is_moment = isinstance(raw, int) and isinstance(again, str) and _DATE.match(again) is not None
-    return "" if raw == again or is_moment else f"is {_type_of(raw)}, and {_type_of(again)} where the SDK reads it"
-
-
-def _of_headers(headers: Mapping[str, str], content: Json) -> Iterator[Difference]:
-    for name in _CHECKED_HEADERS:
+def _compare_headers(headers: Mapping[str, str], media_type: str) -> Iterator[Difference]:
+    for name in ("Date", "Content-Type"):
         if name not in headers:
             yield Difference(f"header {name}", "is missing")
-    media_type, _, parameters = headers.get("Content-Type", next(iter(content))).partition(";")
-    if media_type.strip().lower() not in content:
-        yield Difference("header Content-Type", f"is another media type than {' or '.join(content)}")
+    actual, _, parameters = headers.get("Content-Type", media_type).partition(";")
+    if actual.strip().lower() != media_type:
+        yield Difference("header Content-Type", f"is another media type than {media_type}")
     if "charset" in parameters.lower() and not re.search(r"charset=\"?(utf-8|us-ascii)\b", parameters, re.IGNORECASE):
         yield Difference("header Content-Type", "has another charset than UTF-8")
     for name in headers:
         if name.lower() not in _ORDINARY_HEADERS:
-            shown = len(name) <= _LONGEST_HEADER and _HEADER.fullmatch(name)
-            yield Difference(f"header {name if shown else f'<a name of {len(name)} characters>'}", "is not described")
+            shown = name if _SHOWN_HEADER.fullmatch(name) else f"<a name of {len(name)} characters>"
+            yield Difference(f"header {shown}", "is not described")
 
 
-def _of_text(schema: Json, text: str, path: str) -> Iterator[Difference]:
-    pattern = {"date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}.get(schema.get("format", ""), schema.get("pattern"))
-    if pattern is not None and not re.search(pattern, text):
-        yield Difference(path, f"has another form: {_form(text)}")
-    elif schema.get("contentEncoding") == "base64" and not _is_base64(text):
-        yield Difference(path, "is no base64 text")
-    elif schema.get("contentEncoding") == "base64" and len(text.split()) > 1:
-        yield Difference(path, f"{FORM}base64 with line breaks")
-    elif len(text) < schema.get("minLength", 0):
-        yield Difference(path, "is empty")
+def _compare_scalar(schema: Json, value: Any) -> str:
+    """Return how a value of the right type differs from its schema, or "" if it does not."""
+    if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
+        return f"has another form: {mask_digits(value)}"
+    if isinstance(value, str) and _find_role(schema) == "base64" and not _is_base64(value):
+        return "is no base64 text"
+    if isinstance(value, int) and (limit := _RANGES.get(schema.get("format", ""))) and not -limit <= value < limit:
+        return f"is beyond {schema['format']}"
+    form = find_form(_find_role(schema), value)
+    return f"{FORM}{form}" if form else ""
 
 
-def _of_number(schema: Json, number: int, path: str) -> Iterator[Difference]:
-    limit = _RANGES.get(schema.get("format", ""))
-    if limit is not None and not -limit <= number < limit:
-        yield Difference(path, f"is beyond {schema['format']}")
-    elif "minimum" in schema and number < schema["minimum"]:
-        yield Difference(path, f"is below {schema['minimum']}")
+def _find_role(schema: Json) -> Role | None:
+    if "contentEncoding" in schema:
+        return "base64"
+    if "array" in schema["type"]:
+        return "array"
+    return "moment" if "integer" in schema["type"] and "pattern" in schema else None
 
 
-def _form(text: object) -> str:
-    """The form of a date, with a 9 for each digit; of any other text, nothing."""
-    is_like_a_date = isinstance(text, str) and _LIKE_A_DATE.match(text)
-    return re.sub("[0-9]", "9", str(text)) if is_like_a_date else "no date in digits"
-
-
-def _names_in(schema: object) -> Iterator[str]:
-    """The names of all members that schemas describe."""
-    for each in schema if is_array(schema) else ():
-        yield from _names_in(each)
-    for name, part in schema.items() if is_object(schema) else ():
-        if name == "properties" and is_object(part):
-            yield from part
-        yield from _names_in(part)
-
-
-def _types(schema: Json) -> list[str]:
-    """The types that a schema admits; none where it admits all."""
-    types = schema.get("type", "object" if "properties" in schema else ())
-    if "enum" in schema and not types:
-        return sorted({_type_of(each) for each in schema["enum"]})
+def _list_types(schema: Json) -> list[str]:
+    """Return the types that a schema allows by itself. An empty list means that it does not restrict the type."""
+    if "enum" in schema:
+        return sorted({name_type(each) for each in schema["enum"]})
+    types = schema.get("type", "object" if "properties" in schema else [])
     return [types] if isinstance(types, str) else list(types)
 
 
-def _fits(value: object, types: Sequence[str]) -> bool:
-    kind = _type_of(value)
-    return not types or kind in types or (kind == "integer" and "number" in types)
-
-
-def _type_of(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    names = ((str, "string"), (int, "integer"), (float, "number"), (list, "array"))
-    return next((name for kind, name in names if isinstance(value, kind)), "object")
+def _list_names(schema: Any) -> Iterator[str]:
+    """Yield the names of all members that a part of the document describes."""
+    kind = name_type(schema)
+    for part in schema if kind == "array" else schema.values() if kind == "object" else ():
+        yield from _list_names(part)
+    if kind == "object":
+        yield from schema.get("properties", ())
 
 
 def _is_base64(text: str) -> bool:
@@ -293,17 +176,3 @@ def _is_base64(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _same_base64(raw: str, again: str) -> bool:
-    return "".join(raw.split()).rstrip("=") == again.rstrip("=")
-
-
-def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Return True for a JSON array."""
-    return isinstance(value, list)
-
-
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Return True for a JSON object."""
-    return isinstance(value, dict)

@@ -1,40 +1,38 @@
-"""`directsuite doctor --deep`: every reading operation that the credentials allow, and how its answer differs.
+"""`directsuite doctor --deep`: call each operation that only reads, and report how the responses differ.
 
-Each answer is held to the OpenAPI document and to the SDK's own reading. What is said and written to a report are paths
-and types, no values: a report may be sent to whoever maintains the SDK.
+    table of requests ──► responses ──► the OpenAPI document, and what the SDK can read ──► OperationReport, …
+
+A request is skipped if a value that it needs is not known. Options contain some values, and earlier responses others.
+The report contains paths and types, but no values, so that a user may send it to the maintainers of the SDK.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import attrs
 
-from directsuite._version import __version__
 from directsuite.cli.command import request_listeners
-from directsuite.cli.conformance import Difference, Specification
+from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.doctor_checks import Finding
 from directsuite.cli.options import DoctorOptions
-from directsuite.core.call import Exchanged
 from directsuite.core.facade import Facade
-from directsuite.core.operation import Operation, Semantics
+from directsuite.core.operation import Operation
+from directsuite.core.response import Answer
 from directsuite.core.retry import RetryPolicy
-from directsuite.durable.files import create
-from directsuite.errors import DirectSuiteError, ServiceError
+from directsuite.errors import DirectSuiteError
 from directsuite.fax import operations as fax
-from directsuite.messaging import operations as messaging
+from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.send_once import SENT
 from directsuite.messaging.service import Mailbox
-from directsuite.registration import operations as registration
+from directsuite.registration import operations as patients
 from directsuite.registration.models import IDProofedIndividual, Login
+from directsuite.sandbox.dialect import Difference, OperationReport
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.signing import operations as signing
@@ -44,285 +42,230 @@ from directsuite.wire.models import Model
 from directsuite.wire.parsing import MismatchError
 
 F = TypeVar("F", bound=Facade)
-T = TypeVar("T")
 
-_MOST_LISTED = 10_000  # messages of a folder whose metadata are asked for
-_MOST_FETCHED = 100  # messages of a folder whose contents are asked for
-_A_FEW = 3
-_NOWHERE = "directsuite-doctor-nowhere"
-"""What no service has: a folder, a document, a fax and a username."""
-REFUSAL_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
-"""The HTTP status, by service, of a refusal to read what doesn't exist."""
 _SECOND = timedelta(seconds=1)
+_RANGE = ("begin", "end")
+_BY_USERNAME = "get_patient_address_by_username"
+_MAX_LISTED = 10_000  # messages of a folder whose metadata are requested
+_MAX_FETCHED = 100  # messages of a folder whose contents are requested
+_MAX_IDS = 3  # messages that are requested by uid or Message-ID
+_NOWHERE = "directsuite-doctor-nowhere"
+"""A folder, document, fax and username that no service has."""
+REJECTION_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
+"""The HTTP status, by service, of the response to a request for something that does not exist."""
 
 
-@attrs.frozen(kw_only=True)
-class OperationReport:
-    """One operation: how its answer differs, or why it was not asked for."""
+_SOURCES: Mapping[str, str] = {
+    "signing": "the URL of the signing service and a token",
+    "fax": "the URL of the fax service and a token",
+    "mailbox": "the URL of the messaging service, --mailbox ADDRESS and its password",
+    "tuser": "--tuser USERNAME and --tuser-password-file FILE",
+    "registration": "the URL of the registration service and a login",
+    "document": "--document IDENTIFIER",
+    "fax_number": "--fax-number NUMBER",
+    "fax_handle": "a fax of that number",
+    "domain": "--patient ADDRESS",
+    "username": "--patient ADDRESS",
+    "person": "--proofing-id ID",
+    "listable": f"at most {_MAX_LISTED:,} messages in {INBOX}",
+    "fetchable": f"at most {_MAX_FETCHED} messages in {INBOX}",
+    "uids": f"a message in {INBOX}",
+    "sender": f"a message with a sender in {INBOX}",
+    "subject": f"a message with a subject in {INBOX}",
+    "begin": f"a message with a date in {INBOX}",
+    "end": f"a message with a date in {INBOX}",
+    "sent_id": f"1 to {_MAX_LISTED:,} messages in {SENT}",
+    "sent_ids": f"1 to {_MAX_LISTED:,} messages in {SENT}",
+}
+"""Where the facades and values that requests need come from."""
 
-    operation: str
-    status: int | None = None
-    """Of HTTP, the first that is not 200 where there were several; None where there was no answer."""
-    differences: Sequence[Difference] = ()
-    forms: Sequence[Difference] = ()
-    """The forms that the document allows and the sandbox doesn't send."""
-    skipped: str = ""
+_Request = tuple[Operation[Any], str, *tuple[str, ...]]
+"""An operation, the facade's method, and the names of the arguments."""
+
+_REQUESTS: Mapping[str, Sequence[_Request]] = {
+    "signing": (
+        (signing.GET_DOC_INFO, "get_doc_info", "document"),
+        (signing.GET_DOC, "get_doc", "document"),
+    ),
+    "fax": (
+        (fax.GET_MULTIPLE_MESSAGE_INFO, "get_multiple_message_info", "fax_number"),
+        (fax.GET_SINGLE_MESSAGE_INFO, "get_single_message_info", "fax_number", "fax_handle"),
+    ),
+    "mailbox": (
+        (mail.GET_FOLDERS, "get_folders"),
+        (mail.GET_MESSAGE_COUNT, "get_message_count"),
+        (mail.GET_UNREAD_MESSAGE_COUNT, "get_unread_message_count"),
+        (mail.GET_DELETED_MESSAGE_COUNT, "get_deleted_message_count"),
+        (mail.GET_UIDS, "get_uids"),
+        (mail.GET_MESSAGES_BY_UIDS, "get_messages_by_uids", "inbox", "uids"),
+        (mail.GET_RAW_MESSAGES_BY_UIDS, "get_raw_messages_by_uids", "inbox", "uids"),
+        (mail.GET_MESSAGE_METADATA, "get_message_metadata", "listable"),
+        (mail.GET_MESSAGES, "get_messages", "fetchable"),
+        (mail.GET_UNREAD_MESSAGES, "get_unread_messages", "fetchable"),
+        (mail.GET_MESSAGES_BY_SENDER, "get_messages_by_sender", "fetchable", "sender"),
+        (mail.GET_MESSAGES_BY_SUBJECT, "get_messages_by_subject", "fetchable", "subject"),
+        (mail.GET_MESSAGES_BY_RECEIVED_DATE, "get_messages_by_received_date", "fetchable", *_RANGE),
+        (mail.GET_MESSAGES_BY_RECEIVED_DATE_UTC, "get_messages_by_received_date_utc", "fetchable", *_RANGE),
+        (mail.SEARCH_METADATA_BY_RECEIVED_DATE, "search_messages_metadata_by_received_date", "inbox", *_RANGE),
+        (mail.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, "search_messages_metadata_by_received_date_utc", "inbox", *_RANGE),
+        (mail.GET_MESSAGE_STATUS, "get_message_status", "sent_id"),
+        (mail.GET_MESSAGE_STATUS_MANY, "get_message_statuses", "sent_ids"),
+    ),
+    "tuser": ((mail.GET_MESSAGE_STATUS_WITH_TUSER, "get_message_status", "sent_id"),),
+    "registration": (
+        (patients.GET_PATIENT_ADDRESS_BY_USERNAME, _BY_USERNAME, "domain", "username"),
+        (patients.GET_PATIENT_ADDRESS_BY_META, "get_patient_address_by_meta", "domain", "person"),
+    ),
+}
+"""The requests of each facade, in an order in which earlier results contain values for later requests."""
+_REQUESTS_TO_REJECT: Mapping[str, _Request] = {
+    "signing": (signing.GET_DOC_INFO, "get_doc_info", "nowhere"),
+    "fax": (fax.GET_SINGLE_MESSAGE_INFO, "get_single_message_info", "fax_number", "nowhere"),
+    "mailbox": (mail.GET_MESSAGE_COUNT, "get_message_count", "nowhere"),
+    "registration": (patients.GET_PATIENT_ADDRESS_BY_USERNAME, _BY_USERNAME, "domain", "nowhere"),
+}
+"""A request of each facade for something that does not exist."""
 
 
-def reading_operations() -> list[str]:
-    """The names of all operations that only read, in the order of the specification."""
-    tables = (signing, fax, messaging, registration)
-    each: list[Any] = [value for table in tables for value in vars(table).values()]
-    return [value.name for value in each if isinstance(value, Operation) and value.semantics is Semantics.SAFE]
-
-
-@attrs.define(eq=False)
+@attrs.define(kw_only=True)
 class DeepExamination:
-    """Asks for what can be read with the credentials that there are, each answer once."""
+    """Calls the operations with the credentials that are known. tuser: a T-User who acts for the mailbox."""
 
     settings: Settings
     specification: Specification
     options: DoctorOptions
-    token: Secret | Finding
-    login: Login | Finding
-    mailbox: MailboxAccess | Finding
+    token: Secret | None = None
+    login: Login | None = None
+    mailbox: MailboxAccess | None = None
     tuser: Login | None = None
-    """Acts for the mailbox."""
-    reports: dict[str, OperationReport] = attrs.field(factory=dict[str, OperationReport], init=False)
+    _known: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    _answers: list[Answer] = attrs.field(factory=list[Answer], init=False)
 
     async def run(self) -> list[OperationReport]:
-        """A report of each reading operation, in the order of the specification."""
+        """Return a report of each operation that only reads."""
+        reports = dict[str, OperationReport]()
+        async with DirectSuite(
+            self.settings, token=self.token, login=self.login, listeners=request_listeners()
+        ) as suite:
+            await self._learn_options(suite)
+            for facade, requests in _REQUESTS.items():
+                for request in requests:
+                    reports[request[0].name] = await self._report(facade, request)
+            for facade, request in _REQUESTS_TO_REJECT.items():
+                operation, report = request[0], reports[request[0].name]
+                await self._call(facade, request)
+                expected = REJECTION_STATUSES[operation.service]
+                if self._answers and (status := self._answers[-1].status) != expected:
+                    report.differences.append(Difference("refusal status", f"is {status}, not {expected}"))
+        return [*reports.values()]
+
+    async def _learn_options(self, suite: DirectSuite) -> None:
+        """Learn what settings, credentials and options contain, and the Message-IDs of sent messages."""
         settings, options = self.settings, self.options
-        token = None if isinstance(self.token, Finding) else self.token
-        login = None if isinstance(self.login, Finding) else self.login
-        async with DirectSuite(settings, token=token, login=login, listeners=request_listeners()) as suite:
-            if settings.signing_url and token is not None and options.document:
-                await self._signing(suite, options.document)
-            if settings.fax_url and token is not None and options.fax_number:
-                await self._fax(suite, options.fax_number)
-            if settings.message_url and not isinstance(self.mailbox, Finding):
-                await self._messaging(suite.mailbox(self.mailbox.address, self.mailbox.password))
-                await self._status(suite, self.mailbox)
-            if settings.registration_url and login is not None and options.patient:
-                await self._registration(suite, options.patient)
-        return [
-            self.reports.get(name, OperationReport(operation=name, skipped=_why(name))) for name in reading_operations()
-        ]
+        username, _, domain = (options.patient or "").partition("@")
+        person = None if options.proofing_id is None else IDProofedIndividual(id=options.proofing_id)
+        self._learn(inbox=INBOX, nowhere=_NOWHERE, document=options.document, fax_number=options.fax_number)
+        self._learn(username=username, domain=domain, person=person)
+        if settings.signing_url and self.token:
+            self._learn(signing=self._view(suite.signing))
+        if settings.fax_url and self.token:
+            self._learn(fax=self._view(suite.fax))
+        if settings.registration_url and self.login:
+            self._learn(registration=self._view(suite.registration))
+        if settings.message_url and (access := self.mailbox):
+            mailbox = self._view(suite.mailbox(access.address, access.password))
+            sent = await _list_sent(mailbox)
+            self._learn(mailbox=mailbox, sent_ids=sent, sent_id=sent and sent[0])
+            if self.tuser:
+                self._learn(tuser=self._view(suite.tuser(self.tuser.username, self.tuser.password, access.address)))
 
-    async def _signing(self, suite: DirectSuite, document: str) -> None:
-        await self._ask(signing.GET_DOC_INFO, suite.signing, lambda service: service.get_doc_info(document))
-        await self._ask(signing.GET_DOC, suite.signing, lambda service: service.get_doc(document))
-        await self._ask_in_vain(signing.GET_DOC_INFO, suite.signing, lambda service: service.get_doc_info(_NOWHERE))
+    def _learn(self, **values: Any) -> None:
+        self._known |= {name: value for name, value in values.items() if value}
 
-    async def _fax(self, suite: DirectSuite, number: str) -> None:
-        several = await self._ask(
-            fax.GET_MULTIPLE_MESSAGE_INFO, suite.fax, lambda service: service.get_multiple_message_info(number)
-        )
-        handle = next((each.message_handle for each in (several.message_detail if several else ())), None)
-        if handle is not None:
-            await self._ask(
-                fax.GET_SINGLE_MESSAGE_INFO, suite.fax, lambda service: service.get_single_message_info(number, handle)
-            )
-            await self._ask_in_vain(
-                fax.GET_SINGLE_MESSAGE_INFO,
-                suite.fax,
-                lambda service: service.get_single_message_info(number, _NOWHERE),
-            )
+    def _learn_result(self, operation: Operation[Any], result: Any) -> None:
+        """Learn the values of a result that later requests need."""
+        if operation is fax.GET_MULTIPLE_MESSAGE_INFO:
+            self._learn(fax_handle=next((each.message_handle for each in result.message_detail), None))
+        elif operation is mail.GET_MESSAGE_COUNT:
+            self._learn(listable=INBOX * (result <= _MAX_LISTED), fetchable=INBOX * (result <= _MAX_FETCHED))
+        elif operation is mail.GET_UIDS:
+            self._learn(uids=sorted(result)[-_MAX_IDS:])
+        elif operation is mail.GET_MESSAGE_METADATA and result:
+            message: MessageDetail = result[-1]
+            self._learn(sender=message.sender, subject=message.subject)
+            if message.received_date is not None:
+                self._learn(begin=message.received_date - _SECOND, end=message.received_date + _SECOND)
 
-    async def _registration(self, suite: DirectSuite, address: str) -> None:
-        username, _, domain = address.partition("@")
-        await self._ask(
-            registration.GET_PATIENT_ADDRESS_BY_USERNAME,
-            suite.registration,
-            lambda service: service.get_patient_address_by_username(domain, username),
-        )
-        await self._ask_in_vain(
-            registration.GET_PATIENT_ADDRESS_BY_USERNAME,
-            suite.registration,
-            lambda service: service.get_patient_address_by_username(domain, _NOWHERE),
-        )
-        if self.options.proofing_id is not None:
-            person = IDProofedIndividual(id=self.options.proofing_id)
-            await self._ask(
-                registration.GET_PATIENT_ADDRESS_BY_META,
-                suite.registration,
-                lambda service: service.get_patient_address_by_meta(domain, person),
-            )
-
-    async def _messaging(self, box: Mailbox) -> None:
-        await self._ask(messaging.GET_FOLDERS, box, lambda box: box.get_folders())
-        count = await self._ask(messaging.GET_MESSAGE_COUNT, box, lambda box: box.get_message_count())
-        await self._ask_in_vain(messaging.GET_MESSAGE_COUNT, box, lambda box: box.get_message_count(_NOWHERE))
-        await self._ask(messaging.GET_UNREAD_MESSAGE_COUNT, box, lambda box: box.get_unread_message_count())
-        await self._ask(messaging.GET_DELETED_MESSAGE_COUNT, box, lambda box: box.get_deleted_message_count())
-        uids = await self._ask(messaging.GET_UIDS, box, lambda box: box.get_uids())
-        newest = sorted(uids or ())[-_A_FEW:]
-        if newest:
-            await self._ask(messaging.GET_MESSAGES_BY_UIDS, box, lambda box: box.get_messages_by_uids(INBOX, newest))
-            await self._ask(
-                messaging.GET_RAW_MESSAGES_BY_UIDS, box, lambda box: box.get_raw_messages_by_uids(INBOX, newest)
-            )
-        if count is None or count > _MOST_LISTED:
-            return
-        metadata = await self._ask(messaging.GET_MESSAGE_METADATA, box, lambda box: box.get_message_metadata())
-        if count <= _MOST_FETCHED:
-            await self._ask(messaging.GET_MESSAGES, box, lambda box: box.get_messages())
-            await self._ask(messaging.GET_UNREAD_MESSAGES, box, lambda box: box.get_unread_messages())
-            for message in (metadata or ())[-1:]:
-                await self._like(box, message)
-
-    async def _like(self, box: Mailbox, message: MessageDetail) -> None:
-        """Ask for messages by what one of them has."""
-        if message.sender:
-            sender = message.sender
-            await self._ask(
-                messaging.GET_MESSAGES_BY_SENDER, box, lambda box: box.get_messages_by_sender(INBOX, sender)
-            )
-        if message.subject:
-            subject = message.subject
-            await self._ask(
-                messaging.GET_MESSAGES_BY_SUBJECT, box, lambda box: box.get_messages_by_subject(INBOX, subject)
-            )
-        if message.received_date is not None:
-            begin, end = message.received_date - _SECOND, message.received_date + _SECOND
-            await self._ask(
-                messaging.GET_MESSAGES_BY_RECEIVED_DATE,
-                box,
-                lambda box: box.get_messages_by_received_date(INBOX, begin, end),
-            )
-            await self._ask(
-                messaging.GET_MESSAGES_BY_RECEIVED_DATE_UTC,
-                box,
-                lambda box: box.get_messages_by_received_date_utc(INBOX, begin, end),
-            )
-            await self._ask(
-                messaging.SEARCH_METADATA_BY_RECEIVED_DATE,
-                box,
-                lambda box: box.search_messages_metadata_by_received_date(INBOX, begin, end),
-            )
-            await self._ask(
-                messaging.SEARCH_METADATA_BY_RECEIVED_DATE_UTC,
-                box,
-                lambda box: box.search_messages_metadata_by_received_date_utc(INBOX, begin, end),
-            )
-
-    async def _status(self, suite: DirectSuite, access: MailboxAccess) -> None:
-        box = suite.mailbox(access.address, access.password)
-        cautious = box.with_options(timeout=self.options.timeout)
-        try:
-            if await cautious.get_message_count(SENT) > _MOST_LISTED:
-                return
-            sent = await cautious.get_message_metadata(SENT)
-        except DirectSuiteError:
-            return
-        smtp_ids = [each.msg_id for each in sent if each.msg_id][-_A_FEW:]
-        if smtp_ids:
-            await self._ask(messaging.GET_MESSAGE_STATUS, box, lambda box: box.get_message_status(smtp_ids[0]))
-            await self._ask(messaging.GET_MESSAGE_STATUS_MANY, box, lambda box: box.get_message_statuses(smtp_ids))
-            if self.tuser is not None:
-                tuser = suite.tuser(self.tuser.username, self.tuser.password, access.address)
-                await self._ask(
-                    messaging.GET_MESSAGE_STATUS_WITH_TUSER,
-                    tuser,
-                    lambda tuser: tuser.get_message_status(smtp_ids[0]),
-                )
-
-    async def _ask_in_vain(self, operation: Operation[Any], facade: F, call: Callable[[F], Awaitable[object]]) -> None:
-        """Have the service refuse to read what doesn't exist, and compare the HTTP status of the refusal."""
-        exchanges = list[Exchanged]()
+    def _view(self, facade: F) -> F:
+        """Return a view that sends each request once, and keeps the responses."""
         once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
-        with contextlib.suppress(DirectSuiteError):
-            await call(once.observed(exchanges.append))
-        report, expected = self.reports.get(operation.name), REFUSAL_STATUSES[operation.service]
-        if report is not None and exchanges and (status := exchanges[-1].answer.status) != expected:
-            refused = Difference("refusal status", f"is {status}, not {expected}")
-            self.reports[operation.name] = attrs.evolve(report, differences=[*report.differences, refused])
+        return once.observed(lambda exchanged: self._answers.append(exchanged.answer))
 
-    async def _ask(self, operation: Operation[Any], facade: F, call: Callable[[F], Awaitable[T]]) -> T | None:
-        """What a call gives, or None where it fails; each of its answers is held to what it should be."""
-        exchanges, value = list[Exchanged](), None
-        once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
-        skipped = ""
+    async def _call(self, facade: str, request: _Request) -> str | None:
+        """Call an operation, and keep the responses. Return why it was skipped, or None."""
+        operation, method, *arguments = request
+        self._answers.clear()
+        if missing := [_SOURCES[name] for name in (facade, *arguments) if name not in self._known]:
+            return f"It needs {' and '.join(dict.fromkeys(missing))}."
         try:
-            value = await call(once.observed(exchanges.append))
-        except ServiceError:
-            pass  # its answer is there
+            result = await getattr(self._known[facade], method)(*(self._known[name] for name in arguments))
         except DirectSuiteError:
-            skipped = "" if exchanges else "no answer came"
-        answers, differences = [each.answer for each in exchanges], set[Difference]()
-        for answer in answers:
-            differences |= {
-                *self.specification.differences(operation.name, answer.status, answer.headers, answer.body),
-                *(self._read(operation, answer.body) if answer.status == 200 else ()),
-            }
-        statuses = [answer.status for answer in answers]
-        status = next((each for each in statuses if each != 200), 200 if statuses else None)
-        self.reports[operation.name] = OperationReport(
-            operation=operation.name,
-            status=status,
-            differences=sorted(each for each in differences if not each.is_form),
-            forms=sorted(each for each in differences if each.is_form),
-            skipped=skipped,
-        )
-        return value
+            return None if self._answers else "There was no response."
+        self._learn_result(operation, result)
+        return None
 
-    def _read(self, operation: Operation[Any], body: bytes) -> list[Difference]:
-        """What the SDK's own reading makes of an answer."""
-        kind: Any = operation.response
-        if not (isinstance(kind, type) and issubclass(kind, Model)):
+    async def _report(self, facade: str, request: _Request) -> OperationReport:
+        skipped, codec = await self._call(facade, request), Codec(self.settings.converter)
+        return report_operation(self.specification, codec, request[0], self._answers, skipped)
+
+
+async def _list_sent(mailbox: Mailbox) -> list[str]:
+    """Return Message-IDs of the newest sent messages. These requests are not reported."""
+    try:
+        if await mailbox.get_message_count(SENT) > _MAX_LISTED:
             return []
-        codec, report = Codec(self.settings.converter), Counter[str]()
-        try:
-            model = codec.structure(kind, codec.parse_for(kind, body), report)
-        except MismatchError as mismatch:
-            path = self.specification.shown(mismatch.path)
-            return [Difference(path, f"can't be read by the SDK, for which it should be {mismatch.expected}")]
-        except RecursionError:
-            return [Difference("$", "can't be read by the SDK: it is nested too deeply")]
-        what = "can't be read by the SDK, which skips it"
-        skipped = [Difference(self.specification.shown(path), what) for path in report]
-        return [*skipped, *self.specification.lost(json.loads(body), json.loads(codec.encode(model)))]
+        sent = await mailbox.get_message_metadata(SENT)
+    except DirectSuiteError:
+        return []
+    return [each.msg_id for each in sent if each.msg_id][-_MAX_IDS:]
 
 
-def _why(operation: str) -> str:
-    """Why an operation was not asked for."""
-    if operation in {signing.GET_DOC.name, signing.GET_DOC_INFO.name}:
-        return "give --document IDENTIFIER, and a token"
-    if operation in {fax.GET_SINGLE_MESSAGE_INFO.name, fax.GET_MULTIPLE_MESSAGE_INFO.name}:
-        return "give --fax-number NUMBER, and a token; a number without faxes has none to read"
-    if operation == registration.GET_PATIENT_ADDRESS_BY_USERNAME.name:
-        return "give --patient ADDRESS, and a login"
-    if operation in {each.name for each in (messaging.GET_MESSAGE_STATUS, messaging.GET_MESSAGE_STATUS_MANY)}:
-        return f"it needs a mailbox with 1 to {_MOST_LISTED:,} messages in {SENT}"
-    if operation == registration.GET_PATIENT_ADDRESS_BY_META.name:
-        return "give --patient ADDRESS, --proofing-id ID, and a login"
-    if operation == messaging.GET_MESSAGE_STATUS_WITH_TUSER.name:
-        return f"give --tuser USERNAME and --tuser-password-file FILE; it needs a mailbox with a message in {SENT}"
-    return (
-        f"it needs --mailbox ADDRESS, with 1 to {_MOST_FETCHED} messages in INBOX (for metadata {_MOST_LISTED:,}), and "
-        "the answers of the operations before it"
+def report_operation(
+    specification: Specification,
+    codec: Codec,
+    operation: Operation[Any],
+    answers: Sequence[Answer],
+    skipped: str | None = None,
+) -> OperationReport:
+    """Compare the responses to the requests of one call."""
+    found = set[Difference]()
+    for each in answers:
+        found |= specification.compare(operation.name, each.status, each.headers, each.body)
+        found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()
+    return OperationReport(
+        operation=operation.name,
+        status=max((each.status for each in answers), default=None),
+        skipped=skipped,
+        differences=sorted(each for each in found if not each.is_form),
+        forms=sorted(each for each in found if each.is_form),
     )
 
 
-def as_json(reports: Sequence[OperationReport]) -> dict[str, Any]:
-    """The report, as it is printed and written."""
+def _list_unreadable(
+    specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
+) -> set[Difference]:
+    """Return the parts of a response that the SDK cannot read."""
+    kind: Any = operation.response
+    if not (isinstance(kind, type) and issubclass(kind, Model)):
+        return set()
+    unreadable = Counter[str]()
+    try:
+        codec.structure(kind, codec.parse_for(kind, body), unreadable)
+    except MismatchError as mismatch:
+        what = f"can't be read by the SDK, for which it should be {mismatch.expected}"
+        return {Difference(specification.show_path(mismatch.path), what)}
+    except RecursionError:
+        return {Difference("$", "can't be read by the SDK: it is nested too deeply")}
     return {
-        "directsuite": __version__,
-        "operations": [
-            {
-                "operation": each.operation,
-                "status": each.status,
-                "skipped": each.skipped or None,
-                "differences": [attrs.asdict(difference) for difference in each.differences],
-                "forms": [attrs.asdict(form) for form in each.forms],
-            }
-            for each in reports
-        ],
+        Difference(specification.show_path(path), "can't be read by the SDK, which skips it") for path in unreadable
     }
-
-
-def write_report(options: DoctorOptions, reports: Sequence[OperationReport]) -> None:
-    """Write the report into the file of --report, which must not exist yet. Raises OSError."""
-    if options.report is not None:
-        with create(options.report) as file:
-            file.write(json.dumps(as_json(reports), indent=2).encode() + b"\n")

@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
+import msgspec
 from yarl import URL
 
+from directsuite._version import __version__
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, in_keyring
-from directsuite.cli.deep import DeepExamination, OperationReport, as_json, write_report
+from directsuite.cli.deep import DeepExamination
 from directsuite.cli.doctor_checks import (
     MACHINE,
     Credentials,
@@ -43,8 +45,10 @@ from directsuite.cli.options import DoctorOptions
 from directsuite.cli.output import progress, show_json, show_table
 from directsuite.cli.process import REMEDY, ExitStatus, say
 from directsuite.configuration import Configuration, secret_of_file
+from directsuite.durable.files import create
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
+from directsuite.sandbox.dialect import OperationReport, Report
 from directsuite.secret import Secret
 from directsuite.settings import SERVICES, Settings
 from directsuite.settings import settings_of as read_settings
@@ -105,7 +109,11 @@ async def _examine(examination: Examination, of_machine: Sequence[Finding], opti
     differences = sum(len(each.differences) for each in reports or ())
     if options.json:
         shown = {"ok": not failures, "failed": failures, "warnings": warnings, "checks": [*map(_member, findings)]}
-        show_json(shown if reports is None else shown | as_json(reports))
+        show_json(
+            shown
+            if reports is None
+            else shown | msgspec.to_builtins(Report(directsuite=__version__, operations=reports))
+        )
     else:
         show_table(
             ("of", "check", "result", "in words"),
@@ -138,13 +146,15 @@ async def _deep(examination: Examination, options: DoctorOptions) -> list[Operat
         settings=examination.sources.settings,
         specification=specification,
         options=options,
-        token=examination.token,
-        login=examination.login,
-        mailbox=examination.mailbox,
+        token=None if isinstance(examination.token, Finding) else examination.token,
+        login=None if isinstance(examination.login, Finding) else examination.login,
+        mailbox=None if isinstance(examination.mailbox, Finding) else examination.mailbox,
         tuser=_tuser_of(options),
     )
     reports = await deep.run()
-    write_report(options, reports)
+    if options.report is not None:
+        with create(options.report) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(Report(directsuite=__version__, operations=reports))))
     return reports
 
 

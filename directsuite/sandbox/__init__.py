@@ -11,7 +11,7 @@ It is a reading of the specification of its own: it imports nothing of the clien
     state.py          what a sandbox keeps, and what a test does to it
     database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock
     refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
-    imitation.py      answers as another server gives them
+    imitation.py      responses like those of another server;  dialect.py: how servers differ
     credentials.py    passwords, access tokens;  oauth.py: the endpoints that give them
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """

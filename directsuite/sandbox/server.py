@@ -34,7 +34,7 @@ from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.control import BASE, control_document, control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import fault_injection
-from directsuite.sandbox.imitation import differences_of, imitation
+from directsuite.sandbox.imitation import Dialect, make_imitation, read_report
 from directsuite.sandbox.page.site import Page
 from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
 from directsuite.sandbox.state import SandboxState, Seed
@@ -118,7 +118,7 @@ class Sandbox(SandboxState):
         super().__init__(folder, clock, self._seed_demo, keys, max_document=largest[0], max_message=largest[1])
         self._max_body = max_body or _LARGEST_BODY
         self._seed_more = seed
-        self._imitated = {} if imitate is None else differences_of(imitate)
+        self._dialect: Dialect = {} if imitate is None else read_report(imitate)
         self._habits = profile, csv_above, missing_status
         self._host = host
         self._port = port
@@ -173,7 +173,7 @@ class Sandbox(SandboxState):
         middlewares = [
             self._note_unread,
             self.calls.recording(),
-            imitation(self._imitated),
+            make_imitation(self._dialect),
             refusals,
             self._access.check_host,
             fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),

@@ -31,7 +31,7 @@ import attrs
 from directsuite.sandbox.calls import AnsweredCall
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.database import FolderInUseError
-from directsuite.sandbox.imitation import differences_of
+from directsuite.sandbox.imitation import read_report
 from directsuite.sandbox.refusals import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
 from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, pdf_libraries_installed
@@ -256,7 +256,7 @@ def _check_report(options: Serving) -> None:
     """Raise CannotStartError if --imitate names no report."""
     try:
         if options.imitate is not None:
-            differences_of(options.imitate)
+            read_report(options.imitate)
     except OSError as error:
         raise CannotStartError(f"--imitate can't be read: {type(error).__name__}") from None
     except ValueError as error:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.cli.conformance import is_array, is_object
 from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import Machine
-from tests.cli.doctor.test_deep import Answer, Change, found, peopled, quirky, take
+from tests.cli.doctor.test_deep import Answer, Change, found, is_array, is_object, peopled, quirky, take
 from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
 
 pytestmark = pytest.mark.wide

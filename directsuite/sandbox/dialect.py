@@ -1,0 +1,163 @@
+"""The dialect of a server: how its responses differ from the OpenAPI document, and in which forms it writes values.
+
+`directsuite doctor --deep` finds a dialect and writes it as a Report. `imitation.py` reads the report, and has the
+sandbox respond in that dialect. A report contains paths, types and forms, but no values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+FORM = "has the form: "
+"""The start of `Difference.what` for a form that the document allows, and that the sandbox does not write by itself."""
+
+Role = Literal["array", "base64", "moment"]
+"""The kinds of values that the document allows in several forms."""
+
+_TYPES: Mapping[Any, str] = {
+    bool: "boolean",
+    str: "string",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+EXAMPLES: Mapping[str, Any] = {
+    "string": "made up",
+    "integer": 1,
+    "number": 0.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
+_MOMENT_FORM = "9999-99-99T99:99:99.999+9999"  # of the moments that the sandbox writes
+_DATE_LIKE = re.compile(r"[0-9TZ :.,/+-]{8,40}")
+_MIN_MILLISECONDS = 10**11  # a smaller number counts seconds, up to the year 5138
+_LINE_CHARS = 76  # of base64 with line breaks (RFC 2045, section 6.8)
+
+
+class Difference(msgspec.Struct, frozen=True, order=True):
+    """One difference between a response and the document."""
+
+    path: str
+    """The place in the response: `$.messages[].uid`, `status`, `refusal status` or `header Date`."""
+    what: str
+    """The difference, without a value of the response."""
+
+    @property
+    def is_form(self) -> bool:
+        """True if the document allows it."""
+        return self.what.startswith(FORM)
+
+
+class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The differences of one operation."""
+
+    operation: str
+    status: int | None = None
+    """The HTTP status, or None if there was no response."""
+    skipped: str | None = None
+    """Why the operation was not called, or None."""
+    differences: list[Difference] = []
+    forms: list[Difference] = []
+    """The forms of values that the document allows."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of `directsuite doctor --deep`, which is JSON."""
+
+    directsuite: str = ""
+    """The version of the package that wrote the report."""
+    operations: list[OperationReport]
+
+
+def name_type(value: object) -> str:
+    """Return the name of a value's JSON type."""
+    return _TYPES.get(type(value), "null")
+
+
+def write_type(kind: str, value: Any) -> Any:
+    """Return a value as another JSON type, or an example of that type if it cannot be converted."""
+    if kind == "string":
+        return value if isinstance(value, str) else json.dumps(value)
+    if kind == "array":
+        return [value]
+    if kind == "null" and name_type(value) == "array":
+        return value or None
+    if kind == "object" and name_type(value) in ("array", "null"):  # an object in place of an array of one
+        return value[0] if value and len(value) == 1 else value
+    return EXAMPLES.get(kind)
+
+
+def find_form(role: Role | None, value: object) -> str:
+    """Return the name of a value's form, or "" for the form that the sandbox writes by itself."""
+    for name, form in _FORMS.items():
+        if form.role == role and form.matches(value):
+            return name
+    is_text = role == "moment" and isinstance(value, str)
+    return f"a moment as {mask_digits(value)}" if is_text and mask_digits(value) != _MOMENT_FORM else ""
+
+
+def write_form(name: str, value: Any) -> Any:
+    """Return a value of the sandbox in the form of this name. Return a value of another role unchanged."""
+    return _FORMS[name].write(value) if name in _FORMS else write_moment(name.removeprefix("a moment as "), value)
+
+
+def mask_digits(text: object) -> str:
+    """Return a date with a 9 for each digit. The result never contains any other text."""
+    return re.sub("[0-9]", "9", str(text)) if _DATE_LIKE.fullmatch(str(text)) else "no date in digits"
+
+
+def write_moment(mask: str, value: Any) -> Any:
+    """Return a moment of the sandbox in UTC, in the form of `mask_digits`. Month and day precede a year at the end."""
+    moment = _read_moment(value)
+    if moment is None:
+        return value
+    date = f"{moment:%Y%m%d}" if mask.startswith("9999") else f"{moment:%m%d%Y}"
+    fraction = re.search(r"\.(9+)", mask[10:])
+    digits = iter(f"{date}{moment:%H%M%S}" + (f"{moment:%f}"[: len(fraction[1])] if fraction else ""))
+    return re.sub("9", lambda _: next(digits, "0"), mask)
+
+
+@dataclass(frozen=True)
+class _Form:
+    role: Role
+    matches: Callable[[Any], bool]
+    write: Callable[[Any], Any]
+
+
+_FORMS: Mapping[str, _Form] = {
+    "null for an empty array": _Form("array", lambda value: value is None, lambda value: value or None),
+    "milliseconds since 1970": _Form(
+        "moment",
+        lambda value: isinstance(value, int) and abs(value) >= _MIN_MILLISECONDS,
+        lambda value: _write_epoch(value, 1000),
+    ),
+    "seconds since 1970": _Form("moment", lambda value: isinstance(value, int), lambda value: _write_epoch(value, 1)),
+    "base64 with line breaks": _Form(
+        "base64",
+        lambda value: isinstance(value, str) and len(value.split()) > 1,
+        lambda value: re.sub(rf".{{{_LINE_CHARS}}}(?=.)", r"\g<0>\r\n", value) if isinstance(value, str) else value,
+    ),
+}
+"""The forms by name. A moment may also be in the form of `mask_digits`."""
+
+
+def _write_epoch(value: Any, units_per_second: int) -> Any:
+    moment = _read_moment(value)
+    return value if moment is None else int(moment.timestamp() * units_per_second)
+
+
+def _read_moment(value: object) -> datetime | None:
+    """Return a moment that the sandbox has written, or None for another value."""
+    try:
+        return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%S.%f%z")
+    except ValueError:
+        return None
