@@ -19,9 +19,9 @@ def at(distance: timedelta) -> web.Response:
 @pytest.mark.parametrize(
     ("distance", "sentence"),
     [
-        (timedelta(minutes=5), "this machine's clock is 5 minutes behind the server's"),
-        (timedelta(minutes=-3), "this machine's clock is 3 minutes ahead of the server's"),
-        (timedelta(days=-400), "this machine's clock is 400 days ahead of the server's"),
+        (timedelta(minutes=5), "This machine's clock is 5 minutes behind the server's"),
+        (timedelta(minutes=-3), "This machine's clock is 3 minutes ahead of the server's"),
+        (timedelta(days=-400), "This machine's clock is 576,000 minutes ahead of the server's"),
     ],
     ids=["behind", "ahead", "far ahead"],
 )
@@ -33,7 +33,7 @@ async def test_a_skewed_clock_is_a_warning(machine: Machine, distance: timedelta
     assert result == "warning"
     assert said.startswith(sentence)
     assert told.status == 0
-    assert told.err.startswith("directsuite: nothing failed; ")
+    assert told.err.startswith("directsuite: Nothing failed. Warnings: ")
 
 
 @pytest.mark.parametrize("seconds", [0, 50, -50])
@@ -47,21 +47,21 @@ async def test_a_server_without_a_time_is_not_compared(machine: Machine) -> None
     async with server(lambda: web.Response(headers={"Date": "now"})) as url:
         machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
-    assert told.checks["messaging", "clock"] == ("not checked", "the server doesn't tell the time")
+    assert told.checks["messaging", "clock"] == ("not checked", "The response contains no date.")
 
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
-        (503, "HTTP 503: the service is down or overloaded; try again later"),
-        (302, "HTTP 302: it redirects, which is not followed; give the URL that it leads to"),
+        (503, "HTTP 503: The service is down or overloaded. Try again later."),
+        (302, "HTTP 302: The server redirects, which is not followed. Use the new URL."),
     ],
 )
 async def test_an_answer_that_hints_at_trouble_is_a_warning(machine: Machine, status: int, sentence: str) -> None:
     async with server(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
         machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
-    assert told.checks["messaging", "answer"] == ("warning", sentence)
+    assert told.checks["messaging", "response"] == ("warning", sentence)
 
 
 async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(machine: Machine) -> None:
@@ -77,9 +77,11 @@ async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(machine:
         (machine.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
         told = await machine.doctor()
     assert told.results("proxy") == {"name": "ok", "connection": "ok"}
-    assert told.checks["messaging", "connection"] == ("not checked", "connections go by the proxy of the settings")
-    assert told.checks["messaging", "answer"][1].startswith("the proxy asks for a password")
+    assert told.checks["messaging", "connection"] == ("not checked", "Connections use the proxy of the settings.")
+    assert told.checks["messaging", "response"][1].startswith(
+        "The proxy rejects the connection (HTTP 407). Check the name and password"
+    )
     told = await machine.doctor()
     assert told.results("proxy")["connection"] == "failed"
-    assert told.checks["messaging", "connection"] == ("not checked", "the proxy can't be reached")
+    assert told.checks["messaging", "connection"] == ("not checked", "The proxy cannot be reached.")
     assert told.status == 1

@@ -29,7 +29,7 @@ async def test_all_is_well_with_all_four_services_and_nothing_is_changed(machine
     for service, last in (("signing", "token"), ("fax", "token"), ("messaging", "mailbox"), ("registration", "login")):
         results = told.results(service)
         assert results.pop("TLS") == "not checked"
-        assert results == dict.fromkeys(("URL", "name", "connection", "answer", "clock", last), "ok")
+        assert results == dict.fromkeys(("URL", "name", "connection", "response", "clock", last), "ok")
     assert list(await sandbox.ledger()) == []
     assert told.document["ok"] is True
 
@@ -39,7 +39,7 @@ async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_u
 ) -> None:
     sandbox.missing_status = 404
     take(machine, sandbox)
-    assert (await machine.doctor()).checks["signing", "token"] == ("ok", "the token is accepted")
+    assert (await machine.doctor()).checks["signing", "token"] == ("ok", "The credential is accepted.")
     take(
         machine,
         sandbox,
@@ -52,7 +52,7 @@ async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_u
     for service, last in (("signing", "token"), ("fax", "token"), ("registration", "login")):
         assert told.checks[service, last] == (
             "failed",
-            f"what answers there isn't this service: check the path of DIRECTSUITE_{service.upper()}_URL",
+            f"This is not the service. Check the path of DIRECTSUITE_{service.upper()}_URL.",
         )
 
 
@@ -90,20 +90,20 @@ async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandb
     }
     take(machine, sandbox, **wrong)
     told = await machine.doctor("--mailbox", ALICE)
-    assert (told.status, told.err) == (1, "directsuite: 4 checks failed: the table says what to do about each\n")
+    assert (told.status, told.err) == (1, "directsuite: Checks failed: 4. Follow the advice in the table.\n")
     token = (
         "failed",
-        "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
-        "or DIRECTSUITE_TOKEN",
+        "The token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
+        "or DIRECTSUITE_TOKEN.",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     assert told.checks["registration", "login"] == (
         "failed",
-        "the service refuses the login: check DIRECTSUITE_LOGIN_USERNAME, and its password",
+        "The service rejects the login. Check its name, and that the password belongs to it.",
     )
     assert told.checks["messaging", "mailbox"] == (
         "failed",
-        "the service refuses the mailbox: check its address, and that the password belongs to it",
+        "The service rejects the mailbox. Check its name, and that the password belongs to it.",
     )
     assert WRONG not in told.out + told.err
 
@@ -114,7 +114,7 @@ async def test_secrets_and_sessions_are_never_printed(machine: Machine, sandbox:
     secrets = [sandbox.environment[f"DIRECTSUITE_{name}"] for name in ("TOKEN", "LOGIN_PASSWORD")]
     assert [each for each in (*secrets, PASSWORD, ALICE) if each in out + err] == []
     assert out.splitlines()[-1].endswith("clock, login")
-    assert out.splitlines()[0].split() == ["of", "check", "result", "in", "words"]
+    assert out.splitlines()[0].split() == ["subject", "check", "result", "details"]
 
 
 async def test_a_token_that_may_not_is_told_from_one_that_is_unknown(machine: Machine) -> None:
@@ -124,7 +124,7 @@ async def test_a_token_that_may_not_is_told_from_one_that_is_unknown(machine: Ma
         machine.set("DIRECTSUITE_TOKEN", WRONG)
         told = await machine.doctor()
     assert told.status == 1
-    assert told.checks["signing", "token"][1].startswith("the service knows the token, which may not do this")
+    assert told.checks["signing", "token"][1].startswith("The service accepts the token, but not for this operation.")
     assert told.results("fax")["token"] == "warning"
 
 
@@ -136,7 +136,7 @@ async def test_what_answers_and_is_no_service_is_told(machine: Machine) -> None:
         told = await machine.doctor()
     assert told.checks["registration", "login"] == (
         "failed",
-        "what answers there isn't this service: check the path of DIRECTSUITE_REGISTRATION_URL",
+        "This is not the service. Check the path of DIRECTSUITE_REGISTRATION_URL.",
     )
 
 
@@ -153,8 +153,8 @@ async def test_a_service_that_fails_is_told(machine: Machine, sandbox: Sandbox, 
 
 def test_a_connection_that_fails_after_all_points_to_the_checks_before_it_and_not_to_doctor() -> None:
     error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
-    said = doctor_checks._advice(error, "signing")
-    assert said == "GetDocInfo: no connection: see to what the checks before it say, and try again"
+    said = doctor_checks._explain("signing", error, has_token=True).sentence
+    assert said == "GetDocInfo: no connection: see the checks before this one, and try again"
 
 
 async def test_what_failed_stands_first_and_what_is_well_in_one_row_for_each_service(

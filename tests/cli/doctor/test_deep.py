@@ -333,9 +333,9 @@ def test_all_responses_of_a_call_are_compared() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--report", "report.json"], "go with --deep"),
-        (["--proofing-id", "0"], "go with --deep"),
-        (["--deep", "--tuser", "front-desk"], "go together"),
+        (["--report", "report.json"], "need --deep"),
+        (["--proofing-id", "0"], "need --deep"),
+        (["--deep", "--tuser", "front-desk"], "given together"),
     ],
 )
 async def test_what_goes_with_other_options_is_refused_without_them(

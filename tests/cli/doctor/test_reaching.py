@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from yarl import URL
 
 from directsuite.cli import doctor_checks
+from directsuite.settings import Settings
 from tests.cli.doctor.conftest import Machine, server
 from tests.core.certificates import certificate, server_context
 
@@ -77,14 +77,14 @@ async def test_a_name_without_an_address_is_told_and_what_stands_behind_it_is_no
     assert told.status == 1
     assert told.checks["fax", "name"] == (
         "failed",
-        "nowhere.example.org has no address: check the host in the URL, and whether this machine is online",
+        "nowhere.example.org has no address. Check the host in the URL, and that this machine is online.",
     )
     assert told.results("fax") == {
         "URL": "ok",
         "name": "failed",
-        **dict.fromkeys(("connection", "TLS", "answer", "clock", "token"), "not checked"),
+        **dict.fromkeys(("connection", "TLS", "response", "clock", "token"), "not checked"),
     }
-    assert told.checks["fax", "token"][1] == "the check of name failed"
+    assert told.checks["fax", "token"][1] == "The check of name failed."
 
 
 async def test_a_refused_connection_is_told(machine: Machine) -> None:
@@ -94,44 +94,21 @@ async def test_a_refused_connection_is_told(machine: Machine) -> None:
         machine.set("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
         told = await machine.doctor()
     assert told.status == 1
-    assert told.err == "directsuite: 1 check failed: the table says what to do about it\n"
+    assert told.err == "directsuite: Checks failed: 1. Follow the advice in the table.\n"
     assert told.checks["signing", "connection"] == (
         "failed",
-        "there is no connection (Connection refused): check host and port in the URL, and whether the service runs, "
-        f"at port {port} of 127.0.0.1",
+        f"There is no connection to port {port} of 127.0.0.1 (Connection refused). "
+        "Check host and port in the URL, and that the service is running.",
     )
-
-
-async def test_an_address_that_is_silent_beside_one_that_answers_is_a_warning(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connect = asyncio.open_connection
-
-    async def open_connection(host: str, *arguments: Any, **options: Any) -> Any:
-        if host == "127.0.0.9":
-            raise TimeoutError
-        return await connect("127.0.0.1", *arguments, **options)
-
-    def two(_: str, port: int, *__: Any) -> Any:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in ("127.0.0.9", "127.0.0.1")]
-
-    async with server() as url:
-        way = doctor_checks.Route(URL(url), limit=5)
-        monkeypatch.setattr(socket, "getaddrinfo", two)
-        monkeypatch.setattr(asyncio, "open_connection", open_connection)
-        assert (await way.name()).result == "ok"
-        found = await way.connection()
-    assert found.result == "warning"
-    assert found.sentence.startswith("127.0.0.9 doesn't answer, which makes connections slow")
 
 
 @pytest.mark.parametrize(
     ("days", "address", "trusted", "sentence"),
     [
-        ((-1, 1), "127.0.0.1", False, "it is signed by nobody whom this machine trusts"),
-        ((-9, -2), "127.0.0.1", True, "it has expired"),
-        ((2, 9), "127.0.0.1", True, "it isn't valid yet"),
-        ((-1, 9), "127.0.0.2", True, "it is for another address: check the host in the URL"),
+        ((-1, 1), "127.0.0.1", False, "This machine does not trust its issuer"),
+        ((-9, -2), "127.0.0.1", True, "It has expired"),
+        ((2, 9), "127.0.0.1", True, "It is not valid yet"),
+        ((-1, 9), "127.0.0.2", True, "It is for another address. Check the host in the URL."),
     ],
     ids=["unknown authority", "expired", "of tomorrow", "another address"],
 )
@@ -147,8 +124,8 @@ async def test_a_certificate_that_is_not_accepted_is_explained(
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
-    assert said.startswith(f"its certificate isn't accepted: {sentence}")
-    assert told.results("messaging")["answer"] == "not checked"
+    assert said.startswith(f"The certificate is not accepted. {sentence}")
+    assert told.results("messaging")["response"] == "not checked"
 
 
 @pytest.mark.parametrize(("days", "result"), [(3, "warning"), (90, "ok")])
@@ -161,9 +138,19 @@ async def test_an_accepted_certificate_tells_its_days(machine: Machine, tmp_path
     assert told.status == 0
     found, said = told.checks["messaging", "TLS"]
     assert found == result
-    assert f"TLSv1.3; its certificate is accepted, and holds for {days - 1} more days" in said
-    assert told.results("messaging")["answer"] == "ok"
+    assert f"TLSv1.3. The certificate is accepted, and is valid for {days - 1} days" in said
+    assert told.results("messaging")["response"] == "ok"
     assert told.results("this machine")["trusted certificates"] == "ok"
+
+
+async def test_the_certificates_of_the_settings_are_trusted(machine: Machine, tmp_path: Path) -> None:
+    pair = certificate(tmp_path, days=(-1, 90))
+    machine.set("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
+    with answering(server_context(pair)) as url:
+        machine.set("DIRECTSUITE_MESSAGE_URL", url)
+        told = await machine.doctor()
+    assert told.results("messaging")["TLS"] == "ok"
+    assert list(told.results("messaging").values())[4] == "ok"
 
 
 async def test_an_old_tls_is_told(machine: Machine, tmp_path: Path) -> None:
@@ -171,7 +158,9 @@ async def test_an_old_tls_is_told(machine: Machine, tmp_path: Path) -> None:
     async with shaking_hands(context) as url:
         machine.set("DIRECTSUITE_MESSAGE_URL", url)
         told = await machine.doctor()
-    assert told.checks["messaging", "TLS"][1].startswith("the server speaks no TLS 1.2 or newer")
+    assert told.checks["messaging", "TLS"][1].endswith(
+        "ask the service's provider whether it supports TLS 1.2 or newer."
+    )
 
 
 async def test_a_server_without_tls_behind_https_is_told(machine: Machine) -> None:
@@ -181,7 +170,7 @@ async def test_a_server_without_tls_behind_https_is_told(machine: Machine) -> No
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
-    assert "check scheme and port in the URL" in said
+    assert "Check scheme and port in the URL" in said
 
 
 async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
@@ -199,15 +188,15 @@ async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
         told = await machine.doctor("--timeout", "0.3")
     finally:
         over.set()
-    assert told.checks["fax", "name"][1].startswith("it took more than 0.3 s")
+    assert told.checks["fax", "name"][1].startswith("It took more than 0.3 s")
 
 
-async def test_a_connection_in_clear_to_another_machine_is_a_warning() -> None:
-    way = doctor_checks.Route(URL("http://mail.example.org"), limit=1)
-    way._open = "192.0.2.1"
-    assert (await way.tls()).result == "warning"
-    way._open = "::1"
-    assert (await way.tls()).result == "not checked"
+@pytest.mark.parametrize(
+    ("url", "result"), [("http://mail.example.org", "warning"), ("http://[::1]:8025", "not checked")]
+)
+async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> None:
+    server = doctor_checks.Server(url, Settings(message_url=url, allow_insecure_http=True))
+    assert (await server.check_tls()).result == result
 
 
 async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Machine) -> None:
@@ -222,6 +211,6 @@ async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Ma
         machine.set("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
         machine.set("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
         told = await machine.doctor("--timeout", "0.3")
-    late = "it took more than 0.3 s: see to the network and to the service, or give --timeout SECONDS"
+    late = "It took more than 0.3 s. Check the network, firewall and proxy, or give --timeout SECONDS."
     assert told.checks["messaging", "TLS"] == ("failed", late)
-    assert told.checks["fax", "answer"] == ("failed", late)
+    assert told.checks["fax", "response"] == ("failed", late)
