@@ -19,13 +19,11 @@ from directsuite.sandbox.dialect import FORM, Difference, Role, find_form, mask_
 Json: TypeAlias = Mapping[str, Any]
 
 _RANGES = {"int32": 2**31, "int64": 2**63}
-_ORDINARY_HEADERS = frozenset(
-    (
-        *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
-        *("content-security-policy", "date", "expires", "keep-alive", "pragma", "referrer-policy", "retry-after"),
-        *("server", "strict-transport-security", "transfer-encoding", "vary", "via", "www-authenticate"),
-        *("x-content-type-options", "x-frame-options", "x-xss-protection"),
-    )
+_ORDINARY_HEADERS = (
+    *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
+    *("content-security-policy", "date", "expires", "keep-alive", "pragma", "referrer-policy", "retry-after"),
+    *("server", "strict-transport-security", "transfer-encoding", "vary", "via", "www-authenticate"),
+    *("x-content-type-options", "x-frame-options", "x-xss-protection"),
 )
 """Headers that any HTTP server or proxy may add."""
 _SHOWN_HEADER = re.compile(r"(?=.{1,40}\Z)[A-Za-z]+(-[A-Za-z]+)*")

@@ -143,14 +143,16 @@ class DeepExamination:
 
     async def run(self) -> list[OperationReport]:
         """Return a report of each operation that only reads."""
-        reports = dict[str, OperationReport]()
+        reports, codec = dict[str, OperationReport](), Codec(self.settings.converter)
         async with DirectSuite(
             self.settings, token=self.token, login=self.login, listeners=request_listeners()
         ) as suite:
             await self._learn_options(suite)
             for facade, requests in _REQUESTS.items():
                 for request in requests:
-                    reports[request[0].name] = await self._report(facade, request)
+                    operation, skipped = request[0], await self._call(facade, request)
+                    report = report_operation(self.specification, codec, operation, self._answers, skipped)
+                    reports[operation.name] = report
             for facade, request in _REQUESTS_TO_REJECT.items():
                 operation, report = request[0], reports[request[0].name]
                 await self._call(facade, request)
@@ -214,10 +216,6 @@ class DeepExamination:
         self._learn_result(operation, result)
         return None
 
-    async def _report(self, facade: str, request: _Request) -> OperationReport:
-        skipped, codec = await self._call(facade, request), Codec(self.settings.converter)
-        return report_operation(self.specification, codec, request[0], self._answers, skipped)
-
 
 async def _list_sent(mailbox: Mailbox) -> list[str]:
     """Return Message-IDs of the newest sent messages. These requests are not reported."""
@@ -262,10 +260,7 @@ def _list_unreadable(
     try:
         codec.structure(kind, codec.parse_for(kind, body), unreadable)
     except MismatchError as mismatch:
-        what = f"can't be read by the SDK, for which it should be {mismatch.expected}"
-        return {Difference(specification.show_path(mismatch.path), what)}
+        unreadable[mismatch.path] += 1
     except RecursionError:
-        return {Difference("$", "can't be read by the SDK: it is nested too deeply")}
-    return {
-        Difference(specification.show_path(path), "can't be read by the SDK, which skips it") for path in unreadable
-    }
+        unreadable["$"] += 1
+    return {Difference(specification.show_path(path), "cannot be read by the SDK") for path in unreadable}

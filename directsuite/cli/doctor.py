@@ -23,10 +23,9 @@ from directsuite._version import __version__
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
-from directsuite.cli.credentials import MailboxAccess, in_keyring
+from directsuite.cli.credentials import in_keyring
 from directsuite.cli.deep import DeepExamination
 from directsuite.cli.doctor_checks import (
-    Check,
     Finding,
     Result,
     Server,
@@ -46,7 +45,6 @@ from directsuite.durable.files import create
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
 from directsuite.sandbox.dialect import OperationReport, Report
-from directsuite.secret import Secret
 from directsuite.settings import SERVICES, Settings
 
 T = TypeVar("T")
@@ -120,7 +118,8 @@ class _Examination:
         """Add the findings about the services, print all findings, and return the exit status."""
         options, reports = self._options, None
         async with progress("examining"):
-            findings += await self._check_services()
+            for found in await asyncio.gather(*map(self._check_service, SERVICES)):
+                findings += found
             if options.deep:
                 reports = await self._examine_deeply()
         counts = Counter(each.result for each in findings)
@@ -141,48 +140,16 @@ class _Examination:
             say(f"Differences from the OpenAPI document: {differences}.")
         return ExitStatus.FAILED if differences else ExitStatus.DONE
 
-    async def _check_services(self) -> list[Finding]:
-        """Check the proxy, if there is one, and then all services."""
-        proxy, findings = self._settings.proxy, list[Finding]()
-        if proxy is not None:
-            server = Server(proxy, self._settings)
-            checks: list[Check] = [("name", server.check_name), ("connection", server.check_connection)]
-            findings = await run_checks("proxy", checks, self._options.timeout)
-            server.close()
-            if any(each.result is Result.FAILED for each in findings):
-                text = "The proxy cannot be reached."
-                return findings + [not_checked(text, subject, "connection") for subject in _SUBJECTS.values()]
-        by_service = await asyncio.gather(*map(self._check_service, SERVICES))
-        return findings + [each for found in by_service for each in found]
-
     async def _check_service(self, service: str) -> list[Finding]:
         settings, timeout, subject = self._settings, self._options.timeout, _SUBJECTS[service]
         url: str | None = getattr(settings, f"{service}_url")
         if url is None:
             advice = f"If you use this service, set DIRECTSUITE_{service.upper()}_URL."
             return [not_checked(f"There is no valid URL. {advice}", subject, "URL")]
-        server = Server(url, settings)
-        connecting: list[Check] = [
-            ("name", server.check_name),
-            ("connection", server.check_connection),
-            ("TLS", server.check_tls),
-        ]
-        if settings.proxy is not None:
-            connecting = [("connection", partial(_return, not_checked("Connections use the proxy of the settings.")))]
-        credential: Secret | Login | MailboxAccess | Finding = getattr(self, f"_{_CREDENTIALS[service]}")
-        if isinstance(credential, Finding):
-            last = partial(_return, credential)
-        else:
-            last = partial(check_credential, service, settings, timeout, credential)
-        checks: list[Check] = [
-            ("URL", partial(_return, ok(url))),
-            *connecting,
-            ("response", server.check_response),
-            ("clock", server.check_clock),
-            (_CREDENTIALS[service], last),
-        ]
+        server, name = Server(url, settings), _CREDENTIALS[service]
+        last = partial(check_credential, service, settings, timeout, getattr(self, f"_{name}"))
         try:
-            return await run_checks(subject, checks, timeout)
+            return await run_checks(subject, [*server.list_checks(), (name, last)], timeout)
         finally:
             server.close()
 
@@ -212,10 +179,6 @@ class _Examination:
             with create(options.report) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(report)))
         return report
-
-
-async def _return(finding: Finding) -> Finding:
-    return finding
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:

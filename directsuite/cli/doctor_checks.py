@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import json
 import os
 import platform
 import socket
@@ -27,27 +26,20 @@ from typing import Any
 
 import aiohttp
 import attrs
+import msgspec
 from yarl import URL
 
+from directsuite import errors
 from directsuite._version import __version__
 from directsuite.cli.command import request_listeners
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.errors import RENEW, ending_of
+from directsuite.cli.errors import RENEW, Advice, ending_of
 from directsuite.cli.process import EXTRAS, missing
 from directsuite.core.checks import problem_of_url
 from directsuite.core.facade import Facade
 from directsuite.core.failures import reason_of
 from directsuite.core.files import in_thread
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import (
-    AuthenticationError,
-    BadRequestError,
-    ConnectFailedError,
-    DirectSuiteError,
-    PermissionDeniedError,
-    ResponseDecodeError,
-    ServiceError,
-)
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import SERVICES, Settings
@@ -68,7 +60,7 @@ _CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
 }
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
-_NOWHERE = "directsuite-doctor"
+_NOWHERE = "/directsuite-doctor"
 """A path that no service has."""
 _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
@@ -100,8 +92,8 @@ class Finding:
     check: str = ""
 
 
-Check = tuple[str, Callable[[], Awaitable[Finding]]]
-"""The name of a check, and the check."""
+Check = tuple[str, Finding | Callable[[], Awaitable[Finding]]]
+"""The name of a check, and the check, or its finding if nothing has to be run."""
 
 ok = partial(Finding, Result.OK)
 warning = partial(Finding, Result.WARNING)
@@ -118,7 +110,7 @@ async def run_checks(subject: str, checks: Sequence[Check], timeout: float) -> l
         else:
             try:
                 async with asyncio.timeout(timeout):
-                    finding = await check()
+                    finding = check if isinstance(check, Finding) else await check()
             except TimeoutError:
                 advice = "Check the network, firewall and proxy, or give --timeout SECONDS."
                 finding = failed(f"It took more than {timeout:g} s. {advice}")
@@ -135,29 +127,19 @@ def check_machine(settings: Settings, environment: Mapping[str, str]) -> Iterato
     yield "versions", ok(f"directsuite {__version__}, {python}, {libraries}")
     lacks = {extra: missing(libraries) for extra, libraries in EXTRAS.items()}
     installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
-    partial_extras = [extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])]
-    yield (
-        "extras",
-        warning(
-            f"{installed} Incomplete: {', '.join(partial_extras)}. "
-            f"Run pip install 'directsuite[{','.join(partial_extras)}]'."
-        )
-        if partial_extras
-        else ok(installed),
-    )
+    if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
+        yield "extras", warning(f"{installed} Incomplete: {incomplete}. Run pip install 'directsuite[{incomplete}]'.")
+    else:
+        yield "extras", ok(installed)
     uses_tls = any(str(getattr(settings, f"{service}_url")).startswith("https:") for service in SERVICES)
     if uses_tls and settings.tls is None:
         yield "trusted certificates", _check_certificates(environment)
     names = ", ".join(name for name in _PROXY_VARIABLES if environment.get(name))
-    yield (
-        "proxy variables",
-        warning(
-            f"{names} is ignored. If the services are behind a proxy, add "
-            'proxy = "http://proxy.example.org:3128" to the settings file.'
-        )
-        if names and settings.proxy is None
-        else ok("The proxy of the settings is used." if settings.proxy else "None is set."),
-    )
+    if names and settings.proxy is None:
+        advice = 'If the services are behind a proxy, add proxy = "http://proxy.example.org:3128" to the settings file.'
+        yield "proxy variables", warning(f"{names} is ignored. {advice}")
+    else:
+        yield "proxy variables", ok("They are not needed.")
 
 
 def _check_certificates(environment: Mapping[str, str]) -> Finding:
@@ -175,7 +157,7 @@ def _check_certificates(environment: Mapping[str, str]) -> Finding:
 
 
 class Server:
-    """The checks of one server, which must run in this order."""
+    """The checks of one server. url: the URL of a service."""
 
     def __init__(self, url: str, settings: Settings) -> None:
         self._url = URL(url)
@@ -188,6 +170,18 @@ class Server:
         """Close the connection."""
         if self._writer is not None:
             self._writer.transport.abort()
+
+    def list_checks(self) -> list[Check]:
+        """Return the checks in the order in which they must run."""
+        connecting: list[Check] = [
+            ("name", self.check_name),
+            ("connection", self.check_connection),
+            ("TLS", self.check_tls),
+        ]
+        if self._settings.proxy is not None:
+            connecting = [("connection", not_checked("Connections use the proxy of the settings."))]
+        others: list[Check] = [("response", self.check_response), ("clock", self.check_clock)]
+        return [("URL", ok(str(self._url))), *connecting, *others]
 
     async def check_name(self) -> Finding:
         """Check that the host has an address."""
@@ -247,6 +241,8 @@ class Server:
             ):
                 self._date, self._received = response.headers.get("Date", ""), datetime.now(UTC)
                 status = response.status
+        except aiohttp.ClientProxyConnectionError:
+            return failed("There is no connection to the proxy. Check the setting proxy.")
         except aiohttp.ClientHttpProxyError as error:
             return failed(
                 f"The proxy rejects the connection (HTTP {error.status}). Check the name and password in the setting "
@@ -282,13 +278,15 @@ class Server:
 
 
 async def check_credential(
-    service: str, settings: Settings, timeout: float, credential: Secret | Login | MailboxAccess
+    service: str, settings: Settings, timeout: float, credential: Secret | Login | MailboxAccess | Finding
 ) -> Finding:
-    """Check that a service accepts a token, login or mailbox password."""
+    """Check that a service accepts a token, login or mailbox password, or return the finding that there is none."""
+    if isinstance(credential, Finding):
+        return credential
     token = credential if isinstance(credential, Secret) else None
     login = credential if isinstance(credential, Login) else None
 
-    async def call(settings: Settings) -> DirectSuiteError | None:
+    async def call(settings: Settings) -> errors.DirectSuiteError | None:
         """Return the error of the request, or None."""
         try:
             async with DirectSuite(settings, token=token, login=login, listeners=request_listeners()) as suite:
@@ -298,45 +296,46 @@ async def check_credential(
                     else getattr(suite, service)
                 )
                 await _CALLS[service](facade.with_options(timeout=timeout, retry=RetryPolicy.none()))
-        except DirectSuiteError as error:
+        except errors.DirectSuiteError as error:
             return error
         return None
 
     error = await call(settings)
-    if token is not None and isinstance(error, ServiceError) and error.status == 404:
+    if token is not None and isinstance(error, errors.ServiceError) and error.status == 404:
         # Either the document does not exist, or the path. If the path does not, another path gets the same response.
-        urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}/{_NOWHERE}"}
+        urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_NOWHERE}"}
         other = await call(attrs.evolve(settings, **urls))
-        if not isinstance(other, ServiceError) or _describe(other) != _describe(error):
+        if not isinstance(other, errors.ServiceError) or _list_texts(other) != _list_texts(error):
             return ok("The credential is accepted.")
     return _explain(service, error, has_token=token is not None)
 
 
-def _describe(error: ServiceError) -> tuple[object, ...]:
-    """Return the status and texts of a service's error, without the path."""
+def _list_texts(error: errors.ServiceError) -> list[str]:
+    """Return the texts of a service's error, without the path. Other members may differ in each response."""
     try:
-        body: Any = json.loads(error.body)
-        texts = [str(body.get(name)).replace(f"/{_NOWHERE}", "") for name in ("error", "description")]
-    except (ValueError, AttributeError, RecursionError):
-        texts = []
-    return error.status, *texts
+        body: Any = msgspec.json.decode(error.body)
+        return [str(body.get(name)).replace(_NOWHERE, "") for name in ("error", "description")]
+    except (msgspec.DecodeError, AttributeError, RecursionError):
+        return []
 
 
-def _explain(service: str, error: DirectSuiteError | None, *, has_token: bool) -> Finding:
+def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: bool) -> Finding:
     """Return the finding for the error of a request, or for None."""
-    if error is None or (has_token and isinstance(error, BadRequestError)):
+    if error is None or (has_token and isinstance(error, errors.BadRequestError)):
         return ok("The credential is accepted.")
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, errors.AuthenticationError):
         credential = "mailbox" if service == "message" else "login"
         text = f"The service rejects the {credential}. Check its name, and that the password belongs to it."
         return failed(f"{RENEW[0].upper()}{RENEW[1:]}." if has_token else text)
-    if has_token and isinstance(error, PermissionDeniedError):
+    if has_token and isinstance(error, errors.PermissionDeniedError):
         if service == "fax":  # because the number in the request is not the user's
             return warning(
                 "The service accepts the token, but not for a number that is not yours. If it rejects your own number, "
                 "ask its provider for a token that may read faxes."
             )
         return failed("The service accepts the token, but not for this operation. Ask its provider for another token.")
-    if (isinstance(error, ServiceError) and error.status == 404) or isinstance(error, ResponseDecodeError):
+    is_not_found = isinstance(error, errors.ServiceError) and error.status == 404
+    if is_not_found or isinstance(error, errors.ResponseDecodeError):
         return failed(f"This is not the service. Check the path of DIRECTSUITE_{service.upper()}_URL.")
-    return failed(ending_of(error, advice={ConnectFailedError: "see the checks before this one, and try again"})[1])
+    advice: Advice = {errors.ConnectFailedError: "see the checks before this one, and try again"}
+    return failed(ending_of(error, advice=advice)[1])

@@ -112,7 +112,7 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
     body, status, headers = await _read_body(response), response.status, response.headers.copy()
     headers.popall("Content-Length", None)
     is_json = response.content_type == "application/json"
-    document = _read_json(body) if is_json else body.decode()
+    document = _read_json(body) if is_json else body.decode("latin-1")
     root = {"$": document}
     for each in differences:
         if each.path.startswith("$") and document is not None:
@@ -125,34 +125,35 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
         elif each.what == "is not described" and (header := re.fullmatch(r"header ([A-Za-z-]+)", each.path)):
             headers[header[1]] = "made=up"
     if document is not None:
-        body = (json.dumps(root["$"]) if is_json else str(root["$"])).encode()
+        body = (json.dumps(root["$"]) if is_json else str(root["$"])).encode("latin-1")
     return web.Response(status=status, body=body, headers=headers)
 
 
 def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
     """Change the values to which the steps lead: names of members, and [] for each element of an array."""
     step, *others = steps
-    is_array, keys = step == "[]" and name_type(container) == "array", list[Any]()
-    if is_array:
+    kind, keys = name_type(container), list[Any]()
+    if kind == "object":
+        keys = [step] if step in container or not others else []
+    elif kind == "array" and step == "[]":
         keys = [*range(len(container))]
-    elif name_type(container) == "object":
-        keys = [step]
     for key in keys:
-        if not others:
-            _change_member(container, key, what)
-        elif is_array or key in container:
+        if others:
             _change_value(container[key], others, what)
+        else:
+            _change_member(container, key, what)
 
 
 def _change_member(container: Any, key: Any, what: str) -> None:
     """Change one member of an object, or one element of an array."""
+    is_object = name_type(container) == "object"
     if what == "is missing":
-        container.pop(key, None)
+        container.pop(key, None) if is_object else None
     elif moved := re.fullmatch(r"has the form: in place of (\w+)", what):
         if moved[1] in container:
             container[key] = container.pop(moved[1])
     else:
-        value = container.get(key) if name_type(container) == "object" else container[key]
+        value = container.get(key) if is_object else container[key]
         name = _UNKNOWN_NAME.fullmatch(str(key))
         for pattern, change in _CHANGES.items():
             if found := re.fullmatch(pattern, what):

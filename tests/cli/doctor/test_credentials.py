@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -56,8 +57,12 @@ async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_u
         )
 
 
+TIMESTAMPS = itertools.count()
+
+
 def not_found(description: str) -> web.Response:
-    return web.json_response({"error": "Not Found", "description": description}, status=404)
+    document = {"timestamp": next(TIMESTAMPS), "error": "Not Found", "description": description}
+    return web.json_response(document, status=404)
 
 
 def documents_and_paths(path: str) -> web.Response:

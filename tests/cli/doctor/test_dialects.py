@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,17 @@ async def test_forms_are_no_differences(machine: Machine, sandbox: Sandbox) -> N
         take(machine, sandbox, root)
         told = await machine.doctor(*options)
     assert (told.status, found(told.document)) == (0, set())
+
+
+async def test_differences_that_do_not_apply_change_nothing(machine: Machine) -> None:
+    report, paths = machine.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
+    differences = [{"path": path, "what": "is missing"} for path in paths]
+    report.write_text(json.dumps({"operations": [{"operation": "GetUIDs", "differences": differences}]}))
+    async with peopled_sandbox(imitate=report) as imitation:
+        uid = await imitation.deliver(ALICE, b"Subject: Lab\r\n\r\nfine\r\n")
+        async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
+            uids = await suite.mailbox(ALICE, PASSWORD).get_uids()
+    assert uids == [uid]
 
 
 async def test_a_fault_reaches_a_client_of_an_imitation(machine: Machine, sandbox: Sandbox) -> None:
