@@ -94,7 +94,7 @@ def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) ->
 
 
 class _Examination:
-    """The services with their credentials. It asks for a password only if its mailbox or login is named."""
+    """The services with their credentials. A password is requested only for a named mailbox or login with a URL."""
 
     def __init__(self, options: DoctorOptions, settings: Settings) -> None:
         self._options, self._settings = options, settings
@@ -104,12 +104,12 @@ class _Examination:
             "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.",
         )
         self._login = _find(
-            lambda: options.login or credentials.configured("login_username"),
+            lambda: settings.registration_url and (options.login or credentials.configured("login_username")),
             lambda: credentials.login(options.login, options.login_password_file),
             f"There is no login. Set {credentials.LOGIN}, or give --login USERNAME.",
         )
         self._mailbox = _find(
-            lambda: options.mailbox or credentials.configured("mailbox"),
+            lambda: settings.message_url and (options.mailbox or credentials.configured("mailbox")),
             lambda: credentials.mailbox_access(options.mailbox, options.password_file, settings=settings),
             f"No mailbox is named. Set {credentials.MAILBOX}, or give --mailbox ADDRESS.",
         )

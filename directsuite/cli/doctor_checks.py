@@ -64,7 +64,7 @@ _NOWHERE = "/directsuite-doctor"
 """A path that no service has."""
 _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
-    "fax": lambda facade: facade.get_multiple_message_info("0000000000"),  # nobody has this number
+    "fax": lambda facade: facade.get_multiple_message_info("0000000000"),  # not a valid number
     "message": lambda facade: facade.get_message_count(),
     "registration": lambda facade: facade.login(),
 }
@@ -86,7 +86,7 @@ class Finding:
 
     result: Result
     sentence: str
-    """What was found, and what to do about it."""
+    """The state of what was checked, then advice if something is wrong."""
     subject: str = ""
     """A service, the proxy, or this machine."""
     check: str = ""
@@ -280,7 +280,7 @@ class Server:
 async def check_credential(
     service: str, settings: Settings, timeout: float, credential: Secret | Login | MailboxAccess | Finding
 ) -> Finding:
-    """Check that a service accepts a token, login or mailbox password, or return the finding that there is none."""
+    """Check that a service accepts a token, login or mailbox password, or return why it is missing."""
     if isinstance(credential, Finding):
         return credential
     token = credential if isinstance(credential, Secret) else None

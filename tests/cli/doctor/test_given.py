@@ -6,7 +6,8 @@ from importlib.metadata import requires
 
 import pytest
 
-from directsuite.cli import doctor_checks, process
+import directsuite as ds
+from directsuite.cli import credentials, doctor_checks, process
 from tests.cli.doctor.conftest import Machine, server
 
 SECRET = "hunter-2-of-nobody"
@@ -80,6 +81,21 @@ async def test_secrets_that_are_not_given_are_not_checked_and_it_says_how_to_giv
     )
     assert told.checks["registration", "login"][1].startswith("There is no login. Set DIRECTSUITE_LOGIN_USERNAME")
     assert told.status == 0
+
+
+async def test_no_password_is_requested_for_a_service_without_a_url(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    def type_secret(places: credentials.SecretPlaces, _: object) -> ds.Secret:
+        asked.append(places.what)
+        return ds.Secret(SECRET)
+
+    monkeypatch.setattr(credentials, "is_somebody_there", lambda: True)
+    monkeypatch.setattr(credentials.SecretPlaces, "typed", type_secret)
+    await machine.doctor("--mailbox", "nurse@direct.example.org", "--login", "front-desk")
+    assert asked == []
 
 
 async def test_secrets_that_are_given_wrongly_are_told(machine: Machine) -> None:
