@@ -15,42 +15,42 @@ def main(arguments: Sequence[str]) -> int:
     """Run the soak where it is asked for, or else the measurements, and return the exit status."""
     match arguments:
         case ["soak", *options]:
-            from benchmarks.soak.command import soak
+            from benchmarks.soak.command import run_soak
 
-            return soak(options)
+            return run_soak(options)
         case ["sync"]:
-            from benchmarks.sync.command import sync
+            from benchmarks.sync.command import measure_sync
 
-            return sync()
+            return measure_sync()
         case ["sandbox"]:
-            from benchmarks.sandbox_load import sandbox_load
+            from benchmarks.sandbox_load import run_sandbox_load
 
-            return sandbox_load()
+            return run_sandbox_load()
         case ["counts"]:
             from benchmarks.counts import write
 
             return write()
         case ["growth", *names]:
-            from benchmarks.growth import growth
+            from benchmarks.growth import measure_growth
 
-            return growth(names)
+            return measure_growth(names)
         case ["latency"]:
-            from benchmarks.sync.latency import latency
+            from benchmarks.sync.latency import measure_latency
 
-            return latency()
+            return measure_latency()
         case ["mailbox-tools"]:
-            from benchmarks.sync.mailbox_tools import mailbox_tools
+            from benchmarks.sync.mailbox_tools import measure_mailbox_tools
 
-            return mailbox_tools()
+            return measure_mailbox_tools()
         case ["walks"]:
-            from benchmarks.walks import page
+            from benchmarks.walks import format_page
 
-            print(page())
+            print(format_page())
             return 0
         case ["signing-job", *names]:
-            from benchmarks.signing_job.command import signing_job
+            from benchmarks.signing_job.command import run_signing_job
 
-            return signing_job(names)
+            return run_signing_job(names)
         case _:
             from benchmarks.measuring.command import measure
 

@@ -21,26 +21,26 @@ import attrs
 
 import directsuite as ds
 from benchmarks.counts import Gauge
-from benchmarks.measuring.machine import described, figures_of
+from benchmarks.measuring.machine import describe_machine, run_for_figures
 from benchmarks.peers import work
-from benchmarks.server import at, served
-from benchmarks.soak.census import resident
-from benchmarks.sync.postgres import INTERVAL, MAILBOXES, workers
+from benchmarks.server import make_scenario_url, run_server
+from benchmarks.soak.census import read_resident_bytes
+from benchmarks.sync.postgres import INTERVAL, MAILBOXES, measure_workers
 from benchmarks.sync.remotes import CannedRemote
-from benchmarks.sync.works import password_of, rounds_of, suite_of
+from benchmarks.sync.works import get_password, make_rounds, make_suite
 from directsuite.durable.database import sql
+from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
 from directsuite.jobs.delivery import DeliveryTracker
-from directsuite.jobs.delivery import Journal as DeliveryJournal
-from directsuite.jobs.signing import Journal as SigningJournal
-from directsuite.jobs.signing import Pdf, SigningJob, State, TargetFolder
+from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, TargetFolder
+from directsuite.jobs.signing import SigningJournal as SigningJournal
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
 from directsuite.sync.remote import Remote
 from directsuite.sync.status import MailboxProgress
 
 _ROOT = Path(__file__).resolve().parents[1]
-_LOOKS = 20  # at a large mailbox
-_SMALL = 3  # messages of each of many mailboxes
-_FILLED = 10_000  # rows of a journal at a time
+_POLLS = 20  # at a large mailbox
+_MESSAGES_PER_MAILBOX = 3  # messages of each of many mailboxes
+_JOURNAL_BATCH_ROWS = 10_000  # rows of a journal at a time
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _NAMES = 860, 330, 56, 44, 330
 _COLOURS = ("#1f6fb4", "#e08a1e", "#2a8f4f", "#c03030")
 
@@ -113,23 +113,23 @@ async def mailboxes(url: str, folder: Path, size: int) -> Figures:
     """Rounds of many small mailboxes, in which nothing or little happens."""
     gauge = Gauge()
     names, held = [f"mailbox-{number}" for number in range(size)], dict[str, CannedRemote]()
-    with gauge.watching():
-        async with suite_of(url) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
-            sync = Synchronizer(suite, store, names, password_of)
+    with gauge.count_statements():
+        async with make_suite(url) as suite, SqliteStore(folder / "sync.db", sink=SqliteSink()) as store:
+            sync = Synchronizer(suite, store, names, get_password)
 
             async def opened(status: MailboxProgress) -> Remote:
                 """A canned mailbox."""
-                held[status.name] = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _SMALL)
+                held[status.name] = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), _MESSAGES_PER_MAILBOX)
                 return held[status.name]
 
             sync._worker._open = opened  # type: ignore[method-assign]
-            before = resident(os.getpid())
-            sync._worker.requested = ()  # as while `run` listens, and no operator has left anything
+            before = read_resident_bytes(os.getpid())
+            sync._worker.requested_mailboxes = ()  # as while `run` listens, and no operator has left anything
             await sync.once()
-            memory = resident(os.getpid()) - before
+            memory = read_resident_bytes(os.getpid()) - before
             idle = await _cpu(sync.once)
             for name in names[:: min(100, size)]:
-                held[name]._folder = f"INBOX.{_SMALL + 1}"
+                held[name]._folder = f"INBOX.{_MESSAGES_PER_MAILBOX + 1}"
             gauge.statements.clear()
             changing = await _cpu(sync.once)
     return {
@@ -142,22 +142,22 @@ async def mailboxes(url: str, folder: Path, size: int) -> Figures:
 
 async def messages(url: str, folder: Path, size: int) -> Figures:
     """Looks at a large mailbox, and the round after one new message."""
-    async with suite_of(url) as suite, SqliteStore(folder / "sync.db") as store:
+    async with make_suite(url) as suite, SqliteStore(folder / "sync.db") as store:
         remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), size)
-        rounds, before = rounds_of(remote, store), resident(os.getpid())
-        while (await rounds.round()).more:
+        rounds, before = make_rounds(remote, store), read_resident_bytes(os.getpid())
+        while (await rounds.run_round()).has_more:
             pass
-        await rounds.round()
-        memory = resident(os.getpid()) - before
-        idle = sum([await _cpu(rounds.round) for _ in range(_LOOKS)]) / _LOOKS
+        await rounds.run_round()
+        memory = read_resident_bytes(os.getpid()) - before
+        idle = sum([await _cpu(rounds.run_round) for _ in range(_POLLS)]) / _POLLS
         remote._folder = f"INBOX.{size + 1}"
-        more = await _cpu(rounds.round)
+        more = await _cpu(rounds.run_round)
     return {"idle": 1000 * idle, "one more": 1000 * more, "memory": memory / 1e6}
 
 
 async def tracked(url: str, folder: Path, size: int) -> Figures:
     """A tracker whose journal has so many messages, read anew."""
-    async with suite_of(url) as suite:
+    async with make_suite(url) as suite:
         box = suite.mailbox(work.USERNAME, work.PASSWORD)
         async with DeliveryJournal(folder / "delivery.db") as journal:
             tracker = DeliveryTracker(box, journal=journal)
@@ -171,9 +171,9 @@ async def documents(url: str, folder: Path, size: int) -> Figures:
     """A signing job with so many documents, of which a run before it has signed all."""
     path = folder / "journal.db"
     async with SigningJournal(path) as journal:
-        for start in range(0, size, _FILLED):
-            names = [f"{number:07}.pdf" for number in range(start, min(start + _FILLED, size))]
-            assert {entry.state for entry in await journal.entries(names)} == {State.NEW}
+        for start in range(0, size, _JOURNAL_BATCH_ROWS):
+            names = [f"{number:07}.pdf" for number in range(start, min(start + _JOURNAL_BATCH_ROWS, size))]
+            assert {entry.state for entry in await journal.entries(names)} == {DocumentState.NEW}
         await journal._database.execute(sql("UPDATE directsuite.signing_document SET state = 5"))
 
     async def source() -> AsyncGenerator[Pdf]:
@@ -181,7 +181,7 @@ async def documents(url: str, folder: Path, size: int) -> Figures:
             yield Pdf(f"{number:07}.pdf", b"%PDF-1.7\n")
 
     async with (
-        ds.DirectSuite(ds.Settings(signing_url=f"{at(url)}/signing")) as suite,
+        ds.DirectSuite(ds.Settings(signing_url=f"{make_scenario_url(url)}/signing")) as suite,
         SigningJournal(path) as journal,
     ):
         target, signatures = TargetFolder(folder / "out"), [ds.Signature(name="S")]
@@ -199,24 +199,24 @@ async def _cpu(do: Callable[[], Awaitable[object]]) -> float:
 
 
 WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {
-    each.__name__: each for each in (mailboxes, workers, messages, tracked, documents)
+    each.__name__: each for each in (mailboxes, measure_workers, messages, tracked, documents)
 }
 
 
-def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "results") -> int:
+def measure_growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "results") -> int:
     """Measure the curves of these names, or all; write growth.md, growth.json and a drawing of each curve."""
     kept = out / "growth.json"
     found: dict[str, list[Figures]] = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-    with served() as url:
+    with run_server() as url:
         for each in GROWTHS:
             if each.name in (names or [each.name]):
                 found[each.name] = [_run(each.name, url, size) for size in each.sizes]
                 kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
             if each.name in found:
-                print(section(each, found[each.name]), flush=True)
-                (out / f"growth-{each.name}.svg").write_text(drawing(each, found[each.name]), encoding="utf-8")
-    about = "\n".join(f"| {name} | {value} |" for name, value in described().items())
-    page = "\n".join(section(each, found[each.name]) for each in GROWTHS if each.name in found)
+                print(format_section(each, found[each.name]), flush=True)
+                (out / f"growth-{each.name}.svg").write_text(draw_growth(each, found[each.name]), encoding="utf-8")
+    about = "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
+    page = "\n".join(format_section(each, found[each.name]) for each in GROWTHS if each.name in found)
     head = f"# Growth\n\n`python -m benchmarks growth`{(__doc__ or '').partition('`')[2].partition('`')[2].strip()}\n\n"
     (out / "growth.md").write_text(f"{head}{page}\nMeasured on:\n\n| | |\n|---|---|\n{about}\n", encoding="utf-8")
     return 0
@@ -224,38 +224,38 @@ def growth(names: Sequence[str] = (), out: Path = _ROOT / "benchmarks" / "result
 
 def _run(name: str, url: str, size: int) -> Figures:
     with tempfile.TemporaryDirectory() as folder:
-        return figures_of("benchmarks.growth", name, url, folder, str(size))
+        return run_for_figures("benchmarks.growth", name, url, folder, str(size))
 
 
-def wholes(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
+def compute_total_costs(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
     """The whole cost at each size: a figure of a unit counts as often as there are units."""
     of_a_unit = any(f" of a {unit}" in growth.figures[figure] for unit in ("mailbox", "message", "document"))
     pairs = zip(growth.sizes, found, strict=True)
     return [max(figures[figure], 1e-9) * (size if of_a_unit else 1) for size, figures in pairs]
 
 
-def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
+def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
     """Of the whole cost over the size, both as logarithms, by least squares."""
     return statistics.linear_regression(
         [math.log10(size) for size in sizes], [math.log10(cost) for cost in costs]
     ).slope
 
 
-def section(growth: Growth, found: Sequence[Figures]) -> str:
+def format_section(growth: Growth, found: Sequence[Figures]) -> str:
     """The table of a curve, and its drawing."""
     sizes = " | ".join(f"{size:,}" for size in growth.sizes)
     lines = [f"## {growth.what[0].upper()}{growth.what[1:]}", "", f"| | {sizes} | slope |"]
     lines.append("|---" * (len(growth.sizes) + 2) + "|")
     for name, unit in growth.figures.items():
         values = " | ".join(f"{figures[name]:,.3g}" for figures in found)
-        lines.append(f"| {unit} | {values} | {slope(growth.sizes, wholes(growth, found, name)):.2f} |")
+        lines.append(f"| {unit} | {values} | {fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f} |")
     return "\n".join([*lines, "", f"![The same as curves](growth-{growth.name}.svg)", ""])
 
 
-def drawing(growth: Growth, found: Sequence[Figures]) -> str:
+def draw_growth(growth: Growth, found: Sequence[Figures]) -> str:
     """The whole costs as multiples of those at the smallest size, both axes as powers of ten; dashed: in proportion."""
     first, last = math.log10(growth.sizes[0]), math.log10(growth.sizes[-1])
-    curves = {name: wholes(growth, found, name) for name in growth.figures}
+    curves = {name: compute_total_costs(growth, found, name) for name in growth.figures}
     decades = max(last - first, *(math.log10(max(costs) / costs[0]) for costs in curves.values()))
     right, bottom = _WIDTH - _NAMES, _HEIGHT - _BELOW
 

@@ -19,15 +19,15 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from benchmarks.soak.server import Server
+from benchmarks.soak.server import SoakServer
 from directsuite.cli.demo import documents
 from directsuite.sandbox.samples import ALICE, BOB, DOMAIN, FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, REFERRALS, TUSER
-from directsuite.sandbox.server import openapi_document
+from directsuite.sandbox.server import load_openapi_document
 
 Values = Mapping[str, Any]
 """Members of paths and bodies, by name."""
 
-_DOCUMENT = openapi_document()
+_DOCUMENT = load_openapi_document()
 OPERATIONS: dict[str, tuple[str, str, Any]] = {
     described["operationId"]: (method.upper(), path, described)
     for path, methods in _DOCUMENT["paths"].items()
@@ -69,7 +69,7 @@ _VALUES: Values = {
     "directDomain": DOMAIN,
     "directUsername": "ada",
 }
-_OWN: Mapping[str, Values] = {
+_VALUES_BY_OPERATION: Mapping[str, Values] = {
     "Sign": {"name": documents.PATIENT_FIELD},
     "SignAndPull": {"name": documents.PATIENT_FIELD},
     "Forward": {"recipients": _TO_BOB},
@@ -97,7 +97,7 @@ class Request:
 
 
 @attrs.frozen
-class Answer:
+class SandboxResponse:
     """What was answered."""
 
     status: int
@@ -110,7 +110,7 @@ class Answer:
         return members
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """Return True if the operation was carried out: two services refuse with HTTP 200."""
         return self.status == HTTPStatus.OK and self.members.get("success") is not False
 
@@ -126,74 +126,74 @@ class Caller:
     _numbers: Iterator[int] = attrs.Factory(itertools.count)
 
     @classmethod
-    async def of(cls, http: aiohttp.ClientSession, server: Server) -> Self:
+    async def create(cls, http: aiohttp.ClientSession, server: SoakServer) -> Self:
         """A caller with a document, a message, a session and a patient, for operations that leave them as they are."""
-        token = (await server.control("GET", "environment"))["environment"]["DIRECTSUITE_TOKEN"]
+        token = (await server.call_control("GET", "environment"))["environment"]["DIRECTSUITE_TOKEN"]
         self = cls(http, server.urls["control"].removesuffix("/_sandbox"), token)
         values = self._values
-        values["pdf"] = base64.b64encode(documents.consent_form(documents.Form.numbered(1)))
-        values["identifier"] = (await self.carry_out("Save"))["identifier"]
-        values["smtpId"] = (await self.carry_out("Send"))["smtpId"]
+        values["pdf"] = base64.b64encode(documents.build_consent_form(documents.Form.from_number(1)))
+        values["identifier"] = (await self.call("Save"))["identifier"]
+        values["smtpId"] = (await self.call("Send"))["smtpId"]
         values["smtpIds"] = [values["smtpId"]] * 2
-        values["uids"] = (await self.carry_out("GetUIDs"))["uids"][:4]
-        values["message_handle"] = (await self.carry_out("getMultipleMessageInfo"))["MessageDetail"][0]["MessageHandle"]
-        values["sessionId"] = (await self.carry_out("login"))["sessionId"]
-        await self.carry_out("ProvisionIDProofedPatient", **_ADA)
+        values["uids"] = (await self.call("GetUIDs"))["uids"][:4]
+        values["message_handle"] = (await self.call("getMultipleMessageInfo"))["MessageDetail"][0]["MessageHandle"]
+        values["sessionId"] = (await self.call("login"))["sessionId"]
+        await self.call("ProvisionIDProofedPatient", **_ADA)
         return self
 
-    def request(self, operation: str, **own: Any) -> Request:
+    def make_request(self, operation: str, **own: Any) -> Request:
         """A request of an operation. Raises KeyError for a member without a value."""
         method, path, described = OPERATIONS[operation]
-        values = {**_VALUES, **self._values, **_OWN.get(operation, {}), **own}
+        values = {**_VALUES, **self._values, **_VALUES_BY_OPERATION.get(operation, {}), **own}
         names = [parameter["name"] for parameter in described["parameters"]]
         url = self._root + path.format_map({name: quote(str(values[name]), safe="") for name in names})
         headers, content = {"Authorization": f"Bearer {self._token}"} if described["security"] else {}, b""
         for media_type, body in described.get("requestBody", {}).get("content", {}).items():
             headers["Content-Type"] = media_type
             is_json = media_type == "application/json"
-            content = json.dumps(_filled(body["schema"], values)).encode() if is_json else values["pdf"]
+            content = json.dumps(_fill_schema(body["schema"], values)).encode() if is_json else values["pdf"]
         return Request(method, URL(url, encoded=True), headers, content)
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> SandboxResponse:
         """Send one request."""
         url, headers = request.url, request.headers
         async with self._http.request(request.method, url, headers=headers, data=request.content or None) as answer:
-            return Answer(answer.status, await answer.read())
+            return SandboxResponse(answer.status, await answer.read())
 
-    async def carry_out(self, operation: str, **own: Any) -> dict[str, Any]:
+    async def call(self, operation: str, **own: Any) -> dict[str, Any]:
         """The members of a success. Raises RuntimeError for anything else."""
-        answer = await self.send(self.request(operation, **own))
-        if not answer.succeeded:
+        answer = await self.send(self.make_request(operation, **own))
+        if not answer.is_success:
             raise RuntimeError(f"{operation} was answered with {answer.status}: {answer.content[:200]!r}")
         return answer.members
 
-    async def requests(self, operation: str, callers: int) -> Iterable[Request]:
+    async def make_requests(self, operation: str, callers: int) -> Iterable[Request]:
         """Requests of an operation: without end, or as many as something was made for."""
         if (row := PREPARATIONS.get(operation)) is None:
-            return itertools.repeat(self.request(operation))
-        return [self.request(operation, **own) for own in await row.make(self, callers * row.each)]
+            return itertools.repeat(self.make_request(operation))
+        return [self.make_request(operation, **own) for own in await row.make(self, callers * row.per_caller)]
 
-    def names(self, stem: str, amount: int) -> list[str]:
+    def make_names(self, stem: str, amount: int) -> list[str]:
         """Names that nothing has yet."""
         return [f"{stem}{next(self._numbers)}" for _ in range(amount)]
 
 
-def _filled(schema: Any, values: Values) -> Any:
+def _fill_schema(schema: Any, values: Values) -> Any:
     """A body of the members that have a value, and those that must be there, of their own members."""
     if "$ref" in schema:
         schema = _DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "items" in schema:
-        return [_filled(schema["items"], values)]
+        return [_fill_schema(schema["items"], values)]
     members: dict[str, Any] = {}
     for part in schema.get("allOf", ()):
-        members |= _filled(part, values)
+        members |= _fill_schema(part, values)
     for name, member in schema.get("properties", {}).items():
         if name in values:
             members[name] = values[name]
         elif name in schema.get("required", ()):
             if "$ref" not in member:
                 raise KeyError(name)
-            members[name] = _filled(member, values)
+            members[name] = _fill_schema(member, values)
     return members
 
 
@@ -201,59 +201,59 @@ def _filled(schema: Any, values: Values) -> Any:
 class Preparation:
     """What an operation uses up: its name, what makes so many of them, and how many each caller has."""
 
-    what: str
+    resource: str
     make: Callable[[Caller, int], Awaitable[list[Values]]]
-    each: int = 5
+    per_caller: int = 5
 
 
-async def _documents(caller: Caller, amount: int) -> list[Values]:
-    saved = await asyncio.gather(*(caller.carry_out("Save") for _ in range(amount)))
+async def _save_documents(caller: Caller, amount: int) -> list[Values]:
+    saved = await asyncio.gather(*(caller.call("Save") for _ in range(amount)))
     return [{"identifier": document["identifier"]} for document in saved]
 
 
-async def _messages(caller: Caller, amount: int) -> list[Values]:
-    [folder] = caller.names("INBOX.of", 1)
-    await caller.carry_out("CreateFolder", folderName=folder)
-    await caller.carry_out("SaveRawMessages", folderName=folder, messages=[_RAW_MESSAGE] * amount)
-    uids = (await caller.carry_out("GetUIDs", folderName=folder))["uids"]
+async def _deliver_messages(caller: Caller, amount: int) -> list[Values]:
+    [folder] = caller.make_names("INBOX.of", 1)
+    await caller.call("CreateFolder", folderName=folder)
+    await caller.call("SaveRawMessages", folderName=folder, messages=[_RAW_MESSAGE] * amount)
+    uids = (await caller.call("GetUIDs", folderName=folder))["uids"]
     return [{"folderName": folder, "uids": [uid]} for uid in uids]
 
 
-async def _read_messages(caller: Caller, amount: int) -> list[Values]:
-    messages = await _messages(caller, amount)
+async def _deliver_read_messages(caller: Caller, amount: int) -> list[Values]:
+    messages = await _deliver_messages(caller, amount)
     uids = [uid for message in messages for uid in message["uids"]]
-    await caller.carry_out("MarkMessagesAsReadByUIDs", folderName=messages[0]["folderName"], uids=uids)
+    await caller.call("MarkMessagesAsReadByUIDs", folderName=messages[0]["folderName"], uids=uids)
     return messages
 
 
-async def _folder_names(caller: Caller, amount: int) -> list[Values]:
-    return [{"folderName": name, "newFolderName": f"{name}moved"} for name in caller.names("INBOX.new", amount)]
+async def _make_folder_names(caller: Caller, amount: int) -> list[Values]:
+    return [{"folderName": name, "newFolderName": f"{name}moved"} for name in caller.make_names("INBOX.new", amount)]
 
 
-async def _folders(caller: Caller, amount: int) -> list[Values]:
-    folders = await _folder_names(caller, amount)
-    await asyncio.gather(*(caller.carry_out("CreateFolder", **folder) for folder in folders))
+async def _create_folders(caller: Caller, amount: int) -> list[Values]:
+    folders = await _make_folder_names(caller, amount)
+    await asyncio.gather(*(caller.call("CreateFolder", **folder) for folder in folders))
     return folders
 
 
-async def _usernames(caller: Caller, amount: int) -> list[Values]:
-    return [{"directUsername": name} for name in caller.names("patient", amount)]
+async def _make_usernames(caller: Caller, amount: int) -> list[Values]:
+    return [{"directUsername": name} for name in caller.make_names("patient", amount)]
 
 
-async def _turns(_: Caller, amount: int) -> list[Values]:
+async def _alternate_subscribed(_: Caller, amount: int) -> list[Values]:
     return [{"subscribed": number % 2 == 1} for number in range(amount)]
 
 
-_CHANGED = ("Delete", "Flatten", "FlattenAndPull", "ClearUnsignedFields", "ClearUnsignedFieldsAndPull")
-_SIGNED = ("Sign", "SignAndPull", "MultiSign", "MultiSignAndPull")
-_UNREAD = ("MoveMessagesByUIDs", "DeleteMessagesByUIDs", "MarkMessagesAsReadByUIDs")
+_CHANGING_OPERATIONS = ("Delete", "Flatten", "FlattenAndPull", "ClearUnsignedFields", "ClearUnsignedFieldsAndPull")
+_SIGNING_OPERATIONS = ("Sign", "SignAndPull", "MultiSign", "MultiSignAndPull")
+_UNREAD_OPERATIONS = ("MoveMessagesByUIDs", "DeleteMessagesByUIDs", "MarkMessagesAsReadByUIDs")
 PREPARATIONS: Mapping[str, Preparation] = {
-    **dict.fromkeys(_CHANGED, Preparation("a document", _documents, 2)),
-    **dict.fromkeys(_SIGNED, Preparation("a document", _documents, 1)),
-    **dict.fromkeys(_UNREAD, Preparation("an unread message", _messages)),
-    "MarkMessagesAsUnreadByUIDs": Preparation("a read message", _read_messages),
-    "SetFoldersSubscribed": Preparation("the other state in turn", _turns),
-    "CreateFolder": Preparation("a new name", _folder_names, 2),
-    **dict.fromkeys(("MoveFolder", "DeleteFolder"), Preparation("a folder", _folders, 2)),
-    "ProvisionIDProofedPatient": Preparation("a new user name", _usernames),
+    **dict.fromkeys(_CHANGING_OPERATIONS, Preparation("a document", _save_documents, 2)),
+    **dict.fromkeys(_SIGNING_OPERATIONS, Preparation("a document", _save_documents, 1)),
+    **dict.fromkeys(_UNREAD_OPERATIONS, Preparation("an unread message", _deliver_messages)),
+    "MarkMessagesAsUnreadByUIDs": Preparation("a read message", _deliver_read_messages),
+    "SetFoldersSubscribed": Preparation("the other state in turn", _alternate_subscribed),
+    "CreateFolder": Preparation("a new name", _make_folder_names, 2),
+    **dict.fromkeys(("MoveFolder", "DeleteFolder"), Preparation("a folder", _create_folders, 2)),
+    "ProvisionIDProofedPatient": Preparation("a new user name", _make_usernames),
 }

@@ -34,7 +34,7 @@ _PASSWORD = "a password"
 
 
 @attrs.frozen
-class Walk:
+class CallPath:
     """What one piece of work passes through.
 
     files: distinct files, relative to the package. steps: calls from one of them into another. calls: of functions.
@@ -45,7 +45,7 @@ class Walk:
     calls: int
 
 
-class Follower:
+class CallRecorder:
     """Records the calls into the package, or into a folder of it, while the block runs.
 
     It follows this thread, and with `threads=True` those that start after the follower was made.
@@ -72,8 +72,8 @@ class Follower:
         threading.setprofile(None)
 
     @property
-    def walk(self) -> Walk:
-        return Walk(tuple(self._files), self._steps, self._calls)
+    def walk(self) -> CallPath:
+        return CallPath(tuple(self._files), self._steps, self._calls)
 
     def _record(self, frame: FrameType, event: str, _: Any) -> None:
         file = frame.f_code.co_filename
@@ -92,14 +92,14 @@ class Follower:
 Work = Callable[[], Awaitable[object]]
 
 
-async def _followed(work: Work, follower: Follower | None = None) -> Walk:
+async def _record_work(work: Work, follower: CallRecorder | None = None) -> CallPath:
     await work()
-    with follower or Follower() as following:
+    with follower or CallRecorder() as following:
         await work()
     return following.walk
 
 
-def blank_pdf() -> bytes:
+def make_blank_pdf() -> bytes:
     """A PDF of one blank page."""
     written = io.BytesIO()
     with pikepdf.new() as document:
@@ -109,7 +109,7 @@ def blank_pdf() -> bytes:
 
 
 @asynccontextmanager
-async def _running() -> AsyncGenerator[tuple[ds.DirectSuite, ds.Mailbox, Sandbox, LoopThread]]:
+async def _run_sandbox() -> AsyncGenerator[tuple[ds.DirectSuite, ds.Mailbox, Sandbox, LoopThread]]:
     with LoopThread() as services:
         sandbox = Sandbox()
         services.call(sandbox.__aenter__())
@@ -121,22 +121,22 @@ async def _running() -> AsyncGenerator[tuple[ds.DirectSuite, ds.Mailbox, Sandbox
             services.call(sandbox.__aexit__(None, None, None))
 
 
-def _message(subject: str) -> ds.Message:
+def _make_message(subject: str) -> ds.Message:
     return ds.Message(sender=_ADDRESS, subject=subject, body="Good morning", recipients=[ds.Recipient(_ADDRESS)])
 
 
-async def follow() -> dict[str, Walk]:
+async def record_walks() -> dict[str, CallPath]:
     """The walks, by the names of what is done."""
-    walks: dict[str, Walk] = {}
+    walks: dict[str, CallPath] = {}
     signature = ds.Signature(name="signature", reason="Approved", gs_name="A Walker")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pdf = folder / "in" / "document.pdf"
         pdf.parent.mkdir()
-        pdf.write_bytes(blank_pdf())
-        async with _running() as (suite, mailbox, sandbox, services):
-            walks["`get_message_count`"] = await _followed(mailbox.get_message_count)
-            walks["`signing.save` of a path"] = await _followed(lambda: suite.signing.save(pdf))
+        pdf.write_bytes(make_blank_pdf())
+        async with _run_sandbox() as (suite, mailbox, sandbox, services):
+            walks["`get_message_count`"] = await _record_work(mailbox.get_message_count)
+            walks["`signing.save` of a path"] = await _record_work(lambda: suite.signing.save(pdf))
             for number in range(4):
                 raw = f"From: {_ADDRESS}\r\nTo: {_ADDRESS}\r\nSubject: {number}\r\n\r\nGood morning\r\n".encode()
                 services.call(sandbox.deliver(_ADDRESS, raw))
@@ -146,15 +146,15 @@ async def follow() -> dict[str, Walk]:
                     async for _ in messages:
                         pass
 
-            walks["`iter_messages`, 4 messages"] = await _followed(iterate)
-            walks["`send_once`"] = await _followed(lambda: mailbox.send_once(_message("Once"), key=None))
-            walks["first round of a mailbox into SQLite"] = await _first_round(suite, folder)
-            walks["one document of a signing job"] = await _one_document(suite, folder, signature)
+            walks["`iter_messages`, 4 messages"] = await _record_work(iterate)
+            walks["`send_once`"] = await _record_work(lambda: mailbox.send_once(_make_message("Once"), key=None))
+            walks["first round of a mailbox into SQLite"] = await _run_first_round(suite, folder)
+            walks["one document of a signing job"] = await _sign_one_document(suite, folder, signature)
         walks["Sign within the sandbox"] = await _sign_within_the_sandbox(pdf.read_bytes())
     return walks
 
 
-async def _first_round(suite: ds.DirectSuite, folder: Path) -> Walk:
+async def _run_first_round(suite: ds.DirectSuite, folder: Path) -> CallPath:
     from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
 
     numbers = iter(range(2))
@@ -166,30 +166,30 @@ async def _first_round(suite: ds.DirectSuite, folder: Path) -> Walk:
         async with SqliteStore(folder / f"sync-{next(numbers)}.db", sink=SqliteSink()) as store:
             await Synchronizer(suite, store, [_ADDRESS], password).once()
 
-    return await _followed(synchronise)
+    return await _record_work(synchronise)
 
 
-async def _one_document(suite: ds.DirectSuite, folder: Path, signature: ds.Signature) -> Walk:
-    from directsuite.jobs.signing import Folder, Journal, SigningJob, TargetFolder
+async def _sign_one_document(suite: ds.DirectSuite, folder: Path, signature: ds.Signature) -> CallPath:
+    from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
 
     numbers = iter(range(2))
 
     async def sign() -> None:
         number = next(numbers)
-        async with Journal(folder / f"journal-{number}.db") as journal:
+        async with SigningJournal(folder / f"journal-{number}.db") as journal:
             target = TargetFolder(folder / f"out-{number}")
             progress = await SigningJob(
                 suite.signing, Folder(folder / "in"), target, [signature], journal=journal
             ).run()
             assert (progress.done, progress.failed) == (1, 0)
 
-    return await _followed(sign)
+    return await _record_work(sign)
 
 
-async def _sign_within_the_sandbox(pdf: bytes) -> Walk:
+async def _sign_within_the_sandbox(pdf: bytes) -> CallPath:
     widget = ds.Widget(x=72, y=72, width=200, height=50, page=1)
     signature = ds.Signature(name="signature", reason="Approved", gs_name="A Walker", widget=widget)
-    follower = Follower(_PACKAGE / "sandbox", threads=True)
+    follower = CallRecorder(_PACKAGE / "sandbox", threads=True)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # none of its threads has started yet
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         stored = [await suite.signing.save(pdf) for _ in range(2)]
@@ -197,10 +197,10 @@ async def _sign_within_the_sandbox(pdf: bytes) -> Walk:
         async def sign() -> None:
             await suite.signing.sign(stored.pop(), signature)
 
-        return await _followed(sign, follower)
+        return await _record_work(sign, follower)
 
 
-def sizes(package: Path = _PACKAGE) -> dict[str, tuple[int, int, float, int]]:
+def measure_sizes(package: Path = _PACKAGE) -> dict[str, tuple[int, int, float, int]]:
     """Files, lines, the median of a file's lines, and classes: of each folder of the package, and of the whole."""
     files: dict[str, list[tuple[int, int]]] = {}
     for path in sorted(package.rglob("*.py")):
@@ -215,17 +215,17 @@ def sizes(package: Path = _PACKAGE) -> dict[str, tuple[int, int, float, int]]:
     }
 
 
-def page() -> str:
+def format_page() -> str:
     """Walks and sizes in Markdown."""
     lines = ["| walk | files | steps | calls |", "|---|---|---|---|"]
-    lines += [f"| {n} | {len(w.files)} | {w.steps} | {w.calls} |" for n, w in asyncio.run(follow()).items()]
+    lines += [f"| {n} | {len(w.files)} | {w.steps} | {w.calls} |" for n, w in asyncio.run(record_walks()).items()]
     lines += ["", "| folder | files | lines | median | classes |", "|---|---|---|---|---|"]
     lines += [
         f"| {folder} | {files} | {n:,} | {median:g} | {classes} |"
-        for folder, (files, n, median, classes) in sizes().items()
+        for folder, (files, n, median, classes) in measure_sizes().items()
     ]
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    print(page())
+    print(format_page())

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from directsuite.core.events import ValuesSkipped as ValuesSkipped
     from directsuite.core.facade import RawResponse as RawResponse
     from directsuite.core.iteration import Listing as Listing
+    from directsuite.core.retry import DefaultWait as DefaultWait
     from directsuite.core.retry import RetryPolicy as RetryPolicy
-    from directsuite.core.retry import WaitAsAsked as WaitAsAsked
     from directsuite.core.session import FreshConnector as FreshConnector
     from directsuite.errors import AddressError as AddressError
     from directsuite.errors import AuthenticationError as AuthenticationError
@@ -125,7 +125,7 @@ else:
         ),
         "core.facade": "RawResponse",
         "core.iteration": "Listing",
-        "core.retry": "RetryPolicy WaitAsAsked",
+        "core.retry": "RetryPolicy DefaultWait",
         "core.session": "FreshConnector",
         "errors": (
             "AddressError AuthenticationError BadRequestError CircuitOpenError ClosedError ConfigurationError "

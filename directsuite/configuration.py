@@ -31,7 +31,7 @@ from typing import Any, BinaryIO, Self, cast
 
 import attrs
 
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.core.files import find_path_problem
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -83,7 +83,7 @@ class Variables(Mapping[str, str]):
 
 
 @attrs.frozen(kw_only=True)
-class Entry:
+class SettingEntry:
     """A setting from a variable or a file."""
 
     value: Any = attrs.field(repr=False)
@@ -94,7 +94,7 @@ class Entry:
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class Configuration(Mapping[str, Entry]):
+class Configuration(Mapping[str, SettingEntry]):
     """The settings from variables and the settings file, by name. Settings that are in neither are not included."""
 
     variables: Variables
@@ -102,7 +102,7 @@ class Configuration(Mapping[str, Entry]):
     profile: str | None
     profiles: tuple[str, ...]
     """The names of all profiles in the file."""
-    _entries: Mapping[str, Entry] = attrs.field(alias="entries")
+    _entries: Mapping[str, SettingEntry] = attrs.field(alias="entries")
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None, profile: str | None = None) -> Self:
@@ -114,10 +114,12 @@ class Configuration(Mapping[str, Entry]):
         Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
         """
         variables = Variables(environ)
-        return cls._read(variables, _file_of(variables), profile or variables.get(f"{PREFIX}PROFILE") or None)
+        return cls._read(
+            variables, _find_settings_file(variables), profile or variables.get(f"{PREFIX}PROFILE") or None
+        )
 
     @classmethod
-    def of_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
+    def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
         """Read a settings file, but no variables.
 
         profile: the name of the profile, or None.
@@ -140,18 +142,18 @@ class Configuration(Mapping[str, Entry]):
             where = f"{file} has no profile of that name: {there}" if file else "there is no settings file"
             raise ConfigurationError(f"the profile that --profile or {PREFIX}PROFILE names: {where}")
         sections = {"": values, **({} if profile is None else {f"profiles.{profile}": profiles[profile]})}
-        entries = dict[str, Entry]()
+        entries = dict[str, SettingEntry]()
         for table, section in sections.items():
             for name, value in section.items():
                 line = lines.get((table, name))
-                entries[name] = Entry(value=value, origin=f"{file}, line {line}" if line else str(file))
+                entries[name] = SettingEntry(value=value, origin=f"{file}, line {line}" if line else str(file))
         for variable in variables:
             name = variable.removeprefix(PREFIX).lower()
             if variable.startswith(PREFIX) and name not in SECRETS and (text := variables[variable]):
-                entries[name] = Entry(value=text, origin=variable, is_variable=True)
+                entries[name] = SettingEntry(value=text, origin=variable, is_variable=True)
         return cls(variables=variables, file=file, profile=profile, profiles=names, entries=entries)
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> SettingEntry:
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -163,7 +165,7 @@ class Configuration(Mapping[str, Entry]):
     def __repr__(self) -> str:
         return f"Configuration(<{len(self)}>)"
 
-    def text(self, name: str) -> str | None:
+    def get_text(self, name: str) -> str | None:
         """Return a setting that is a text, or None if it is not set.
 
         Raises ConfigurationError if it is empty or not a text.
@@ -174,13 +176,13 @@ class Configuration(Mapping[str, Entry]):
             return text
         raise ConfigurationError(f"{self[name].origin}: {name} has to be a text")
 
-    def path(self, name: str) -> Path | None:
+    def get_path(self, name: str) -> Path | None:
         """Return a setting that is a path, or None if it is not set.
 
         A path from the settings file is relative to the folder of that file. `~` is expanded. Raises ConfigurationError
         if the path is invalid, or the home folder is unknown.
         """
-        text = self.text(name)
+        text = self.get_text(name)
         if text is None:
             return None
         path = _to_path(text, f"{self[name].origin}: {name}")
@@ -191,7 +193,7 @@ class Configuration(Mapping[str, Entry]):
             raise ConfigurationError(f"{self[name].origin}: {name} {text}: give an absolute path") from None
         return path if self.file is None or self[name].is_variable else self.file.parent / path
 
-    def secret(self, name: str) -> Secret | None:
+    def read_secret(self, name: str) -> Secret | None:
         """Return a secret from its variable or its file, or None if neither is set.
 
         name: one of SECRETS.
@@ -200,15 +202,15 @@ class Configuration(Mapping[str, Entry]):
         """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
-        path = self.path(f"{name}_file")
-        return None if path is None else secret_of_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
+        path = self.get_path(f"{name}_file")
+        return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
 
-    def tls(self) -> ssl.SSLContext | None:
+    def make_tls_context(self) -> ssl.SSLContext | None:
         """Return a TLS context with `ca_bundle` and `client_certificate`, or None if neither is set.
 
         Raises ConfigurationError if a file cannot be used, or `client_key` is set without `client_certificate`.
         """
-        bundle, certificate, key = (self.path(name) for name in CERTIFICATES)
+        bundle, certificate, key = (self.get_path(name) for name in CERTIFICATES)
         if key is not None and certificate is None:
             raise ConfigurationError(f"{self['client_key'].origin}: client_key needs client_certificate beside it")
         name = "ca_bundle"
@@ -220,12 +222,12 @@ class Configuration(Mapping[str, Entry]):
                 # Without a password argument, OpenSSL would prompt for the password of an encrypted key.
                 context.load_cert_chain(certificate, key, password="")
         except (OSError, ValueError) as error:
-            what = "PEM that can be used" if isinstance(error, (ssl.SSLError, ValueError)) else reason_of(error)
+            what = "PEM that can be used" if isinstance(error, (ssl.SSLError, ValueError)) else explain_os_error(error)
             raise ConfigurationError(f"{self[name].origin}: {name} can't be read: {what}") from None
         return context
 
 
-def _file_of(variables: Variables) -> Path | None:
+def _find_settings_file(variables: Variables) -> Path | None:
     if named := variables.get(f"{PREFIX}CONFIG"):
         return _to_path(named, f"{PREFIX}CONFIG")
     home = variables.get("HOME") or variables.get("USERPROFILE")
@@ -253,7 +255,7 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
     try:
         with path.open("rb") as file:
             text = _read_limited(file, MAX_SETTINGS_BYTES).decode()
-        return tomllib.loads(text), _lines_of(text)
+        return tomllib.loads(text), _find_line_numbers(text)
     except FileNotFoundError:
         reason = "no such file"
     except _TooLargeError as error:
@@ -282,7 +284,7 @@ def _read_limited(file: BinaryIO, limit: int) -> bytes:
     return content
 
 
-def _lines_of(text: str) -> dict[tuple[str, str], int]:
+def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
     """Return the line number of each setting that starts a line, by table and name. Used in error messages."""
     lines, table = dict[tuple[str, str], int](), ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -293,7 +295,7 @@ def _lines_of(text: str) -> dict[tuple[str, str], int]:
     return lines
 
 
-def private_bytes(path: Path, name: str) -> bytes:
+def read_private_file(path: Path, name: str) -> bytes:
     """Return the content of a file that only its owner and group may read.
 
     name: a description of the file for the error's text.
@@ -309,11 +311,11 @@ def private_bytes(path: Path, name: str) -> bytes:
     except _TooLargeError as error:
         reason = str(error)
     except (OSError, ValueError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else "its name can't be one"
+        reason = explain_os_error(error) if isinstance(error, OSError) else "its name can't be one"
     raise ConfigurationError(f"{name} can't be read, {reason}: give another")
 
 
-def secret_of_file(path: Path, name: str) -> Secret:
+def read_secret_file(path: Path, name: str) -> Secret:
     """Return a secret from a file that contains only the secret, on one line.
 
     name: a description of the file for the error's text.
@@ -321,7 +323,7 @@ def secret_of_file(path: Path, name: str) -> Secret:
     Raises ConfigurationError in the same cases as `private_bytes`, and if the file is empty, has several lines, or is
     not UTF-8.
     """
-    content = private_bytes(path, name)
+    content = read_private_file(path, name)
     try:
         text = content.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:

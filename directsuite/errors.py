@@ -168,7 +168,7 @@ class OutcomeUnknownError(TransportError):
         """True if the package looked for the effect during the entire settle time and did not find it."""
         self.happened = happened
         """True if the side effect has certainly happened and only its result is lost."""
-        self._found = _Sealed(None)
+        self._found = _Hidden(None)
 
     @property
     def found(self) -> Any | None:
@@ -178,7 +178,7 @@ class OutcomeUnknownError(TransportError):
         """
         return self._found.content
 
-    def knowing(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
+    def with_details(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
         """Return a copy of the error with a new explanation, for code that knows more about the outcome.
 
         how_to_find_out: the new text.
@@ -189,7 +189,7 @@ class OutcomeUnknownError(TransportError):
         )
         again.attempts, again.elapsed, again.retry_after = self.attempts, self.elapsed, self.retry_after
         again.looked, again.happened = self.looked, self.happened
-        again._found = _Sealed(found)
+        again._found = _Hidden(found)
         again.__cause__ = self.__cause__
         return again
 
@@ -223,18 +223,18 @@ class ServiceError(DirectSuiteError):
         self.code = code
         """The service's error code: an int in messaging, a str in registration, otherwise None."""
         self.retry_after = retry_after
-        self._said = _Sealed((message, body))
+        self._service_text = _Hidden((message, body))
 
     @property
     def message(self) -> str | None:
         """The service's error message, or None. It may contain patient data: do not log it without checking."""
-        message: str | None = self._said.content[0]
+        message: str | None = self._service_text.content[0]
         return message
 
     @property
     def body(self) -> bytes:
         """The body of the response, or its first part if it is long. It may contain patient data."""
-        body: bytes = self._said.content[1]
+        body: bytes = self._service_text.content[1]
         return body
 
 
@@ -290,16 +290,16 @@ class ResponseDecodeError(DirectSuiteError):
         """The JSON path of the first invalid value."""
         self.too_large = too_large
         """True if the response was larger than `max_response_bytes`, or than a method's `max_bytes`."""
-        self._said = _Sealed((None, body))
+        self._service_text = _Hidden((None, body))
 
     @property
     def body(self) -> bytes:
         """The body of the response, or its first part if it is long. It may contain patient data."""
-        body: bytes = self._said.content[1]
+        body: bytes = self._service_text.content[1]
         return body
 
 
-class _Sealed:
+class _Hidden:
     """A container that hides text of the service from tools that print an exception's attributes."""
 
     __slots__ = ("content",)
@@ -308,7 +308,7 @@ class _Sealed:
         self.content = content
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Sealed, (self.content,)  # pickle protocols 0 and 1 do not support slots
+        return _Hidden, (self.content,)  # pickle protocols 0 and 1 do not support slots
 
     def __repr__(self) -> str:
         return "<withheld>"

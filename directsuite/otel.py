@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 Attributes = dict[str, str | int | float | bool]
 
-_SCHEMA: Final = "https://opentelemetry.io/schemas/1.37.0"
+_SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
 _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Bucket boundaries of durations in seconds, as recommended by the conventions."""
 
@@ -97,13 +97,13 @@ class OpenTelemetry:
             raise ConfigurationError(
                 "OpenTelemetry needs the package opentelemetry-api: pip install 'directsuite[otel]'"
             ) from None
-        self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA))
-        self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA))
+        self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA_URL))
+        self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA_URL))
 
     def __call__(self, event: Event) -> None:
         """Record an event."""
-        self._metrics.note(event)
-        self._spans.note(event)
+        self._metrics.record(event)
+        self._spans.record(event)
 
     def close(self) -> None:
         """End the spans of calls in progress, and stop counting their attempts as active.
@@ -115,7 +115,7 @@ class OpenTelemetry:
 
 
 @attrs.define
-class _Open:
+class _CallSpans:
     """The spans of a call in progress.
 
     call: the call's span. None: the call began before the listener was added.
@@ -139,15 +139,15 @@ class _Spans:
 
         self._trace = trace
         self._tracer = tracer
-        self._open: dict[int, _Open] = {}
+        self._calls: dict[int, _CallSpans] = {}
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Start, annotate or end a span."""
         match event:
             case CallStarted():
-                self._end(event.call)
-                self._open[event.call] = _Open(
-                    self._tracer.start_span(event.operation, attributes=_of_operation(event))
+                self._end_spans(event.call)
+                self._calls[event.call] = _CallSpans(
+                    self._tracer.start_span(event.operation, attributes=_build_operation_attributes(event))
                 )
             case AttemptStarted():
                 self._start_attempt(event)
@@ -162,41 +162,41 @@ class _Spans:
                     {"directsuite.cancelled": event.cancelled, "directsuite.happened": event.happened},
                 )
             case CallFinished():
-                self._finish(event)
+                self._finish_call(event)
             case _:
                 pass
 
     def close(self) -> None:
         """End all spans in progress."""
-        for call in list(self._open):
-            self._end(call)
+        for call in list(self._calls):
+            self._end_spans(call)
 
     def _start_attempt(self, event: AttemptStarted) -> None:
-        spans = self._open.setdefault(event.call, _Open(None))
+        spans = self._calls.setdefault(event.call, _CallSpans(None))
         spans.end_attempt()
         parent = None if spans.call is None else self._trace.set_span_in_context(spans.call)
-        attributes = _of_request(event)
+        attributes = _build_request_attributes(event)
         if event.attempt > 1:
             attributes["http.request.resend_count"] = event.attempt - 1
         name = f"{event.method} {attributes['url.template']}"
         spans.attempt = self._tracer.start_span(name, parent, self._trace.SpanKind.CLIENT, attributes)
 
     def _finish_attempt(self, event: AttemptSucceeded | AttemptFailed) -> None:
-        spans = self._open.get(event.call)
+        spans = self._calls.get(event.call)
         if spans is None or spans.attempt is None:
             return
-        spans.attempt.set_attributes(_of_answer(event))
+        spans.attempt.set_attributes(_build_response_attributes(event))
         if isinstance(event, AttemptFailed):
             spans.attempt.set_status(self._trace.StatusCode.ERROR)
         spans.end_attempt()
 
     def _annotate(self, event: CallEvent, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
-        spans = self._open.get(event.call)
+        spans = self._calls.get(event.call)
         if spans is not None and spans.call is not None:
             spans.call.add_event(name, attributes)
 
-    def _finish(self, event: CallFinished) -> None:
-        spans = self._open.get(event.call)
+    def _finish_call(self, event: CallFinished) -> None:
+        spans = self._calls.get(event.call)
         if spans is not None and spans.call is not None:
             spans.call.set_attribute("directsuite.attempts", event.attempts)
             if event.cancelled:
@@ -206,10 +206,10 @@ class _Spans:
             if event.error is not None:
                 spans.call.set_attribute("error.type", event.error)
                 spans.call.set_status(self._trace.StatusCode.ERROR)
-        self._end(event.call)
+        self._end_spans(event.call)
 
-    def _end(self, call: int) -> None:
-        spans = self._open.pop(call, None)
+    def _end_spans(self, call: int) -> None:
+        spans = self._calls.pop(call, None)
         if spans is not None:
             spans.end_attempt()
             if spans.call is not None:
@@ -238,62 +238,66 @@ class _Metrics:
         self._counters = {
             name: meter.create_counter(name, unit, description) for name, (unit, description) in _COUNTERS.items()
         }
-        self._under_way: dict[int, Attributes] = {}
+        self._in_flight: dict[int, Attributes] = {}
 
-    def note(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Record the metrics of an event."""
         match event:
             case AttemptStarted():
-                self._leave(event.call)
-                self._under_way[event.call] = _of_request(event)
-                self._active.add(1, self._under_way[event.call])
+                self._end_attempt(event.call)
+                self._in_flight[event.call] = _build_request_attributes(event)
+                self._active.add(1, self._in_flight[event.call])
             case AttemptSucceeded() | AttemptFailed():
-                self._leave(event.call)
+                self._end_attempt(event.call)
                 if event.attempt:  # 0 means that no request was sent
-                    self._requests.record(event.elapsed, _of_request(event) | _of_answer(event))
+                    self._requests.record(
+                        event.elapsed, _build_request_attributes(event) | _build_response_attributes(event)
+                    )
             case RetryScheduled():
-                self._count("directsuite.retries", _of_operation(event))
+                self._add_to_counter("directsuite.retries", _build_operation_attributes(event))
             case OutcomeLeftUnknown():
-                self._count("directsuite.unknown_outcomes", _of_operation(event))
+                self._add_to_counter("directsuite.unknown_outcomes", _build_operation_attributes(event))
             case ValuesSkipped():
-                self._count("directsuite.skipped_values", _of_operation(event), sum(event.paths.values()))
+                self._add_to_counter(
+                    "directsuite.skipped_values", _build_operation_attributes(event), sum(event.paths.values())
+                )
             case CallFinished():
-                self._leave(event.call)
-                attributes = _of_operation(event)
+                self._end_attempt(event.call)
+                attributes = _build_operation_attributes(event)
                 if event.error is not None:
                     attributes["error.type"] = event.error
                 self._calls.record(event.elapsed, attributes)
             case Renewed():
                 credential = "session" if isinstance(event, SessionRenewed) else "token"
-                self._count("directsuite.renewals", {"directsuite.credential": credential})
+                self._add_to_counter("directsuite.renewals", {"directsuite.credential": credential})
             case RenewalFailed():
-                self._count("directsuite.renewals", {"error.type": event.error})
+                self._add_to_counter("directsuite.renewals", {"error.type": event.error})
             case ServicePaused():
-                self._count("directsuite.pauses", {"directsuite.service": event.service})
+                self._add_to_counter("directsuite.pauses", {"directsuite.service": event.service})
             case CircuitOpened():
-                self._count("directsuite.circuit_openings", {"directsuite.service": event.service})
+                self._add_to_counter("directsuite.circuit_openings", {"directsuite.service": event.service})
             case _:
                 pass
 
     def close(self) -> None:
         """Stop counting attempts in progress as active."""
-        for call in list(self._under_way):
-            self._leave(call)
+        for call in list(self._in_flight):
+            self._end_attempt(call)
 
-    def _count(self, name: str, attributes: Attributes, times: int = 1) -> None:
+    def _add_to_counter(self, name: str, attributes: Attributes, times: int = 1) -> None:
         self._counters[name].add(times, attributes)
 
-    def _leave(self, call: int) -> None:
-        attributes = self._under_way.pop(call, None)
+    def _end_attempt(self, call: int) -> None:
+        attributes = self._in_flight.pop(call, None)
         if attributes is not None:
             self._active.add(-1, attributes)
 
 
-def _of_operation(event: CallEvent) -> Attributes:
+def _build_operation_attributes(event: CallEvent) -> Attributes:
     return {"directsuite.operation": event.operation, "directsuite.service": event.service}
 
 
-def _of_request(event: CallEvent) -> Attributes:
+def _build_request_attributes(event: CallEvent) -> Attributes:
     return {
         "http.request.method": event.method,
         "server.address": event.host,
@@ -302,7 +306,7 @@ def _of_request(event: CallEvent) -> Attributes:
     }
 
 
-def _of_answer(event: AttemptSucceeded | AttemptFailed) -> Attributes:
+def _build_response_attributes(event: AttemptSucceeded | AttemptFailed) -> Attributes:
     attributes: Attributes = {}
     if event.status is not None:
         attributes["http.response.status_code"] = event.status

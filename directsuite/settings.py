@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from directsuite.configuration import CERTIFICATES, IDENTITY, PREFIX, Configuration, Entry
+from directsuite.configuration import CERTIFICATES, IDENTITY, PREFIX, Configuration, SettingEntry
 from directsuite.core.checks import (
     FLAG,
+    INTEGER,
     NOT_NEGATIVE,
     POSITIVE,
-    WHOLE,
     Check,
-    accepts,
+    can_be_called_with,
+    find_url_problem,
     instance_of,
     is_proxy_url,
-    problem_of_url,
 )
 from directsuite.core.privacy import scrub_class, scrub_traceback
 from directsuite.core.retry import RetryPolicy
@@ -37,23 +37,23 @@ if TYPE_CHECKING:
 SERVICES = ("signing", "fax", "message", "registration")
 
 
-def _base_url(url: str | None) -> str | None:
+def _strip_trailing_slash(url: str | None) -> str | None:
     argument: object = url
     return argument.rstrip("/") if isinstance(argument, str) else url
 
 
-def _safe_url(settings: Settings, attribute: attrs.Attribute[str | None], url: object) -> None:
-    problem = None if url is None else problem_of_url(url, allow_insecure_http=settings.allow_insecure_http)
+def _validate_url(settings: Settings, attribute: attrs.Attribute[str | None], url: object) -> None:
+    problem = None if url is None else find_url_problem(url, allow_insecure_http=settings.allow_insecure_http)
     if problem is not None:
         raise ConfigurationError(f"{attribute.name} {problem}")
 
 
-_TLS = instance_of(ssl.SSLContext, "an ssl.SSLContext").or_none()
-_PROXY = Check("the URL of an HTTP proxy, such as http://proxy.example.org:3128", is_proxy_url).or_none()
+_TLS = instance_of(ssl.SSLContext, "an ssl.SSLContext").allow_none()
+_PROXY = Check("the URL of an HTTP proxy, such as http://proxy.example.org:3128", is_proxy_url).allow_none()
 _SESSION_FACTORY = Check(
     "a function without parameters that makes an aiohttp.ClientSession",
-    lambda value: callable(value) and accepts(value, 0),
-).or_none()
+    lambda value: callable(value) and can_be_called_with(value, 0),
+).allow_none()
 
 
 def _is_converter(value: object) -> bool:
@@ -62,7 +62,7 @@ def _is_converter(value: object) -> bool:
     return isinstance(value, Converter)
 
 
-_CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).or_none()
+_CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).allow_none()
 
 
 @scrub_class
@@ -73,13 +73,13 @@ class Settings(ValueSemantics):
     Raises ConfigurationError with the setting's name if a value is invalid or has the wrong type.
     """
 
-    signing_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    signing_url: str | None = attrs.field(default=None, converter=_strip_trailing_slash, validator=_validate_url)
     """The base URL of the signing service."""
-    fax_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    fax_url: str | None = attrs.field(default=None, converter=_strip_trailing_slash, validator=_validate_url)
     """The base URL of the fax service."""
-    message_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    message_url: str | None = attrs.field(default=None, converter=_strip_trailing_slash, validator=_validate_url)
     """The base URL of the messaging service, up to and including `/message-rest/api/message`."""
-    registration_url: str | None = attrs.field(default=None, converter=_base_url, validator=_safe_url)
+    registration_url: str | None = attrs.field(default=None, converter=_strip_trailing_slash, validator=_validate_url)
     """The base URL of the registration service, up to and including `/DirectRegistrationRESTful/rest/Patient`."""
     timeout: float = attrs.field(default=60.0, validator=POSITIVE)
     """The timeout of a call in seconds, including waits and repeated attempts."""
@@ -88,13 +88,13 @@ class Settings(ValueSemantics):
 
     It is also the timeout for making a connection.
     """
-    max_connections: int = attrs.field(default=10, validator=[POSITIVE, WHOLE])
+    max_connections: int = attrs.field(default=10, validator=[POSITIVE, INTEGER])
     """The maximum number of simultaneous connections to one service. Further requests wait in a queue."""
     requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
     """The maximum average rate of requests. The default is what providers of such services ask for."""
-    burst: int = attrs.field(default=150, validator=[POSITIVE, WHOLE])
+    burst: int = attrs.field(default=150, validator=[POSITIVE, INTEGER])
     """The number of requests that may be sent without delay after a period without requests."""
-    max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, WHOLE])
+    max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, INTEGER])
     """The maximum size of a response that is read into memory. It does not apply to streams."""
     session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
     """The time before its expiry at which a token or session is renewed, in seconds."""
@@ -146,7 +146,7 @@ class Settings(ValueSemantics):
 
         Raises ConfigurationError if the file or a setting is invalid.
         """
-        return settings_of(cls, Configuration.read(environ, profile))
+        return make_settings(cls, Configuration.read(environ, profile))
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str], *, profile: str | None = None) -> Self:
@@ -158,26 +158,26 @@ class Settings(ValueSemantics):
 
         Raises ConfigurationError if the file or a setting is invalid.
         """
-        return settings_of(cls, Configuration.of_file(path, profile))
+        return make_settings(cls, Configuration.from_file(path, profile))
 
 
 S = TypeVar("S", bound=Settings)
 
-_KINDS = {"float", "int", "bool", "str | None"}
-PLAIN: Mapping[str, str] = {
+_PLAIN_TYPES = {"float", "int", "bool", "str | None"}
+PLAIN_SETTINGS: Mapping[str, str] = {
     **{
         each.name: str(each.type)
         for each in attrs.fields(Settings)
-        if str(each.type) in _KINDS and each.name != "close_session"
+        if str(each.type) in _PLAIN_TYPES and each.name != "close_session"
     },
     "retry_attempts": "int",
 }
 """The names and types of the settings that can be set in a file or by a variable."""
 
-_FLAGS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_FLAG_VALUES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
-def _parsed(entry: Entry, kind: str) -> Any:
+def _parse_entry(entry: SettingEntry, kind: str) -> Any:
     """Return an entry's value. Convert the text of a variable to the setting's type.
 
     A text that cannot be converted is returned unchanged. Settings then rejects it.
@@ -185,7 +185,7 @@ def _parsed(entry: Entry, kind: str) -> Any:
     if not entry.is_variable:
         return entry.value
     if kind == "bool":
-        return _FLAGS.get(entry.value.lower(), entry.value)
+        return _FLAG_VALUES.get(entry.value.lower(), entry.value)
     if kind in {"int", "float"}:
         with contextlib.suppress(ValueError):
             return int(entry.value) if kind == "int" else float(entry.value)
@@ -193,21 +193,25 @@ def _parsed(entry: Entry, kind: str) -> Any:
 
 
 @scrub_traceback
-def settings_of(kind: type[S], configuration: Configuration) -> S:
+def make_settings(kind: type[S], configuration: Configuration) -> S:
     """Return settings from a configuration.
 
     Raises ConfigurationError if the file has an unknown setting, or a value is invalid. Unknown variables are ignored.
     """
-    known = PLAIN.keys() | set(CERTIFICATES) | set(IDENTITY)
+    known = PLAIN_SETTINGS.keys() | set(CERTIFICATES) | set(IDENTITY)
     for name, entry in configuration.items():
         if name not in known and not entry.is_variable:
             names = ", ".join(sorted(known))
             raise ConfigurationError(f"{entry.origin}: unknown setting {name}; known: {names}, [profiles.NAME]")
-    values = {name: _parsed(entry, PLAIN[name]) for name, entry in configuration.items() if name in PLAIN}
+    values = {
+        name: _parse_entry(entry, PLAIN_SETTINGS[name])
+        for name, entry in configuration.items()
+        if name in PLAIN_SETTINGS
+    }
     try:
         if "retry_attempts" in values:
             values["retry"] = RetryPolicy(attempts=values.pop("retry_attempts"))
-        if (tls := configuration.tls()) is not None:
+        if (tls := configuration.make_tls_context()) is not None:
             values["tls"] = tls
         return kind(**values)
     except ConfigurationError as error:

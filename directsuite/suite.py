@@ -15,10 +15,10 @@ from directsuite.core.attempt import Environment
 from directsuite.core.call import Endpoint
 from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.credentials import TokenCache, TokenSource, token_source
+from directsuite.core.credentials import TokenCache, TokenSource, make_token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
 from directsuite.core.facade import Runtime
-from directsuite.core.limits import Limits, SharedLimits
+from directsuite.core.limits import Limits, LimitsProvider
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_class
 from directsuite.core.session import Session
@@ -29,7 +29,7 @@ from directsuite.messaging.service import Mailbox
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
 from directsuite.secret import Secret, as_secret
-from directsuite.settings import Settings, settings_of
+from directsuite.settings import Settings, make_settings
 from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 
@@ -40,7 +40,9 @@ if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to 
 _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # as usual for libraries: no output until the program configures logging
 
-_PATIENCE = 15.0  # seconds added to the timeout for fetching a session, so that the login's deadline ends it first
+_LOGIN_FETCH_MARGIN = (
+    15.0  # seconds added to the timeout for fetching a session, so that the login's deadline ends it first
+)
 
 
 @scrub_class
@@ -82,7 +84,7 @@ class DirectSuite:
         *,
         listeners: Iterable[Listener] = (),
         clock: Clock | None = None,
-        shared_limits: SharedLimits | None = None,
+        shared_limits: LimitsProvider | None = None,
     ) -> None:
         for name, check, argument in (
             ("settings", _SETTINGS, settings),
@@ -100,7 +102,7 @@ class DirectSuite:
             Service.MESSAGING: settings.message_url,
             Service.REGISTRATION: settings.registration_url,
         }
-        token_url = _token_url(token, settings)
+        token_url = _find_token_url(token, settings)
         if token_url is not None:
             urls[Service.OAUTH] = token_url
         self._events = events = Events(listeners, _LOGGER)
@@ -116,7 +118,7 @@ class DirectSuite:
             service: Endpoint(
                 service=service,
                 base_url=url,
-                limits=_limits(service.value, settings, clock, events, shared_limits),
+                limits=_make_limits(service.value, settings, clock, events, shared_limits),
             )
             for service, url in urls.items()
         }
@@ -132,7 +134,7 @@ class DirectSuite:
         )
         self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
-        self._session.fetching = self._caches
+        self._session.token_caches = self._caches
         cache = functools.partial(
             TokenCache,
             clock=clock,
@@ -141,7 +143,7 @@ class DirectSuite:
             emit=events.emit,
         )
         if token is not None:
-            tokens = cache(_source_of(self._transport, token))
+            tokens = cache(_make_token_source(self._transport, token))
             endpoints[Service.SIGNING].credentials = endpoints[Service.FAX].credentials = tokens
             self._caches.append(tokens)
         sessions: TokenCache | None = None
@@ -149,8 +151,8 @@ class DirectSuite:
             sessions = cache(
                 SessionSource(self._transport, login),
                 in_header=False,
-                patience=settings.timeout + _PATIENCE,
-                renewed=SessionRenewed,
+                fetch_timeout=settings.timeout + _LOGIN_FETCH_MARGIN,
+                renewed_event=SessionRenewed,
             )
             endpoints[Service.REGISTRATION].credentials = sessions
             self._caches.append(sessions)
@@ -183,17 +185,17 @@ class DirectSuite:
         """
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
-        username, password = configuration.text("login_username"), configuration.secret("login_password")
+        username, password = configuration.get_text("login_username"), configuration.read_secret("login_password")
         if bool(username) != bool(password):
             raise ConfigurationError(
                 "set both DIRECTSUITE_LOGIN_USERNAME and DIRECTSUITE_LOGIN_PASSWORD, or neither; "
                 "or login_username and login_password_file in the settings file"
             )
         login = Login(username, password) if username and password else None
-        settings, token = settings_of(Settings, configuration), configuration.secret("token")
+        settings, token = make_settings(Settings, configuration), configuration.read_secret("token")
         suite = cls(settings, token=token, login=login, listeners=listeners)
         for name in require:
-            suite._transport.require(_SERVICES[name])
+            suite._transport.require_service(_SERVICES[name])
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
@@ -216,13 +218,13 @@ class DirectSuite:
         return TUser(self._transport, username, password, direct_addr)
 
     def __repr__(self) -> str:
-        services = [service.value for service in Service if self._transport.has(service)]
+        services = [service.value for service in Service if self._transport.has_url(service)]
         return f"<DirectSuite of {', '.join(services) or 'no services'}: {self._session.state}>"
 
     @property
     def runtime(self) -> Runtime:
         """The suite's clock, sleep function and events. For internal use by this package."""
-        return Runtime.of(self._transport)
+        return Runtime.from_transport(self._transport)
 
     def add_listener(self, listener: Listener) -> None:
         """Call a function with each event from now on.
@@ -254,10 +256,12 @@ class DirectSuite:
         await self._session.close(grace)
 
 
-_SETTINGS = instance_of(Settings, "a Settings").or_none()
-_LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").or_none()
+_SETTINGS = instance_of(Settings, "a Settings").allow_none()
+_LOGIN = instance_of(Login, "a Login: DirectSuite(login=Login(username, password))").allow_none()
 _LISTENERS = instance_of(Iterable, "functions that take an event, in a list or another iterable")
-_CLOCK = with_methods("a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep").or_none()
+_CLOCK = with_methods(
+    "a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep"
+).allow_none()
 _SERVICES = {
     "signing": Service.SIGNING,
     "fax": Service.FAX,
@@ -269,10 +273,10 @@ _REQUIRED = Check(
     f"some of {', '.join(_SERVICES)}, in a list or tuple",
     lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),
 )
-_SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").or_none()
+_SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").allow_none()
 
 
-def _token_url(token: Token | None, settings: Settings) -> str | None:
+def _find_token_url(token: Token | None, settings: Settings) -> str | None:
     """Return the URL of a grant's token endpoint, or None if the token is not a grant.
 
     Raises ConfigurationError if the grant is invalid.
@@ -283,20 +287,22 @@ def _token_url(token: Token | None, settings: Settings) -> str | None:
 
     if not isinstance(token, grants.Grant):
         return None
-    grants.check_grant(token, allow_insecure_http=settings.allow_insecure_http)
+    grants.validate_grant(token, allow_insecure_http=settings.allow_insecure_http)
     return token.token_url
 
 
-def _source_of(transport: Transport, token: Token) -> TokenSource:
+def _make_token_source(transport: Transport, token: Token) -> TokenSource:
     if not isinstance(token, str | Secret):
         from directsuite.oauth import grants, source
 
         if isinstance(token, grants.Grant):
-            return source.source_of(transport, token)
-    return token_source(token)
+            return source.make_source(transport, token)
+    return make_token_source(token)
 
 
-def _limits(service: str, settings: Settings, clock: Clock, events: Events, shared: SharedLimits | None) -> Limits:
+def _make_limits(
+    service: str, settings: Settings, clock: Clock, events: Events, shared: LimitsProvider | None
+) -> Limits:
     rate = None
     connections = settings.max_connections
     if shared is not None:

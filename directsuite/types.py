@@ -12,7 +12,7 @@ import attrs
 
 from directsuite.core.clock import Clock
 from directsuite.core.download import BinaryWriter, PieceWriter
-from directsuite.core.facade import RawView
+from directsuite.core.facade import RawResponses
 from directsuite.core.retry import Stop, Wait
 from directsuite.core.session import SessionFactory
 from directsuite.core.upload import BinaryReader, Content, Source
@@ -220,7 +220,7 @@ __all__ = [
     "Product",
     "RawMessage",
     "RawMessagesRequest",
-    "RawView",
+    "RawResponses",
     "Recipient",
     "RecipientCollection",
     "RecipientType",

@@ -30,7 +30,7 @@ from directsuite.sandbox import credentials
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
-ONE_OF_EACH_KIND = frozenset(
+DEFAULT_OPERATIONS = frozenset(
     {
         "GetDocInfo",  # SAFE, a GET
         "GetMessageCount",  # SAFE, a POST
@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if hasattr(item, "callspec") and not _is_left_out(item):
                 tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        kept = kept_cases([rows_of(case) for case in cases], [operation_of(case) for case in cases])
+        kept = select_cases([list_parameter_rows(case) for case in cases], [get_operation_name(case) for case in cases])
         limit = cases[0].get_closest_marker("by_default")
         kept = kept[:: -(-len(kept) // limit.args[0])] if limit else kept
         for number, case in enumerate(cases):
@@ -115,30 +115,30 @@ def _is_left_out(item: pytest.Item) -> bool:
     return any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser", "wide")))
 
 
-def kept_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> list[int]:
+def select_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> list[int]:
     """Which cases of a test the default run keeps, by their numbers. A case is the rows that make it up.
 
     Of the operations, one of each kind is kept (or all, where a test has none of these); and of those cases so many
     that each row of each parametrization is there once: nine codes with seven operations are nine cases, not 63.
     """
-    of_a_kind = [number for number, operation in enumerate(operations) if operation in ONE_OF_EACH_KIND]
+    of_a_kind = [number for number, operation in enumerate(operations) if operation in DEFAULT_OPERATIONS]
     candidates = of_a_kind or range(len(cases))
     in_cases = Counter(row for number in candidates for row in cases[number])
     kept = {number for number in candidates if any(in_cases[row] == 1 for row in cases[number])}
     uses = Counter(row for number in kept for row in cases[number])
 
-    def worth(number: int) -> tuple[int, int]:
+    def score_case(number: int) -> tuple[int, int]:
         """How many rows a case would add; or else, how rare its rows are among the kept."""
         return sum(not uses[row] for row in cases[number]), -sum(uses[row] for row in cases[number])
 
     while not uses.keys() >= in_cases.keys():
-        best = max(candidates, key=worth)
+        best = max(candidates, key=score_case)
         kept.add(best)
         uses.update(cases[best])
     return sorted(kept)
 
 
-def rows_of(case: pytest.Function) -> list[Hashable]:
+def list_parameter_rows(case: pytest.Function) -> list[Hashable]:
     """A key for each parametrization's row that makes up a case: the parameters' names, and which objects they are."""
     parameters = dict(case.callspec.params)
     rows: list[Hashable] = []
@@ -149,14 +149,14 @@ def rows_of(case: pytest.Function) -> list[Hashable]:
     return [*rows, *((name, id(value)) for name, value in parameters.items())]  # those of fixtures
 
 
-def operation_of(case: pytest.Function) -> str | None:
+def get_operation_name(case: pytest.Function) -> str | None:
     """The name of the operation that is a parameter of the case."""
     operation = case.callspec.params.get("operation")
     return operation if isinstance(operation, str) else getattr(operation, "name", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _costly_parts_are_made_once() -> Generator[None]:
+def _share_costly_objects() -> Generator[None]:
     """Have the tests of a process share what takes a hundredth of a second or more to make.
 
     These are eight RSA keys of the sandboxes, the machine's trust store, and what cyclopts reads out of the source of
@@ -164,7 +164,7 @@ def _costly_parts_are_made_once() -> Generator[None]:
     """
     make, made = rsa.generate_private_key, deque[rsa.RSAPrivateKey]()
 
-    def made_before(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
+    def return_cached_key(public_exponent: int, key_size: int) -> rsa.RSAPrivateKey:
         if len(made) < 8:
             made.append(make(public_exponent, key_size))
         else:
@@ -173,82 +173,82 @@ def _costly_parts_are_made_once() -> Generator[None]:
 
     parse: Callable[[object], object] = functools.cache(docstring_parser.parse_from_object)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rsa, "generate_private_key", made_before)
-        patch.setattr(session, "ssl", SimpleNamespace(create_default_context=_trusting_the_same))
+        patch.setattr(rsa, "generate_private_key", return_cached_key)
+        patch.setattr(session, "ssl", SimpleNamespace(create_default_context=_get_shared_ssl_context))
         patch.setattr(docstring_parser, "parse_from_object", parse)
-        patch.setattr(credentials, "_COST", 2)  # a sandbox in a process of its own can't check these hashes
+        patch.setattr(credentials, "_SCRYPT_COST", 2)  # a sandbox in a process of its own can't check these hashes
         yield
 
 
-def _trusting_the_same() -> ssl.SSLContext:
+def _get_shared_ssl_context() -> ssl.SSLContext:
     """Give the context of the machine's trust store that was made where the same variables were set."""
-    return _trusting(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+    return _make_ssl_context(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
 
 
 @functools.cache
-def _trusting(*_: str | None) -> ssl.SSLContext:
+def _make_ssl_context(*_: str | None) -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _new_server() -> Generator[PostgresServer]:
+def _start_postgres() -> Generator[PostgresServer]:
     pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-    from tests.sync.fleet.postgres_server import a_server, binaries
+    from tests.sync.fleet.postgres_server import find_binaries, run_server
 
-    where = binaries()
+    where = find_binaries()
     if where is None:
         pytest.skip("PostgreSQL isn't installed: initdb was not found")
-    with a_server(where) as server:
+    with run_server(where) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[PostgresServer]:
     """A PostgreSQL server that stays up, or the test is skipped."""
-    yield from _new_server()
+    yield from _start_postgres()
 
 
 @pytest.fixture(scope="session")
 def shaky_postgres() -> Generator[PostgresServer]:
     """Another one, which tests stop and start; each leaves it running."""
-    yield from _new_server()
+    yield from _start_postgres()
 
 
 @pytest.fixture
 def conninfo(postgres: PostgresServer) -> Generator[str]:
     """A database in which nothing is."""
-    with postgres.lent_database() as conninfo:
+    with postgres.borrow_database() as conninfo:
         yield conninfo
 
 
 @pytest.fixture(scope="session")
 def shared_database(postgres: PostgresServer) -> str:
     """A database for tests that only need room."""
-    return postgres.new_database()
+    return postgres.create_database()
 
 
-_runs_without_processes = False
+_forbids_processes = False
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let a test start processes only where a mark says so."""
-    global _runs_without_processes
-    _runs_without_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser")))
+    global _forbids_processes
+    _forbids_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser")))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
     """Let fixtures of other tests end: a process stops the PostgreSQL server, after whichever test comes last."""
-    global _runs_without_processes
-    _runs_without_processes = False
+    global _forbids_processes
+    _forbids_processes = False
 
 
-def _refuse_processes(event: str, arguments: Sequence[object]) -> None:
-    if not _runs_without_processes or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
+def _forbid_processes(event: str, arguments: Sequence[object]) -> None:
+    if not _forbids_processes or event not in {"subprocess.Popen", "os.fork", "os.posix_spawn"}:
         return
     if event == "subprocess.Popen" and Path(str(arguments[0])).name in PDF_TOOLS:
         return
     raise RuntimeError("a test that starts a process has to be marked: pytest.mark.process")
 
 
-sys.addaudithook(_refuse_processes)
+sys.addaudithook(_forbid_processes)

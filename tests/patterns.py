@@ -27,11 +27,11 @@ LIMIT = 10
 """Seconds of processor time for all inputs of a pattern: a linear pattern takes one, a quadratic one minutes."""
 _MODULE_PREFIX = "directsuite"
 _METHODS = frozenset({"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"})
-_MANY = 1_000
+_UNBOUNDED_REPEATS = 1_000
 """Repeats with a lower maximum are bounded."""
 _PUMPS = 14
 """Characters that are tried in pairs."""
-_COMMON = "a0 \n\t\"'<>=:;,.-_\\/(){}[]@?*!&\x00é"
+_COMMON_CHARS = "a0 \n\t\"'<>=:;,.-_\\/(){}[]@?*!&\x00é"
 
 
 @attrs.frozen
@@ -132,7 +132,7 @@ def list_inputs(applied: AppliedPattern) -> Iterator[str]:
     flags = applied.flags & (re.IGNORECASE | re.DOTALL | re.VERBOSE | re.MULTILINE)
     parser: Any = importlib.import_module("re._parser")  # there is no public one
     parsed: Any = parser.parse(pattern, flags)
-    letters = "".join(dict.fromkeys([*_literals(parsed), *_COMMON]))
+    letters = "".join(dict.fromkeys([*_literals(parsed), *_COMMON_CHARS]))
     prefixes = list(dict.fromkeys(["", *(text for text, _ in _repeats("", parsed, letters))]))
     bodies = list(dict.fromkeys([body for _, many in _repeats("", parsed, letters) for body in many]))
     pumps = list(dict.fromkeys([*bodies, *letters]))
@@ -158,11 +158,11 @@ def _literals(parsed: Any) -> Iterator[str]:
                     yield chr(value)
                 elif str(kind) == "RANGE":
                     yield chr(value[0])
-        for inner in _inner(node):
+        for inner in _list_inner_patterns(node):
             yield from _literals(inner)
 
 
-def _inner(node: Any) -> list[Any]:
+def _list_inner_patterns(node: Any) -> list[Any]:
     """Return the patterns within a node."""
     operation, argument = str(node[0]), node[1]
     if operation == "BRANCH":
@@ -179,9 +179,9 @@ def _inner(node: Any) -> list[Any]:
 def _repeats(before: str, parsed: Any, letters: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each repeat without a low maximum: a text that leads to it, and texts that it takes."""
     for node in parsed:
-        if str(node[0]) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and node[1][1] >= _MANY:
+        if str(node[0]) in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT") and node[1][1] >= _UNBOUNDED_REPEATS:
             yield before, _samples(node[1][2], letters)
-        for inner in _inner(node):
+        for inner in _list_inner_patterns(node):
             yield from _repeats(before, inner, letters)
         before += next(iter(_samples([node], letters)), "")
 
@@ -200,7 +200,7 @@ def _samples(parsed: Any, letters: str) -> list[str]:
         elif operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
             choices = [text * max(1, min(argument[0], 4)) for text in _samples(argument[2], letters)[:4]]
         elif operation in ("SUBPATTERN", "ATOMIC_GROUP"):
-            choices = _samples(_inner(node)[0], letters)
+            choices = _samples(_list_inner_patterns(node)[0], letters)
         else:
             continue
         texts = [text + choice for text in texts[:6] for choice in choices] or texts

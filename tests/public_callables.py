@@ -49,7 +49,7 @@ class PublicCallable:
         return self.name if self.owner is None else f"{self.owner.__qualname__}.{self.name}"
 
 
-def public_modules() -> list[str]:
+def list_public_modules() -> list[str]:
     """Return the modules that users import from: the list above, the jobs, and the imports in guides."""
     jobs = [each.name for each in pkgutil.iter_modules(directsuite.jobs.__path__, "directsuite.jobs.")]
     guides = Path(ds.__file__).parent / "guides"
@@ -58,10 +58,10 @@ def public_modules() -> list[str]:
     return sorted({*_MODULES, *jobs, *client})
 
 
-def public_objects() -> list[object]:
+def list_public_objects() -> list[object]:
     """Return the public classes and functions of the package, each once."""
     found: dict[int, object] = {}
-    for name in public_modules():
+    for name in list_public_modules():
         module = importlib.import_module(name)
         for each in module.__all__:
             value = getattr(module, each)
@@ -69,20 +69,20 @@ def public_objects() -> list[object]:
     return [each for each in found.values() if inspect.isclass(each) or inspect.isfunction(each)]
 
 
-def public_callables() -> Iterator[PublicCallable]:
+def list_public_callables() -> Iterator[PublicCallable]:
     """Yield every public callable, without those of exceptions, enums and protocols."""
-    for each in public_objects():
+    for each in list_public_objects():
         if inspect.isfunction(each):
             yield PublicCallable(None, each.__name__, each)
         elif inspect.isclass(each) and not _is_plain(each):
-            yield from _members(each)
+            yield from _list_members(each)
 
 
 def _is_plain(cls: type[Any]) -> bool:
     return issubclass(cls, BaseException | enum.Enum) or getattr(cls, "_is_protocol", False)
 
 
-def _members(cls: type[Any]) -> Iterator[PublicCallable]:
+def _list_members(cls: type[Any]) -> Iterator[PublicCallable]:
     names = {name for base in cls.__mro__ if base.__module__.startswith("directsuite") for name in vars(base)}
     for name in sorted(names):
         if name.startswith("_") and name not in SCRUBBED_DUNDERS:
@@ -93,7 +93,9 @@ def _members(cls: type[Any]) -> Iterator[PublicCallable]:
             yield PublicCallable(cls, name, function, is_bound_to_class=member is not function)
 
 
-def arguments_of(function: Callable[..., Any], plant: Callable[[inspect.Parameter], object]) -> inspect.BoundArguments:
+def make_arguments(
+    function: Callable[..., Any], plant: Callable[[inspect.Parameter], object]
+) -> inspect.BoundArguments:
     """Return arguments for every parameter of a function but `self`, made by `plant`."""
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
@@ -134,17 +136,17 @@ async def finish(outcome: object) -> None:
             pass
 
 
-def leaks(error: BaseException) -> list[str]:
+def find_leaks(error: BaseException) -> list[str]:
     """Return the places in which an error shows a planted value."""
     found: list[str] = []
-    for link in _chain(error):
+    for link in _iterate_error_chain(error):
         texts = [str(link), repr(link), *getattr(link, "__notes__", ())]
         found += [f"text of {type(link).__name__}: {text[:120]}" for text in texts if MARKER in text]
-        found += _locals_of(link)
+        found += _list_locals(link)
     return found
 
 
-def _locals_of(error: BaseException) -> Iterator[str]:
+def _list_locals(error: BaseException) -> Iterator[str]:
     line = error.__traceback__
     while line is not None:
         frame = line.tb_frame
@@ -157,7 +159,7 @@ def _locals_of(error: BaseException) -> Iterator[str]:
         line = line.tb_next
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
     waiting, seen = [error], set[int]()
     while waiting:
         link = waiting.pop()
@@ -169,7 +171,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         waiting += getattr(link, "exceptions", ())
 
 
-def plain_value(parameter: inspect.Parameter) -> object:
+def make_plain_value(parameter: inspect.Parameter) -> object:
     """Return a value of the kind that a parameter expects, with the marker in it."""
     if parameter.name == "timeout":
         return 20.0

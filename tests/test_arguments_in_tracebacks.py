@@ -30,22 +30,22 @@ from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedLimits
 from directsuite.testing import LeapingClock
-from tests.core import plays
-from tests.core.opened import LOGIN, settings
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import LOGIN, make_settings
 from tests.public_callables import (
     MARKER,
     PublicCallable,
-    arguments_of,
+    find_leaks,
     finish,
-    leaks,
-    plain_value,
-    public_callables,
-    public_objects,
+    list_public_callables,
+    list_public_objects,
+    make_arguments,
+    make_plain_value,
 )
 
 NO_POSTGRES = "postgresql://user@127.0.0.1:1/none"
-EVERY = {str(each): each for each in public_callables()}
+EVERY = {str(each): each for each in list_public_callables()}
 
 
 class Shown:
@@ -56,7 +56,7 @@ class Shown:
 
 
 KINDS: dict[str, Callable[[inspect.Parameter], object]] = {
-    "expected": plain_value,
+    "expected": make_plain_value,
     "list": lambda _: [MARKER],
     "text": lambda _: MARKER,
     "object": lambda _: Shown(),
@@ -68,20 +68,20 @@ ENDLESS = {"Changes.__aiter__", "Changes.__init__", "Changes.deliver", "Delivery
 
 
 @attrs.define
-class World:
+class PublicInstances:
     """The suite and the folder that instances of public classes use."""
 
     suite: ds.DirectSuite
     folder: Path
-    made: int = 0
+    file_count: int = 0
     cached: dict[type[Any], Any] = attrs.field(factory=dict[type[Any], Any])
 
-    def path(self) -> Path:
+    def make_path(self) -> Path:
         """Return the path of a new file."""
-        self.made += 1
-        return self.folder / str(self.made)
+        self.file_count += 1
+        return self.folder / str(self.file_count)
 
-    async def instance(self, cls: type[Any]) -> Any:
+    async def get_instance(self, cls: type[Any]) -> Any:
         """Return an instance of a public class, which is open if it has to be; the same each time."""
         if cls not in self.cached:
             self.cached[cls] = INSTANCES[cls](self)
@@ -101,7 +101,7 @@ class World:
 
     def job(self) -> signing.SigningJob:
         """Return a job whose journal is closed."""
-        journal = signing.Journal(self.path())
+        journal = signing.SigningJournal(self.make_path())
         source, target = signing.Folder(self.folder), signing.TargetFolder(self.folder / "out")
         return signing.SigningJob(self.suite.signing, source, target, [ds.Signature(name="S")], journal=journal)
 
@@ -117,11 +117,11 @@ class World:
 
     def tracker(self) -> delivery.DeliveryTracker:
         """Return a tracker whose journal is closed."""
-        return delivery.DeliveryTracker(self.mailbox, journal=delivery.Journal(self.path()))
+        return delivery.DeliveryTracker(self.mailbox, journal=delivery.DeliveryJournal(self.make_path()))
 
     def synchronizer(self) -> Synchronizer:
         """Return a synchronizer of one mailbox, whose store is closed."""
-        store = SqliteStore(self.path(), sink=SqliteSink())
+        store = SqliteStore(self.make_path(), sink=SqliteSink())
         return Synchronizer(self.suite, store, [f"{MARKER}@direct.example.test"], password)
 
     def postgres_journal(self) -> signing.PostgresJournal:
@@ -155,7 +155,7 @@ async def no_content() -> bytes:
     raise LookupError(len(MARKER))
 
 
-INSTANCES: dict[type[Any], Callable[[World], object]] = {
+INSTANCES: dict[type[Any], Callable[[PublicInstances], object]] = {
     ds.Attachment: lambda _: ds.Attachment(content=MARKER.encode(), filename=MARKER),
     ds.AuthorizationRequest: lambda _: ds.AuthorizationRequest(
         client_id="id", redirect_uri="https://app.example.test/", state="state", code_verifier="verifier"
@@ -176,33 +176,33 @@ INSTANCES: dict[type[Any], Callable[[World], object]] = {
     ds.Settings: lambda _: ds.Settings(),
     ds.Signing: lambda world: world.suite.signing,
     ds.TUser: lambda world: world.suite.tuser("tuser", "password", "clinic@direct.example.test"),
-    ds.WaitAsAsked: lambda _: ds.WaitAsAsked(),
+    ds.DefaultWait: lambda _: ds.DefaultWait(),
     Changes: lambda _: Changes(),
     ChangeStream: make_change_stream,
     MailboxProgress: lambda _: MailboxProgress(name=MARKER),
-    MaildirSink: lambda world: MaildirSink(world.path()),
+    MaildirSink: lambda world: MaildirSink(world.make_path()),
     SqliteSink: lambda _: SqliteSink(),
-    SqliteStore: lambda world: SqliteStore(world.path(), sink=SqliteSink()),
+    SqliteStore: lambda world: SqliteStore(world.make_path(), sink=SqliteSink()),
     PostgresStore: lambda _: PostgresStore(NO_POSTGRES),
-    Synchronizer: World.synchronizer,
+    Synchronizer: PublicInstances.synchronizer,
     Fleet: lambda world: Fleet(world.suite, PostgresStore(NO_POSTGRES), password),
     SharedLimits: lambda _: SharedLimits(NO_POSTGRES, processes=1),
-    signing.Entry: lambda _: signing.Entry(number=1, name=MARKER),
+    signing.SigningEntry: lambda _: signing.SigningEntry(number=1, name=MARKER),
     signing.Folder: lambda world: signing.Folder(world.folder),
-    signing.Journal: lambda world: signing.Journal(world.path()),
+    signing.SigningJournal: lambda world: signing.SigningJournal(world.make_path()),
     signing.Pdf: lambda _: signing.Pdf(MARKER, no_content),
-    signing.PostgresJournal: World.postgres_journal,
-    signing.SigningFleet: World.fleet,
-    signing.SigningJob: World.job,
-    signing.StorageFolder: lambda world: signing.StorageFolder(f"file://{world.path()}"),
-    signing.StorageTarget: lambda world: signing.StorageTarget(f"file://{world.path()}"),
-    signing.TargetFolder: lambda world: signing.TargetFolder(world.path()),
-    delivery.DeliveryTracker: World.tracker,
-    delivery.Journal: lambda world: delivery.Journal(world.path()),
+    signing.PostgresJournal: PublicInstances.postgres_journal,
+    signing.SigningFleet: PublicInstances.fleet,
+    signing.SigningJob: PublicInstances.job,
+    signing.StorageFolder: lambda world: signing.StorageFolder(f"file://{world.make_path()}"),
+    signing.StorageTarget: lambda world: signing.StorageTarget(f"file://{world.make_path()}"),
+    signing.TargetFolder: lambda world: signing.TargetFolder(world.make_path()),
+    delivery.DeliveryTracker: PublicInstances.tracker,
+    delivery.DeliveryJournal: lambda world: delivery.DeliveryJournal(world.make_path()),
     LeapingClock: lambda _: LeapingClock(),
 }
 
-CONTEXTS = {ds.DirectSuite, SqliteStore, delivery.Journal, signing.Journal}
+CONTEXTS = {ds.DirectSuite, SqliteStore, delivery.DeliveryJournal, signing.SigningJournal}
 """What is open while its methods are called."""
 HARMLESS = {
     "FreshConnector.connect": "aiohttp calls it, within a call that is scrubbed",
@@ -217,10 +217,10 @@ HARMLESS = {
 NAMED_IN_TEXTS = {
     "Settings.from_toml": "the name of the settings file",
     "SqliteStore.bind": "the name of the sink",
-    "TargetFolder.keep": "its OSError names the file",
+    "TargetFolder.publish": "its OSError names the file",
 }
 """Public callables whose messages contain an argument by design, with the argument."""
-ABSTRACT = (types.Content, types.RawView, signing.RemoteFile)
+ABSTRACT = (types.Content, types.RawResponses, signing.RemoteFile)
 """Classes that users do not make: bases, and what facades return."""
 
 
@@ -246,32 +246,32 @@ HARMLESS_CONVERTERS: set[object] = {None, as_secret, as_optional_secret}
 def test_every_public_class_with_methods_has_an_instance_to_walk() -> None:
     with_methods = {each.owner for each in EVERY.values() if each.owner is not None and each.name != "__init__"}
     assert with_methods - INSTANCES.keys() - set(ABSTRACT) == set()
-    assert {each for each in public_objects() if inspect.isfunction(each)} == {
+    assert {each for each in list_public_objects() if inspect.isfunction(each)} == {
         each.function for each in EVERY.values() if each.owner is None
     }
 
 
 @pytest.fixture
-async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+async def public_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[PublicInstances]:
     monkeypatch.chdir(tmp_path)  # some planted values are paths
     async with (
-        ScriptedServer(plays.answer({"message": MARKER}, 500)) as server,
-        ds.DirectSuite(settings(server, retry=ds.RetryPolicy.none()), token="token", login=LOGIN) as suite,
+        ScriptedServer(responses.respond({"message": MARKER}, 500)) as server,
+        ds.DirectSuite(make_settings(server, retry=ds.RetryPolicy.none()), token="token", login=LOGIN) as suite,
     ):
-        made = World(suite, tmp_path)
+        made = PublicInstances(suite, tmp_path)
         yield made
         await made.close()
 
 
 @pytest.mark.by_default(2)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_no_public_callable_shows_its_arguments(kind: str, world: World) -> None:
+async def test_no_public_callable_shows_its_arguments(kind: str, public_instances: PublicInstances) -> None:
     walked, found = set[str](), dict[str, list[str]]()
     for name, each in EVERY.items():
         if each.owner not in ABSTRACT and name not in HARMLESS:
             walked.add(name)
-            error = await failure_of(each, kind, world)
-            places = [] if error is None else leaks(error)
+            error = await failure_of(each, kind, public_instances)
+            places = [] if error is None else find_leaks(error)
             if name in NAMED_IN_TEXTS:
                 places = [place for place in places if not place.startswith("text of ")]
             if places:
@@ -287,10 +287,10 @@ def test_leaks_are_found_in_texts_locals_and_contexts() -> None:
         except KeyError:
             raise ValueError("no such key") from None
 
-    assert leaks(_raised_by(fail)) == [f"text of KeyError: '{MARKER}'", f"text of KeyError: KeyError('{MARKER}')"]
+    assert find_leaks(_raised_by(fail)) == [f"text of KeyError: '{MARKER}'", f"text of KeyError: KeyError('{MARKER}')"]
     module = {"__name__": "directsuite.made_up"}
     outside = FunctionType(fail.__code__, module | {"KeyError": KeyError, "ValueError": ValueError})
-    assert [place for place in leaks(_raised_by(outside)) if place.endswith(": argument")] != []
+    assert [place for place in find_leaks(_raised_by(outside)) if place.endswith(": argument")] != []
 
 
 def _raised_by(function: Callable[[str], None]) -> BaseException:
@@ -299,7 +299,7 @@ def _raised_by(function: Callable[[str], None]) -> BaseException:
     return caught.value
 
 
-async def failure_of(public: PublicCallable, kind: str, world: World) -> BaseException | None:
+async def failure_of(public: PublicCallable, kind: str, world: PublicInstances) -> BaseException | None:
     """Return what a public callable raised. Endless calls are cancelled."""
     task = asyncio.create_task(call(public, kind, world))
     if str(public) in ENDLESS:
@@ -310,9 +310,9 @@ async def failure_of(public: PublicCallable, kind: str, world: World) -> BaseExc
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def call(public: PublicCallable, kind: str, world: World) -> None:
+async def call(public: PublicCallable, kind: str, world: PublicInstances) -> None:
     """Call a public callable with planted values, and use what it returns."""
-    bound = arguments_of(public.function, KINDS[kind])
+    bound = make_arguments(public.function, KINDS[kind])
     if public.owner is None:
         await finish(public.function(*bound.args, **bound.kwargs))
     elif public.name == "__init__":
@@ -326,5 +326,5 @@ async def call(public: PublicCallable, kind: str, world: World) -> None:
         finally:
             await instance.__aexit__(None, None, None)
     else:
-        instance = await world.instance(public.owner)
+        instance = await world.get_instance(public.owner)
         await finish(getattr(instance, public.name)(*bound.args, **bound.kwargs))

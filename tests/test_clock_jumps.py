@@ -79,15 +79,15 @@ from typing import Any
 import pytest
 
 from directsuite.durable.database import sql
-from directsuite.durable.fleet import _OTHERS, _STALE, FleetQueue
+from directsuite.durable.fleet import _HAS_RECENT_WORKERS, _STALE_SECONDS, FleetQueue
 from directsuite.durable.postgres import Connection, Connections
-from directsuite.jobs.signing import Journal, PostgresJournal, SigningJob, State, TargetFolder
-from directsuite.jobs.signing.documents import Examined
-from directsuite.jobs.signing.journal import JournalError
-from directsuite.jobs.signing.workflow import Entry, Facts, Step, next_step
-from tests.integration.world import StoppedClock
+from directsuite.jobs.signing import DocumentState, PostgresJournal, SigningJob, SigningJournal, TargetFolder
+from directsuite.jobs.signing.documents import PdfInfo
+from directsuite.jobs.signing.journal import SigningJournalError
+from directsuite.jobs.signing.workflow import RunContext, SigningEntry, SigningStep, next_step
+from tests.integration.scenario import SleepDrivenClock
 from tests.jobs.signing.fragile_service import FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN, pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, yield_pdfs
 
 HOUR = 3600.0
 YEARS = 2 * 365 * 24 * HOUR
@@ -99,46 +99,48 @@ every_jump = pytest.mark.parametrize("jump", JUMPS, ids=["-2 years", "-1 h", "+1
 
 @every_jump
 def test_saved_document_is_saved_again_unless_it_is_known_to_be_fresh(jump: float) -> None:
-    source = Examined(sha256="ab", signatures=0)
-    saved = Entry(number=1, name="a.pdf", state=State.SAVED, identifier="x", saved_at=NOW, source_sha="ab")
-    step = next_step(saved, Facts(signatures=1, source=source), NOW + jump)
-    assert step is (Step.SIGN if jump == HOUR else Step.EXPIRE)
+    source = PdfInfo(sha256="ab", signature_count=0)
+    saved = SigningEntry(
+        number=1, name="a.pdf", state=DocumentState.SAVED, identifier="x", saved_at=NOW, source_sha="ab"
+    )
+    step = next_step(saved, RunContext(signature_count=1, source=source), NOW + jump)
+    assert step is (SigningStep.SIGN if jump == HOUR else SigningStep.EXPIRE)
 
 
 @every_jump
 async def test_job_goes_on_after_the_clock_jumped(jump: float, tmp_path: Path) -> None:
     service: Any = FragileService()
-    async with Journal(tmp_path / "journal.db") as journal:
+    async with SigningJournal(tmp_path / "journal.db") as journal:
         [entry] = await journal.entries(["a.pdf"])
-        stored = await service.save(CONTENT)
-        saved: dict[str, Any] = {"state": State.SAVED, "identifier": stored.identifier, "saved_at": NOW}
-        await journal.put(Entry(number=entry.number, name="a.pdf", **saved))
+        stored = await service.save(PDF_CONTENT)
+        saved: dict[str, Any] = {"state": DocumentState.SAVED, "identifier": stored.identifier, "saved_at": NOW}
+        await journal.put(SigningEntry(number=entry.number, name="a.pdf", **saved))
         job = SigningJob(
             service,
-            pdfs("a.pdf"),
+            yield_pdfs("a.pdf"),
             TargetFolder(tmp_path / "out"),
-            SIGN,
+            SIGNATURES,
             journal=journal,
-            clock=StoppedClock(),
+            clock=SleepDrivenClock(),
             now=lambda: NOW + jump,
         )
         assert (await job.run()).done == 1
-        assert service.asked.total() == 1
+        assert service.request_counts.total() == 1
         assert service.stored == {}
 
 
 @every_jump
 async def test_abandoned_document_is_forgotten_when_it_has_expired(jump: float, tmp_path: Path) -> None:
-    async with Journal(tmp_path / "journal.db") as journal:
+    async with SigningJournal(tmp_path / "journal.db") as journal:
         [entry] = await journal.entries(["a.pdf"])
         saved = await journal.put(
-            Entry(number=entry.number, name="a.pdf", state=State.SAVED, identifier="x", saved_at=NOW)
+            SigningEntry(number=entry.number, name="a.pdf", state=DocumentState.SAVED, identifier="x", saved_at=NOW)
         )
         await journal.abandon(saved, at=NOW)
         await journal.forget_expired(NOW + jump, 4 * HOUR)
-        assert await journal.abandoned() == ([] if jump == YEARS else ["x"])
+        assert await journal.list_abandoned() == ([] if jump == YEARS else ["x"])
         await journal.forget_expired(NOW + jump + 4 * HOUR + 1, 4 * HOUR)
-        assert await journal.abandoned() == []
+        assert await journal.list_abandoned() == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="what others left is removed elsewhere")
@@ -168,43 +170,43 @@ async def shift(journal: PostgresJournal, column: str, seconds: float) -> None:
 
 @every_jump
 async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: PostgresJournal) -> None:
-    [key] = await fleet_journal.due(PATIENCE)
+    [key] = await fleet_journal.list_due(PATIENCE)
     assert await fleet_journal.lease(key, PATIENCE) is not None
     await shift(fleet_journal, "seen_at", jump)
-    assert await fleet_journal.due(PATIENCE) == ([key] if jump > 0 else [])
+    assert await fleet_journal.list_due(PATIENCE) == ([key] if jump > 0 else [])
     await shift(fleet_journal, "seen_at", 0.0 if jump > 0 else PATIENCE + 1)
-    assert await fleet_journal.due(PATIENCE) == ([] if jump > 0 else [key])
+    assert await fleet_journal.list_due(PATIENCE) == ([] if jump > 0 else [key])
     assert await fleet_journal.lease(key, PATIENCE) is not None
 
 
 @every_jump
 async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fleet_journal: PostgresJournal) -> None:
-    [key] = await fleet_journal.due(PATIENCE)
+    [key] = await fleet_journal.list_due(PATIENCE)
     chunk = await fleet_journal.lease(key, PATIENCE)
     assert chunk is not None
     await shift(fleet_journal, "seen_at", jump)
     await chunk.confirm()
-    assert await fleet_journal.due(PATIENCE) == []
+    assert await fleet_journal.list_due(PATIENCE) == []
     assert await fleet_journal.lease(key, PATIENCE) is None
 
 
 @every_jump
 async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: PostgresJournal) -> None:
-    [key] = await fleet_journal.due(PATIENCE)
+    [key] = await fleet_journal.list_due(PATIENCE)
     await shift(fleet_journal, "woken_at", jump)
-    assert await fleet_journal.due(PATIENCE) == ([key] if jump > 0 else [])
+    assert await fleet_journal.list_due(PATIENCE) == ([key] if jump > 0 else [])
     await shift(fleet_journal, "woken_at", PATIENCE + 1)
-    assert await fleet_journal.due(PATIENCE) == [key]
+    assert await fleet_journal.list_due(PATIENCE) == [key]
 
 
 @pytest.fixture
 async def queue(conninfo: str) -> AsyncGenerator[FleetQueue]:
-    connections = Connections(conninfo, error=JournalError)
+    connections = Connections(conninfo, error=SigningJournalError)
 
     async def take(_: int) -> None:
         raise AssertionError
 
-    made = FleetQueue(connections, "jumps", "one", take, concurrency=1, grace=1.0, patience=PATIENCE)
+    made = FleetQueue(connections, "jumps", "one", take, concurrency=1, grace=1.0, worker_timeout=PATIENCE)
     await made.open()
     yield made
     await made.aclose()
@@ -246,4 +248,4 @@ async def test_jobs_of_a_dead_worker_are_freed(jump: float, queue: FleetQueue) -
 @every_jump
 async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, queue: FleetQueue) -> None:
     await add_worker(queue, jump)
-    assert await queue._connections.fetch(_OTHERS, {"stale": _STALE}) == [(abs(jump) == HOUR,)]
+    assert await queue._connections.fetch(_HAS_RECENT_WORKERS, {"stale": _STALE_SECONDS}) == [(abs(jump) == HOUR,)]

@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 import directsuite as ds
-from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration, secret_of_file
-from directsuite.settings import PLAIN
-from tests.core.certificates import HERE, certificate, server_context
+from directsuite.configuration import CERTIFICATES, IDENTITY, SECRETS, Configuration, read_secret_file
+from directsuite.settings import PLAIN_SETTINGS
+from tests.core.certificates import LOOPBACK, make_certificate, make_server_context
 
 FILE = """
 timeout = 5
@@ -43,7 +43,7 @@ def test_the_file_in_the_home_folder_is_read_where_none_is_named(tmp_path: Path)
     assert ds.Settings.from_env({"HOME": str(tmp_path / "elsewhere")}).timeout == 60
 
 
-def test_a_profile_goes_before_the_rest_of_the_file_and_a_variable_before_both(tmp_path: Path) -> None:
+def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -> None:
     environ = written(tmp_path)
     assert ds.Settings.from_env(environ).timeout == 5
     assert ds.Settings.from_env(environ, profile="test").timeout == 7
@@ -52,7 +52,7 @@ def test_a_profile_goes_before_the_rest_of_the_file_and_a_variable_before_both(t
     assert ds.Settings.from_env(environ).timeout == 7
     environ["DIRECTSUITE_TIMEOUT"] = "9"
     assert ds.Settings.from_env(environ).timeout == 9
-    assert Configuration.read(environ).text("mailbox") == "nurse@direct.example.test"
+    assert Configuration.read(environ).get_text("mailbox") == "nurse@direct.example.test"
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,13 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path, environ: dict[st
         ("[profiles.test]\nca_bundle = 5", "config.toml, line 2: ca_bundle has to be a text"),
     ],
 )
-def test_what_can_not_be_right_is_refused_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
+def test_invalid_value_is_rejected_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.Settings.from_env(written(tmp_path, text), profile="test" if "[profiles.test]" in text else None)
     assert sentence in str(caught.value)
 
 
-def test_a_url_in_clear_is_answered_with_the_setting_or_variable_that_permits_it(tmp_path: Path) -> None:
+def test_http_url_error_names_setting_that_allows_it(tmp_path: Path) -> None:
     url, in_code = "http://mail.example.test", "or set allow_insecure_http=True"
     with pytest.raises(ds.ConfigurationError, match=f"{in_code}, or DIRECTSUITE_ALLOW_INSECURE_HTTP=true$"):
         ds.Settings.from_env({"DIRECTSUITE_MESSAGE_URL": url})
@@ -132,9 +132,9 @@ def test_a_secret_is_a_variable_or_stands_in_a_file_beside_the_settings(tmp_path
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("Zaphod\n")
     (tmp_path / "secrets" / "token").chmod(0o600)
-    assert Configuration.read(environ).secret("token") == ds.Secret("Zaphod")
-    assert Configuration.read(environ | {"DIRECTSUITE_TOKEN": "Trillian"}).secret("token") == ds.Secret("Trillian")
-    assert Configuration.read({}).secret("token") is None
+    assert Configuration.read(environ).read_secret("token") == ds.Secret("Zaphod")
+    assert Configuration.read(environ | {"DIRECTSUITE_TOKEN": "Trillian"}).read_secret("token") == ds.Secret("Trillian")
+    assert Configuration.read({}).read_secret("token") is None
     assert isinstance(ds.DirectSuite.from_env(environ), ds.DirectSuite)
     assert "Zaphod" not in repr(Configuration.read(environ))
 
@@ -156,8 +156,8 @@ def test_a_file_of_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> N
 
 
 async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -> None:
-    pair = certificate(tmp_path)
-    demanding = server_context(pair)
+    pair = make_certificate(tmp_path)
+    demanding = make_server_context(pair)
     demanding.verify_mode = ssl.CERT_REQUIRED
     demanding.load_verify_locations(pair[0])
     shown = list[object]()
@@ -170,7 +170,7 @@ async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -
     tls = ds.Settings.from_env({f"DIRECTSUITE_{name.upper()}": str(path) for name, path in names.items()}).tls
     assert isinstance(tls, ssl.SSLContext)
     assert ds.Settings.from_env({}).tls is None
-    async with await asyncio.start_server(note, HERE, 0, ssl=demanding) as server:
+    async with await asyncio.start_server(note, LOOPBACK, 0, ssl=demanding) as server:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname(), ssl=tls)
         assert await reader.read() == b""
         writer.close()
@@ -179,7 +179,7 @@ async def test_the_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None:
-    public, private = certificate(tmp_path)
+    public, private = make_certificate(tmp_path)
     key = serialization.load_pem_private_key(private.read_bytes(), None)
     sealed = serialization.BestAvailableEncryption(b"hunter2")
     private.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, sealed))
@@ -189,7 +189,7 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked(tmp_path: Path) -> None
 
 
 def test_no_setting_has_two_meanings() -> None:
-    assert not set(PLAIN) & (set(CERTIFICATES) | set(IDENTITY) | set(SECRETS))
+    assert not set(PLAIN_SETTINGS) & (set(CERTIFICATES) | set(IDENTITY) | set(SECRETS))
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
@@ -198,4 +198,4 @@ def test_a_file_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         Configuration.read({"DIRECTSUITE_CONFIG": "/dev/zero"})
     monkeypatch.setattr("directsuite.configuration.stat.S_IRWXO", 0)
     with pytest.raises(ds.ConfigurationError, match="it has more than"):
-        secret_of_file(Path("/dev/zero"), "the file")
+        read_secret_file(Path("/dev/zero"), "the file")

@@ -127,7 +127,7 @@ def test_an_error_survives_pickle_and_copy(name: str) -> None:
 
 def test_copies_keep_what_was_found_out() -> None:
     error = ds.OutcomeUnknownError("it may have happened.", how_to_find_out="look.", happened=True)
-    error = error.knowing("it happened.", how_to_find_out="look there.", found={"user": PRIVATE})
+    error = error.with_details("it happened.", how_to_find_out="look there.", found={"user": PRIVATE})
     error.looked = True
     for again in _copies(error):
         assert (again.found, again.happened, again.looked) == ({"user": PRIVATE}, True, True)
@@ -135,7 +135,7 @@ def test_copies_keep_what_was_found_out() -> None:
 
 OTHERS: list[Exception] = [
     StorageError("PermissionError", 13),
-    SourceError("no such file", is_its_own=True),
+    SourceError("no such file", is_document_specific=True),
     StagingError("no space left"),
     MismatchError("a text", "$.uid"),
     JobStoppedError("the journal is full"),

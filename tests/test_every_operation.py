@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import directsuite as ds
-from directsuite.sandbox.server import openapi_document
-from tests.contract.test_refused_identifiers import PATH_PARAMETERS
+from directsuite.sandbox.server import load_openapi_document
+from tests.contract.test_invalid_identifiers import PATH_PARAMETERS
 from tests.facades import test_fax, test_mailbox, test_registration, test_sending, test_signing
 from tests.specification import METHODS
 
@@ -33,7 +33,7 @@ def test_each_text_in_a_path_is_refused_where_it_would_change_the_path() -> None
 
 def _texts_in_paths() -> Iterator[str]:
     """The operation of each path parameter for which a caller may give any text."""
-    for item in openapi_document()["paths"].values():
+    for item in load_openapi_document()["paths"].values():
         for operation in item.values():
             for parameter in operation.get("parameters", ()):
                 schema = parameter["schema"]

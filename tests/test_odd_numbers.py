@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
 from directsuite.jobs.delivery import DeliveryTracker
-from directsuite.jobs.delivery import Journal as DeliveryJournal
-from directsuite.jobs.signing import Journal, Pdf, PostgresJournal, SigningFleet, SigningJob, TargetFolder
+from directsuite.jobs.signing import Pdf, PostgresJournal, SigningFleet, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteStore, Synchronizer
-from tests.jobs.signing.jobs import SIGN, pdfs
+from tests.jobs.signing.job_factory import SIGNATURES, yield_pdfs
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 from directsuite.sync.fleet import Fleet
@@ -37,13 +37,15 @@ async def password_of(name: str) -> str:
 
 
 def signing_job(suite: ds.DirectSuite, **option: Any) -> object:
-    return SigningJob(suite.signing, pdfs(), TargetFolder("out"), SIGN, journal=Journal(":memory:"), **option)
+    return SigningJob(
+        suite.signing, yield_pdfs(), TargetFolder("out"), SIGNATURES, journal=SigningJournal(":memory:"), **option
+    )
 
 
 def signing_fleet(suite: ds.DirectSuite, **option: Any) -> object:
     journal = PostgresJournal(CONNINFO, "job")
     return SigningFleet(
-        suite.signing, lambda name: Pdf(name, b""), TargetFolder("out"), SIGN, journal=journal, **option
+        suite.signing, lambda name: Pdf(name, b""), TargetFolder("out"), SIGNATURES, journal=journal, **option
     )
 
 
@@ -76,11 +78,11 @@ def fax_watch(suite: ds.DirectSuite, **option: Any) -> object:
 
 
 MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
-    signing_job: {"concurrency": COUNTS, "patience": NO_NUMBERS},
+    signing_job: {"concurrency": COUNTS, "max_outage": NO_NUMBERS},
     signing_fleet: {
         "concurrency": COUNTS,
-        "service_patience": NO_NUMBERS,
-        "patience": SECONDS,
+        "max_outage": NO_NUMBERS,
+        "worker_timeout": SECONDS,
         "tick": SECONDS,
         "grace": NO_NUMBERS,
     },
@@ -92,7 +94,7 @@ MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
         "interval": SECONDS,
         "requests_per_second": FINITE,
         "tick": SECONDS,
-        "patience": SECONDS,
+        "worker_timeout": SECONDS,
         "grace": NO_NUMBERS,
     },
     postgres_store: {"connections": COUNTS, "timeout": SECONDS},
@@ -104,7 +106,7 @@ MAKES: dict[Callable[..., object], dict[str, list[Any]]] = {
 @pytest.mark.parametrize(
     ("make", "name", "values"), [(make, name, values) for make, odd in MAKES.items() for name, values in odd.items()]
 )
-async def test_what_is_no_number_or_no_good_one_is_refused_by_its_name(
+async def test_invalid_number_is_rejected_by_parameter_name(
     suite: ds.DirectSuite, make: Callable[..., object], name: str, values: list[Any]
 ) -> None:
     for value in values:

@@ -22,10 +22,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import directsuite as ds
 
-from .integration.conftest import sandbox, world
-from .integration.world import ALICE, DOMAIN, PASSWORD, World, message, settings_for
+from .integration.conftest import sandbox, scenario
+from .integration.scenario import ALICE, DOMAIN, PASSWORD, Scenario, make_message, make_settings
 
-__all__ = ["sandbox", "world"]  # fixtures
+__all__ = ["sandbox", "scenario"]  # fixtures
 
 INTERNAL, CLIENT = trace.SpanKind.INTERNAL, trace.SpanKind.CLIENT
 UNSET, ERROR = trace.StatusCode.UNSET, trace.StatusCode.ERROR
@@ -97,7 +97,7 @@ class Kept:
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def telemetry() -> Iterator[Kept]:
     kept = Kept()
     yield kept
     kept.tracing.shutdown()
@@ -119,10 +119,10 @@ def attributes(span: ReadableSpan) -> dict[str, object]:
     return dict(span.attributes or {})
 
 
-def test_call_is_a_span_with_one_for_each_attempt(kept: Kept) -> None:
-    kept.tell(STARTED, FIRST, UNAVAILABLE, RETRIED, SECOND, GOOD, FINISHED)
-    first, second, call = kept.spans
-    assert [(span.name, span.kind, span.status.status_code) for span in kept.spans] == [
+def test_call_is_a_span_with_one_for_each_attempt(telemetry: Kept) -> None:
+    telemetry.tell(STARTED, FIRST, UNAVAILABLE, RETRIED, SECOND, GOOD, FINISHED)
+    first, second, call = telemetry.spans
+    assert [(span.name, span.kind, span.status.status_code) for span in telemetry.spans] == [
         ("POST /GetUIDs/{folder}", CLIENT, ERROR),
         ("POST /GetUIDs/{folder}", CLIENT, UNSET),
         ("GetUIDs", INTERNAL, UNSET),
@@ -144,17 +144,17 @@ FAILED: dict[str, tuple[str, int | None, str]] = {
 
 
 @pytest.mark.parametrize(("error", "status", "told"), FAILED.values(), ids=FAILED)
-def test_error_type_is_the_status_or_the_class(kept: Kept, error: str, status: int | None, told: str) -> None:
+def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, status: int | None, told: str) -> None:
     failed = ds.AttemptFailed(attempt=1, error=error, status=status, outcome=ds.Outcome.UNKNOWN, elapsed=0.5, **CALL)
     left = ds.OutcomeLeftUnknown(cancelled=False, how_to_find_out="look", **CALL)
-    kept.tell(
+    telemetry.tell(
         STARTED,
         FIRST,
         failed,
         left,
         ds.CallFinished(attempts=1, elapsed=1.0, error="OutcomeUnknownError", outcome=ds.Outcome.UNKNOWN, **CALL),
     )
-    attempt, call = kept.spans
+    attempt, call = telemetry.spans
     assert (attributes(attempt)["error.type"], attempt.status.status_code) == (told, ERROR)
     assert attributes(attempt).get("http.response.status_code") == status
     assert attributes(call) == {
@@ -167,61 +167,63 @@ def test_error_type_is_the_status_or_the_class(kept: Kept, error: str, status: i
     assert [event.name for event in call.events] == ["outcome left unknown"]
 
 
-def test_caller_s_current_span_is_the_parent_and_stays_current(kept: Kept) -> None:
-    with kept.tracing.get_tracer("program").start_as_current_span("visit") as visit:
-        kept.tell(STARTED, FIRST)
+def test_caller_s_current_span_is_the_parent_and_stays_current(telemetry: Kept) -> None:
+    with telemetry.tracing.get_tracer("program").start_as_current_span("visit") as visit:
+        telemetry.tell(STARTED, FIRST)
         assert trace.get_current_span() is visit
-        kept.tell(UNAVAILABLE, FINISHED)
-    _, call, outer = kept.spans
+        telemetry.tell(UNAVAILABLE, FINISHED)
+    _, call, outer = telemetry.spans
     assert parent(call) == number(outer)
     assert trace.get_current_span() is trace.INVALID_SPAN
 
 
-def test_call_that_began_before_anybody_listened_has_no_span(kept: Kept) -> None:
-    kept.tell(UNAVAILABLE, RETRIED, ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out="look", **CALL), FINISHED)
-    assert kept.spans == ()
-    assert kept.values("http.client.active_requests") == []
-    assert [value for _, value in kept.values("http.client.request.duration")] == [0.5]
+def test_call_that_began_before_anybody_listened_has_no_span(telemetry: Kept) -> None:
+    telemetry.tell(
+        UNAVAILABLE, RETRIED, ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out="look", **CALL), FINISHED
+    )
+    assert telemetry.spans == ()
+    assert telemetry.values("http.client.active_requests") == []
+    assert [value for _, value in telemetry.values("http.client.request.duration")] == [0.5]
 
 
-def test_attempt_of_such_a_call_has_one(kept: Kept) -> None:
-    kept.tell(SECOND, GOOD, FINISHED)
-    assert [(span.kind, parent(span)) for span in kept.spans] == [(CLIENT, None)]
+def test_attempt_of_such_a_call_has_one(telemetry: Kept) -> None:
+    telemetry.tell(SECOND, GOOD, FINISHED)
+    assert [(span.kind, parent(span)) for span in telemetry.spans] == [(CLIENT, None)]
 
 
-def test_nothing_is_measured_of_an_attempt_that_sent_nothing(kept: Kept) -> None:
+def test_nothing_is_measured_of_an_attempt_that_sent_nothing(telemetry: Kept) -> None:
     refused = ds.AttemptFailed(
         attempt=0, error="CircuitOpenError", status=None, outcome=ds.Outcome.NOT_SENT, elapsed=0.0, **CALL
     )
-    kept.tell(STARTED, refused, ds.CallFinished(attempts=0, elapsed=0.0, error="CircuitOpenError", **CALL))
-    assert [span.name for span in kept.spans] == ["GetUIDs"]
-    assert kept.values("http.client.request.duration") == []
-    assert kept.values("directsuite.call.duration") == [({**OPERATION, "error.type": "CircuitOpenError"}, 0.0)]
+    telemetry.tell(STARTED, refused, ds.CallFinished(attempts=0, elapsed=0.0, error="CircuitOpenError", **CALL))
+    assert [span.name for span in telemetry.spans] == ["GetUIDs"]
+    assert telemetry.values("http.client.request.duration") == []
+    assert telemetry.values("directsuite.call.duration") == [({**OPERATION, "error.type": "CircuitOpenError"}, 0.0)]
 
 
-def test_removed_listener_ends_what_is_under_way(kept: Kept) -> None:
-    kept.tell(STARTED, FIRST)
-    kept.listener.close()
-    assert [span.kind for span in kept.spans] == [CLIENT, INTERNAL]
-    assert kept.values("http.client.active_requests") == [(REQUEST, 0)]
+def test_removed_listener_ends_what_is_under_way(telemetry: Kept) -> None:
+    telemetry.tell(STARTED, FIRST)
+    telemetry.listener.close()
+    assert [span.kind for span in telemetry.spans] == [CLIENT, INTERNAL]
+    assert telemetry.values("http.client.active_requests") == [(REQUEST, 0)]
 
 
-def test_requests_are_measured_in_the_convention_s_buckets(kept: Kept) -> None:
-    kept.tell(STARTED, FIRST)
-    assert kept.values("http.client.active_requests") == [(REQUEST, 1)]
-    kept.tell(UNAVAILABLE, RETRIED, SECOND, GOOD, FINISHED)
-    assert kept.values("http.client.active_requests") == [(REQUEST, 0)]
-    assert kept.values("http.client.request.duration") == [
+def test_requests_are_measured_in_the_convention_s_buckets(telemetry: Kept) -> None:
+    telemetry.tell(STARTED, FIRST)
+    assert telemetry.values("http.client.active_requests") == [(REQUEST, 1)]
+    telemetry.tell(UNAVAILABLE, RETRIED, SECOND, GOOD, FINISHED)
+    assert telemetry.values("http.client.active_requests") == [(REQUEST, 0)]
+    assert telemetry.values("http.client.request.duration") == [
         ({**REQUEST, "http.response.status_code": 503, "error.type": "503"}, 0.5),
         ({**REQUEST, "http.response.status_code": 200}, 0.25),
     ]
-    (_, point), *_ = kept.points("http.client.request.duration")
+    (_, point), *_ = telemetry.points("http.client.request.duration")
     assert isinstance(point, HistogramDataPoint)
     assert list(point.explicit_bounds) == [
         *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75),
         *(1.0, 2.5, 5.0, 7.5, 10.0),
     ]
-    assert kept.values("directsuite.call.duration") == [(OPERATION, 4.0)]
+    assert telemetry.values("directsuite.call.duration") == [(OPERATION, 4.0)]
 
 
 # An event, the counter that it adds 1 to, and that count's attributes.
@@ -257,10 +259,10 @@ COUNTED: list[tuple[ds.Event, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("event", "counter", "told"), COUNTED, ids=lambda value: type(value).__name__)
-def test_event_is_counted(kept: Kept, event: ds.Event, counter: str, told: dict[str, object]) -> None:
-    kept.tell(event, ds.CircuitClosed(service="fax"))
-    assert kept.values(counter) == [(told, 1)]
-    assert kept.spans == ()
+def test_event_is_counted(telemetry: Kept, event: ds.Event, counter: str, told: dict[str, object]) -> None:
+    telemetry.tell(event, ds.CircuitClosed(service="fax"))
+    assert telemetry.values(counter) == [(told, 1)]
+    assert telemetry.spans == ()
 
 
 def _of(call: int) -> list[ds.Event]:
@@ -306,23 +308,25 @@ def test_every_span_ends_once_whatever_was_told_in_whatever_order(events: list[d
     assert [record.getMessage() for record in complaints] == []
 
 
-async def test_retried_call_of_a_suite_is_traced(world: World, kept: Kept) -> None:
-    world.suite.add_listener(kept.listener)
-    world.sandbox.inject_fault("GetMessageCount", "status", status=500)
-    with kept.tracing.get_tracer("program").start_as_current_span("visit"):
-        await world.box.get_message_count()
-    first, second, call, visit = kept.spans
+async def test_retried_call_of_a_suite_is_traced(scenario: Scenario, telemetry: Kept) -> None:
+    scenario.suite.add_listener(telemetry.listener)
+    scenario.sandbox.inject_fault("GetMessageCount", "status", status=500)
+    with telemetry.tracing.get_tracer("program").start_as_current_span("visit"):
+        await scenario.box.get_message_count()
+    first, second, call, visit = telemetry.spans
     assert (parent(first), parent(second), parent(call)) == (number(call), number(call), number(visit))
-    assert [span.status.status_code for span in kept.spans] == [ERROR, UNSET, UNSET, UNSET]
+    assert [span.status.status_code for span in telemetry.spans] == [ERROR, UNSET, UNSET, UNSET]
     assert attributes(second)["http.request.resend_count"] == 1
-    assert kept.values("directsuite.retries")[0][1] == 1
+    assert telemetry.values("directsuite.retries")[0][1] == 1
 
 
-async def test_listener_of_two_suites_keeps_their_calls_apart(world: World, kept: Kept) -> None:
-    async with ds.DirectSuite(settings_for(world.sandbox), clock=world.clock, listeners=[kept.listener]) as other:
-        world.suite.add_listener(kept.listener)
-        await asyncio.gather(world.box.get_message_count(), other.mailbox(ALICE, PASSWORD).get_uids())
-    assert {span.name: [parent(each) for each in kept.spans].count(number(span)) for span in kept.spans} == {
+async def test_listener_of_two_suites_keeps_their_calls_apart(scenario: Scenario, telemetry: Kept) -> None:
+    async with ds.DirectSuite(
+        make_settings(scenario.sandbox), clock=scenario.clock, listeners=[telemetry.listener]
+    ) as other:
+        scenario.suite.add_listener(telemetry.listener)
+        await asyncio.gather(scenario.box.get_message_count(), other.mailbox(ALICE, PASSWORD).get_uids())
+    assert {span.name: [parent(each) for each in telemetry.spans].count(number(span)) for span in telemetry.spans} == {
         "GetMessageCount": 1,
         "POST /GetMessageCount/{folder}": 0,
         "GetUIDs": 1,
@@ -330,41 +334,41 @@ async def test_listener_of_two_suites_keeps_their_calls_apart(world: World, kept
     }
 
 
-async def test_cancelled_send_leaves_no_span_open(world: World, kept: Kept) -> None:
-    world.suite.add_listener(kept.listener)
-    world.sandbox.inject_fault("Send", "hang", processed=True)
-    sending = asyncio.create_task(world.box.send(message()))
-    while not await world.effects("Send"):
+async def test_cancelled_send_leaves_no_span_open(scenario: Scenario, telemetry: Kept) -> None:
+    scenario.suite.add_listener(telemetry.listener)
+    scenario.sandbox.inject_fault("Send", "hang", processed=True)
+    sending = asyncio.create_task(scenario.box.send(make_message()))
+    while not await scenario.list_effects("Send"):
         assert not sending.done()
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    attempt, call = kept.spans
+    attempt, call = telemetry.spans
     assert (attributes(attempt)["error.type"], attributes(call)["error.type"]) == ("CancelledError",) * 2
     assert attributes(call)["directsuite.cancelled"] is True
     assert attributes(call)["directsuite.outcome"] == "unknown"
-    assert [value for _, value in kept.values("http.client.active_requests")] == [0]
-    assert [value for _, value in kept.values("directsuite.unknown_outcomes")] == [1]
+    assert [value for _, value in telemetry.values("http.client.active_requests")] == [0]
+    assert [value for _, value in telemetry.values("directsuite.unknown_outcomes")] == [1]
 
 
-async def test_stream_left_early_leaves_no_span_open_and_is_no_error(world: World, kept: Kept) -> None:
-    await world.deliver("a", "b", "c")
-    world.suite.add_listener(kept.listener)
-    async with world.box.stream_messages() as messages:
+async def test_stream_left_early_leaves_no_span_open_and_is_no_error(scenario: Scenario, telemetry: Kept) -> None:
+    await scenario.deliver("a", "b", "c")
+    scenario.suite.add_listener(telemetry.listener)
+    async with scenario.box.stream_messages() as messages:
         async for _ in messages:
             break
-    attempt, call = kept.spans
+    attempt, call = telemetry.spans
     assert (attempt.status.status_code, call.status.status_code) == (UNSET, UNSET)
     assert attributes(call)["directsuite.cancelled"] is True
 
 
-async def test_no_span_or_metric_holds_a_session_or_what_a_caller_put_into_a_path(world: World, kept: Kept) -> None:
-    world.suite.add_listener(kept.listener)
-    session = (await world.suite.registration.login()).session_id
+async def test_no_span_or_metric_contains_session_or_path_argument(scenario: Scenario, telemetry: Kept) -> None:
+    scenario.suite.add_listener(telemetry.listener)
+    session = (await scenario.suite.registration.login()).session_id
     with contextlib.suppress(ds.NotFoundError):
-        await world.suite.registration.get_patient_address_by_username(DOMAIN, "somebody")
+        await scenario.suite.registration.get_patient_address_by_username(DOMAIN, "somebody")
     assert session is not None
-    told = "".join(span.to_json() for span in kept.spans) + str(kept.points("http.client.request.duration"))
+    told = "".join(span.to_json() for span in telemetry.spans) + str(telemetry.points("http.client.request.duration"))
     assert "{session_id}" in told
     assert not [text for text in (session.reveal(), "somebody", DOMAIN, "demo-login") if text in told]
 
@@ -383,7 +387,7 @@ def test_class_needs_its_package_and_says_so() -> None:
 
 
 @pytest.mark.process
-def test_opentelemetry_is_loaded_when_the_class_is_used_and_nothing_global_is_set() -> None:
+def test_opentelemetry_is_imported_on_use_without_globals() -> None:
     program = (
         "import sys, directsuite as ds\n"
         "ds.OpenTelemetry; print('opentelemetry' in sys.modules)\n"

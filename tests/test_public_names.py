@@ -145,19 +145,21 @@ NOT_FOR_USERS = {
     *("Uid", "Wire", "CodeUse"),  # how a field goes on the wire; a mark that a grant keeps for itself
     *(
         "ChangeSet",
-        "Folder",
+        "StoredFolder",
         "Lease",
+        "MessageRow",
         "Row",
         "OperatorRequest",
         "ChangeLoop",
     ),  # what a synchronisation and its store say to each other
     *("Facade", "Piece"),  # of what a raw view is one, and what goes from a content to the wire
-    *("Runtime", "Exchanged"),  # what the package itself uses of a suite beside its calls, and sees of a call
-    *("Statement", "Tables", "Refusal", "Values"),  # what a transaction and our own sinks say to each other
+    *("Runtime", "ExchangeInfo", "LimitsProvider"),  # what the package itself uses of a suite beside its
+    # calls, and sees of a call
+    *("Statement", "Tables", "DatabaseRejection", "Values"),  # what a transaction and our own sinks say to each other
     "Connection",  # psycopg's, by a shorter name
-    "Chunk",  # what a signing job writes of its documents
+    "LeasedBatch",  # what a signing job writes of its documents
     "SharedRate",  # what a suite asks of SharedLimits
-    *("ClockState", "Advancing"),  # how clocks of tests are kept and followed
+    *("ClockState", "SupportsAdvance"),  # how clocks of tests are kept and followed
 }
 """Types of the package in signatures that no program writes down: it gives to one object what it got from another."""
 

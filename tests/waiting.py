@@ -8,13 +8,13 @@ from collections.abc import Callable
 _WAITING = set[asyncio.Event]()
 
 
-def happened() -> None:
+def notify_waiters() -> None:
     """Something has changed in the event loop that others may wait for: they look once this task waits itself."""
     for event in _WAITING:
         event.set()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def wait_until(condition: Callable[[], bool]) -> None:
     """Return when this is so, as those see it who say that something `happened`; TimeoutError where it never is."""
     event = asyncio.Event()
     _WAITING.add(event)

@@ -9,42 +9,52 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.fuzz.inputs import HEAD, TARGETS, Target, answer, date, headers, report, stream
-from tests.property.hostile import BODIES, CODES, DIGITS, RETRY_AFTERS, VALUES
-from tests.property.whole_answers import ANSWERS, OPERATIONS, member_names
+from benchmarks.fuzz.inputs import (
+    HEAD_BYTES,
+    TARGETS,
+    Target,
+    check_date,
+    check_headers,
+    check_report,
+    check_response,
+    check_stream,
+)
+from tests.property.hostile import BODIES, CODES, NON_INTEGER_DIGITS, RETRY_AFTERS, VALUES
+from tests.property.sample_responses import OPERATIONS, SAMPLE_RESPONSES, list_member_names
 
-_LONGEST = 8192
+_MAX_SEED_BYTES = 8192
 _REPORT = b'from,to,messageId,messageSize,status,ts\r\na@example.test,"b\r\n",<1>,12,dispatched,1467740835000\r\n'
 
 
-def inputs() -> Iterator[bytes]:
+def yield_seeds() -> Iterator[bytes]:
     """Every seed: its head, then its body."""
     good = {
-        name: text.encode() if isinstance(text, str) else msgspec.json.encode(text) for name, text in ANSWERS.items()
+        name: text.encode() if isinstance(text, str) else msgspec.json.encode(text)
+        for name, text in SAMPLE_RESPONSES.items()
     }
     for number, operation in enumerate(OPERATIONS):
-        yield _head(answer, number) + good[operation.name]
-        yield _head(answer, number) + b'{"success":false,"code":1,"error":"e","message":"m"}'
+        yield _make_head(check_response, number) + good[operation.name]
+        yield _make_head(check_response, number) + b'{"success":false,"code":1,"error":"e","message":"m"}'
     for body in {*BODIES, *VALUES, *good.values()}:
-        yield _head(stream) + body
-        yield _head(answer) + body
-    for code in (*CODES, *DIGITS):
-        yield _head(answer, len(OPERATIONS) - 1) + b'{"success":false,"code":%s}' % code
+        yield _make_head(check_stream) + body
+        yield _make_head(check_response) + body
+    for code in (*CODES, *NON_INTEGER_DIGITS):
+        yield _make_head(check_response, len(OPERATIONS) - 1) + b'{"success":false,"code":%s}' % code
     for value in VALUES:
-        yield _head(date) + value.strip(b'"')
-        yield _head(stream) + b'{"messages":[%s,%s],"success":true}' % (value, value)
+        yield _make_head(check_date) + value.strip(b'"')
+        yield _make_head(check_stream) + b'{"messages":[%s,%s],"success":true}' % (value, value)
     for text in RETRY_AFTERS:
-        yield _head(headers) + text.encode("utf-8", "surrogateescape")
-    yield _head(report) + _REPORT
+        yield _make_head(check_headers) + text.encode("utf-8", "surrogateescape")
+    yield _make_head(check_report) + _REPORT
 
 
-def _head(target: Target, operation: int = 0) -> bytes:
-    return bytes([TARGETS.index(target), operation, 3, 1, 1]).ljust(HEAD, b"\x40")
+def _make_head(target: Target, operation: int = 0) -> bytes:
+    return bytes([TARGETS.index(target), operation, 3, 1, 1]).ljust(HEAD_BYTES, b"\x40")
 
 
-def words() -> Iterator[str]:
+def yield_dictionary() -> Iterator[str]:
     """libFuzzer's dictionary: names of members, and pieces of JSON."""
-    names = set[str]().union(*map(member_names, ANSWERS.values()))
+    names = set[str]().union(*map(list_member_names, SAMPLE_RESPONSES.values()))
     yield from sorted(f'"{name}":' for name in names | {"code", "error", "description", "errorMessage"})
     yield from ('"messages":[{', "},{", "null", "true", "false", '"null"', "\\ud800", "1e308", "[[[[", "]]]]", "==")
 
@@ -52,10 +62,10 @@ def words() -> Iterator[str]:
 def write(folder: Path) -> int:
     """Write the corpus to a folder, and the dictionary beside it; how many seeds there are."""
     folder.mkdir(parents=True, exist_ok=True)
-    seeds = {seed for seed in inputs() if len(seed) <= _LONGEST}
+    seeds = {seed for seed in yield_seeds() if len(seed) <= _MAX_SEED_BYTES}
     for seed in seeds:
         (folder / hashlib.sha256(seed).hexdigest()[:24]).write_bytes(seed)
-    escaped = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words())
+    escaped = (word.replace("\\", "\\\\").replace('"', '\\"') for word in yield_dictionary())
     folder.with_suffix(".dict").write_text("".join(f'"{word}"\n' for word in escaped))
     return len(seeds)
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import msgspec
 
-from benchmarks.fuzz.inputs import HEAD
-from tests.property.hostile import CODES, DIGITS, VALUES
-from tests.property.whole_answers import ANSWERS, OPERATIONS, Place, member_names, places
+from benchmarks.fuzz.inputs import HEAD_BYTES
+from tests.property.hostile import CODES, NON_INTEGER_DIGITS, VALUES
+from tests.property.sample_responses import OPERATIONS, SAMPLE_RESPONSES, Place, list_member_names, list_places
 
-_HOSTILE = [msgspec.Raw(value) for value in (*VALUES, *CODES, *DIGITS)]
-_NAMES = sorted(set[str]().union(*map(member_names, ANSWERS.values())) | {"code", "error", "description"})
+_HOSTILE = [msgspec.Raw(value) for value in (*VALUES, *CODES, *NON_INTEGER_DIGITS)]
+_NAMES = sorted(set[str]().union(*map(list_member_names, SAMPLE_RESPONSES.values())) | {"code", "error", "description"})
 
 Mutate = Callable[[bytes, int], bytes]
 
@@ -26,33 +26,33 @@ class Mutator:
 
     def __call__(self, content: bytes, max_size: int, seed: int) -> bytes:
         chance = random.Random(seed)
-        head, body = content[:HEAD], content[HEAD:]
-        if chance.random() < 0.4 or len(head) < HEAD:
+        head, body = content[:HEAD_BYTES], content[HEAD_BYTES:]
+        if chance.random() < 0.4 or len(head) < HEAD_BYTES:
             return self._by_bytes(content, max_size)
         if chance.random() < 0.2:
-            spot = chance.randrange(HEAD)
+            spot = chance.randrange(HEAD_BYTES)
             head = head[:spot] + chance.randbytes(1) + head[spot + 1 :]
         try:
             document: Any = msgspec.json.decode(body)
-            changed = head + msgspec.json.encode(_changed(document, chance))
+            changed = head + msgspec.json.encode(_change_place(document, chance))
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             operation = OPERATIONS[head[1] % len(OPERATIONS)]
-            changed = head + msgspec.json.encode(ANSWERS[operation.name])
+            changed = head + msgspec.json.encode(SAMPLE_RESPONSES[operation.name])
         return changed if len(changed) <= max_size else self._by_bytes(content, max_size)
 
 
-def _changed(document: Any, chance: random.Random) -> Any:
-    place = chance.choice(list(places(document)))
+def _change_place(document: Any, chance: random.Random) -> Any:
+    place = chance.choice(list(list_places(document)))
     if not place:
         return {chance.choice(_NAMES): document}
-    return _at(document, place, chance)
+    return _get_at(document, place, chance)
 
 
-def _at(document: Any, place: Place, chance: random.Random) -> Any:
+def _get_at(document: Any, place: Place, chance: random.Random) -> Any:
     step, *further = place
     changed: Any = document.copy()
     if further:
-        changed[step] = _at(document[step], tuple(further), chance)
+        changed[step] = _get_at(document[step], tuple(further), chance)
         return changed
     match chance.randrange(6):
         case 0:

@@ -9,21 +9,21 @@ from pathlib import Path
 
 from benchmarks.measuring.profiling import profile
 from benchmarks.measuring.run import run
-from benchmarks.report.comparison import became_worse, changes
-from benchmarks.report.drawings import drawings
-from benchmarks.report.page import page
-from benchmarks.report.results import Results, read, written
-from benchmarks.scenarios.table import TABLE, chosen
+from benchmarks.report.comparison import has_regression, list_changes
+from benchmarks.report.drawings import make_drawings
+from benchmarks.report.page import format_page
+from benchmarks.report.results import Results, read_results, to_json
+from benchmarks.scenarios.table import TABLE, choose_rows
 
-_HERE = Path(__file__).resolve().parents[1]
-_OUT = _HERE / "results"
-_PAGE = "RESULTS.md"
+_BENCHMARKS_DIR = Path(__file__).resolve().parents[1]
+_RESULTS_DIR = _BENCHMARKS_DIR / "results"
+_PAGE_NAME = "RESULTS.md"
 
 
 def measure(arguments: Sequence[str]) -> int:
     """Measure and report: 0, or 1 where `--compare` found something worse, or 2 where the arguments are no use."""
     try:
-        return _measure(_parser(), arguments)
+        return _measure(_make_parser(), arguments)
     except SystemExit as ended:  # argparse's way of saying so
         return int(ended.code or 0)
 
@@ -35,42 +35,42 @@ def _measure(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> int:
             print(f"{row.name:<26} {row.title}")
         return 0
     try:
-        rows = chosen([options.profile] if options.profile else options.only)
+        rows = choose_rows([options.profile] if options.profile else options.only)
     except ValueError as error:
         parser.error(f"there is no row {error}: see --list")
     try:
-        then = read(options.compare) if options.compare else None
+        then = read_results(options.compare) if options.compare else None
     except (OSError, ValueError) as error:
         parser.error(str(error))
     if options.profile:
         for row in rows:
-            profile(row.smaller() if options.quick else row)
+            profile(row.make_quick() if options.quick else row)
         return 0
     results = run(rows, quick=options.quick, peers=options.peers)
-    out: Path | None = options.out or (None if options.quick or options.only else _OUT)
+    out: Path | None = options.out or (None if options.quick or options.only else _RESULTS_DIR)
     if out is not None:
-        write(results, out, _HERE / _PAGE if out.resolve() == _OUT else out / _PAGE)
-    print(page(results, {}))
+        write(results, out, _BENCHMARKS_DIR / _PAGE_NAME if out.resolve() == _RESULTS_DIR else out / _PAGE_NAME)
+    print(format_page(results, {}))
     if then is None:
         return 0
-    found = changes(then, results)
+    found = list_changes(then, results)
     for change in found:
         print(change)
-    return 1 if became_worse(found) else 0
+    return 1 if has_regression(found) else 0
 
 
 def write(results: Results, folder: Path, sheet: Path) -> None:
     """results.json and the drawings, into a folder that is made where it is missing; the page, which links to them."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(written(results), encoding="utf-8")
+    (folder / "results.json").write_text(to_json(results), encoding="utf-8")
     links: dict[str, str] = {}
-    for name, (title, drawn) in drawings(results).items():
+    for name, (title, drawn) in make_drawings(results).items():
         (folder / name).write_text(drawn, encoding="utf-8")
         links[title] = os.path.relpath(folder / name, sheet.parent)
-    sheet.write_text(page(results, links), encoding="utf-8")
+    sheet.write_text(format_page(results, links), encoding="utf-8")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         usage="%(prog)s [options], or %(prog)s soak [options]",

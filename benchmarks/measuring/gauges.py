@@ -16,12 +16,12 @@ import attrs
 
 TICK = 0.002
 """Seconds between two looks at the event loop."""
-_IDLE = 0.2
+_IDLE_SECONDS = 0.2
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # proc(5): sets the peak resident set size to the present one
 _KILOBYTE = 1 if sys.platform == "darwin" else 1024  # the unit of ru_maxrss
 
-Turn = Callable[[], Awaitable[int]]
+WorkTurn = Callable[[], Awaitable[int]]
 """One turn of work: gives how many units it did (calls, records, bytes…)."""
 
 
@@ -36,7 +36,7 @@ class Reading:
     pause: float
 
 
-async def gauge(turn: Turn, *, pauses: bool) -> Reading:
+async def read_gauges(turn: WorkTurn, *, pauses: bool) -> Reading:
     """Do one turn and read the gauges. pauses: watch the event loop too, which costs a little CPU."""
     gc.collect()
     ticker = Ticker()
@@ -45,13 +45,13 @@ async def gauge(turn: Turn, *, pauses: bool) -> Reading:
         cpu, wall = time.process_time(), time.perf_counter()
         amount = await turn()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return Reading(amount=amount, cpu=cpu, wall=wall, peak=max(0, _peak() - before), pause=ticker.longest)
+    return Reading(amount=amount, cpu=cpu, wall=wall, peak=max(0, _read_peak() - before), pause=ticker.longest)
 
 
-async def idle_pause() -> float:
+async def measure_idle_pause() -> float:
     """The longest pause of an event loop that has nothing to do: below it nothing can be told."""
     async with Ticker() as ticker:
-        await asyncio.sleep(_IDLE)
+        await asyncio.sleep(_IDLE_SECONDS)
     return ticker.longest
 
 
@@ -89,10 +89,10 @@ def _reset_peak() -> int:
         _CLEAR.write_text(_RESET_PEAK, encoding="ascii")
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KILOBYTE
-    return _peak()
+    return _read_peak()
 
 
-def _peak() -> int:
+def _read_peak() -> int:
     if not _STATUS.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KILOBYTE
     lines = _STATUS.read_text(encoding="ascii").splitlines()

@@ -15,7 +15,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("aiohttp", "attrs", "cattrs", "msgspec", "pybase64", "tenacity", "yarl")
 
 
-def described() -> dict[str, str]:
+def describe_machine() -> dict[str, str]:
     """Python, system, cores and the versions of what a call goes through."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -26,7 +26,7 @@ def described() -> dict[str, str]:
     }
 
 
-def figures_of(module: str, *arguments: str) -> dict[str, float]:
+def run_for_figures(module: str, *arguments: str) -> dict[str, float]:
     """What a module of the benchmarks prints as JSON, run in a process of its own."""
     command = (sys.executable, "-m", module, *arguments)
     done = subprocess.run(command, cwd=_ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603  our own module

@@ -15,16 +15,16 @@ from typing import Any
 import attrs
 
 from benchmarks.measuring.gauges import Reading
-from benchmarks.measuring.worker import Order
+from benchmarks.measuring.worker import WorkOrder
 from benchmarks.peers import CannotError
-from benchmarks.soak.census import resident
+from benchmarks.soak.census import read_resident_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE = 120.0  # seconds for one turn, however slow its client
-_SAMPLES = 0.05  # seconds between samples of a worker's memory
+_WORKER_TIMEOUT = 120.0  # seconds for one turn, however slow its client
+_SAMPLE_INTERVAL = 0.05  # seconds between samples of a worker's memory
 
 
-class WorkerFailed(Exception):  # noqa: N818 - it is what happened, as the report says it
+class WorkerFailedError(Exception):
     """A client's process came to an end instead of giving a reading; says what its last line was."""
 
 
@@ -35,64 +35,64 @@ class Worker:
     _process: Process
     idle_pause: float = 0.0
 
-    async def turn(self) -> Reading:
+    async def run_turn(self) -> Reading:
         """Have it do one turn. Raises WorkerFailed."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
-        return Reading(**await self._told())
+        return Reading(**await self._read_message())
 
-    async def sampled_turn(self) -> tuple[Reading, list[tuple[float, float]]]:
+    async def run_sampled_turn(self) -> tuple[Reading, list[tuple[float, float]]]:
         """A turn, and the worker's memory meanwhile: (seconds, MB above what there was before it)."""
-        before, began = resident(self._process.pid), time.monotonic()
+        before, began = read_resident_bytes(self._process.pid), time.monotonic()
         samples = [(0.0, 0.0)]
-        turn = asyncio.create_task(self.turn())
+        turn = asyncio.create_task(self.run_turn())
         while not turn.done():
-            await asyncio.wait([turn], timeout=_SAMPLES)
-            now = resident(self._process.pid)
+            await asyncio.wait([turn], timeout=_SAMPLE_INTERVAL)
+            now = read_resident_bytes(self._process.pid)
             if now:
                 samples.append((time.monotonic() - began, (now - before) / 1e6))
         return await turn, samples
 
-    async def _told(self) -> dict[str, Any]:
+    async def _read_message(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_WORKER_TIMEOUT):
                 line = await self._process.stdout.readline()
                 if line:
                     told: dict[str, Any] = json.loads(line)
                     return told
                 last = (await self._process.stderr.read()).decode(errors="replace").strip().rpartition("\n")[2]
         except TimeoutError:
-            last = f"no reading within {_PATIENCE:.0f} seconds"
-        raise WorkerFailed(last.replace(str(ROOT), ""))
+            last = f"no reading within {_WORKER_TIMEOUT:.0f} seconds"
+        raise WorkerFailedError(last.replace(str(ROOT), ""))
 
-    async def greeted(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until it is ready. Raises CannotError where its client can't do the work, and WorkerFailed."""
-        told = await self._told()
+        told = await self._read_message()
         if "cannot" in told:
             raise CannotError(told["cannot"])
         self.idle_pause = told["ready"]
 
 
 @contextlib.asynccontextmanager
-async def working(python: Path, order: Order) -> AsyncGenerator[Worker]:
+async def start_worker(python: Path, order: WorkOrder) -> AsyncGenerator[Worker]:
     """A worker for an order, ready. Raises CannotError and WorkerFailed."""
-    async with _running(python, "-m", "benchmarks.measuring.worker", order.text()) as process:
+    async with _start_process(python, "-m", "benchmarks.measuring.worker", order.to_json()) as process:
         worker = Worker(process)
-        await worker.greeted()
+        await worker.wait_until_ready()
         yield worker
 
 
 async def run_script(python: Path, script: str) -> Reading:
     """Run a text of Python in a new interpreter; the text prints its `cpu` and `wall`. Raises WorkerFailed."""
-    async with _running(python, "-c", script) as process:
-        told = await Worker(process)._told()
+    async with _start_process(python, "-c", script) as process:
+        told = await Worker(process)._read_message()
     return Reading(amount=1, peak=0, pause=0.0, **told)
 
 
 @contextlib.asynccontextmanager
-async def _running(python: Path, *arguments: str) -> AsyncGenerator[Process]:
+async def _start_process(python: Path, *arguments: str) -> AsyncGenerator[Process]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled once, not at every start
     process = await asyncio.create_subprocess_exec(

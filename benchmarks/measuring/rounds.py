@@ -15,12 +15,12 @@ from typing import Protocol
 import attrs
 
 from benchmarks.measuring.gauges import Reading
-from benchmarks.measuring.processes import Worker, WorkerFailed, run_script, working
-from benchmarks.measuring.worker import Order
+from benchmarks.measuring.processes import Worker, WorkerFailedError, run_script, start_worker
+from benchmarks.measuring.worker import WorkOrder
 from benchmarks.peers import CannotError
-from benchmarks.scenarios.rows import Row
+from benchmarks.scenarios.rows import MeasuredRow
 
-_LEAST_ROUNDS = 3
+_MIN_ROUNDS = 3
 
 Samples = list[tuple[float, float]]
 
@@ -32,7 +32,7 @@ class Outcome:
     idle_pauses: seconds, of event loops with nothing to do. samples: a client's memory over time.
     """
 
-    row: Row
+    row: MeasuredRow
     readings: dict[str, list[Reading]] = attrs.Factory(dict[str, list[Reading]])
     absent: dict[str, str] = attrs.Factory(dict[str, str])
     idle_pauses: list[float] = attrs.Factory(list[float])
@@ -40,7 +40,7 @@ class Outcome:
 
 
 @attrs.frozen(kw_only=True)
-class Stage:
+class RowContext:
     """Where rows run. python: the interpreter of all clients. missing: clients that can't take part, and why."""
 
     python: Path
@@ -48,14 +48,14 @@ class Stage:
     folder: Path
     missing: dict[str, str]
 
-    def order(self, row: Row, client: str) -> Order:
+    def make_order(self, row: MeasuredRow, client: str) -> WorkOrder:
         """What a worker has to do for a row."""
-        small = row.smaller()
-        return Order(
+        small = row.make_quick()
+        return WorkOrder(
             work=row.work,
             role=client,
-            url=f"{self.server}/{row.served.segment()}",
-            small_url=f"{self.server}/{small.served.segment()}",
+            url=f"{self.server}/{row.scenario.to_segment()}",
+            small_url=f"{self.server}/{small.scenario.to_segment()}",
             options=dict(row.options),
             small_options=dict(small.options),
             folder=str(self.folder),
@@ -64,92 +64,101 @@ class Stage:
         )
 
 
-class Player(Protocol):
+class TurnTaker(Protocol):
     """A client that takes turns. Raises CannotError or WorkerFailed where it can't."""
 
     async def __call__(self, client: str) -> Reading: ...
 
 
-def rotated(clients: Sequence[str], number: int) -> list[str]:
+def rotate(clients: Sequence[str], number: int) -> list[str]:
     """The clients in the order of a round: each round another one begins."""
     first = number % len(clients) if clients else 0
     return [*clients[first:], *clients[:first]]
 
 
-async def play(
-    row: Row, clients: Sequence[str], player: Player, outcome: Outcome, *, clock: Callable[[], float] = time.monotonic
+async def run_rounds(
+    row: MeasuredRow,
+    clients: Sequence[str],
+    turn_taker: TurnTaker,
+    outcome: Outcome,
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """All rounds. A client that fails is absent from then on, and its readings are forgotten."""
     readings: dict[str, list[Reading]] = defaultdict(list)
     began = clock()
     for number in range(row.rounds):
-        if number >= _LEAST_ROUNDS and clock() - began > row.seconds:
+        if number >= _MIN_ROUNDS and clock() - began > row.seconds:
             break  # on a slow or busy machine the whole run still ends in its time
-        for client in rotated([client for client in clients if client not in outcome.absent], number):
+        for client in rotate([client for client in clients if client not in outcome.absent], number):
             try:
-                readings[client].append(await player(client))
+                readings[client].append(await turn_taker(client))
             except CannotError as refusal:
                 outcome.absent[client] = f"can't: {refusal}"
-            except WorkerFailed as failure:
+            except WorkerFailedError as failure:
                 outcome.absent[client] = f"failed: {failure}"
     outcome.readings = {client: readings[client] for client in clients if client not in outcome.absent}
 
 
-async def measure(row: Row, stage: Stage) -> Outcome:
+async def measure(row: MeasuredRow, stage: RowContext) -> Outcome:
     """A row with all of its clients."""
     outcome = Outcome(row=row, absent={name: why for name, why in stage.missing.items() if name in row.clients})
     clients = [client for client in row.clients if client not in outcome.absent]
     if row.scripts:
         await _run_scripts(row, stage, clients, outcome)
     elif row.fresh:
-        await play(row, clients, _Fresh(row=row, stage=stage, outcome=outcome), outcome)
+        await run_rounds(row, clients, _FreshProcess(row=row, stage=stage, outcome=outcome), outcome)
     else:
-        async with _long_lived(row, stage, clients, outcome) as player:
-            await play(row, clients, player, outcome)
+        async with _open_workers(row, stage, clients, outcome) as player:
+            await run_rounds(row, clients, player, outcome)
     return outcome
 
 
-async def _run_scripts(row: Row, stage: Stage, clients: Sequence[str], outcome: Outcome) -> None:
+async def _run_scripts(row: MeasuredRow, stage: RowContext, clients: Sequence[str], outcome: Outcome) -> None:
     async def player(client: str) -> Reading:
         return await run_script(stage.python, row.scripts[client])
 
     for client in clients:  # so that every module's compiled form is there
-        with contextlib.suppress(WorkerFailed):
+        with contextlib.suppress(WorkerFailedError):
             await player(client)
-    await play(row, clients, player, outcome)
+    await run_rounds(row, clients, player, outcome)
 
 
 @attrs.frozen(kw_only=True)
-class _Fresh:
+class _FreshProcess:
     """Each turn in a process of its own."""
 
-    row: Row
-    stage: Stage
+    row: MeasuredRow
+    stage: RowContext
     outcome: Outcome
 
     async def __call__(self, client: str) -> Reading:
-        async with working(self.stage.python, self.stage.order(self.row, client)) as worker:
+        async with start_worker(self.stage.python, self.stage.make_order(self.row, client)) as worker:
             self.outcome.idle_pauses.append(worker.idle_pause)
             if not self.row.sampled:
-                return await worker.turn()
-            reading, self.outcome.samples[client] = await worker.sampled_turn()
+                return await worker.run_turn()
+            reading, self.outcome.samples[client] = await worker.run_sampled_turn()
             return reading
 
 
 @contextlib.asynccontextmanager
-async def _long_lived(row: Row, stage: Stage, clients: Sequence[str], outcome: Outcome) -> AsyncGenerator[Player]:
+async def _open_workers(
+    row: MeasuredRow, stage: RowContext, clients: Sequence[str], outcome: Outcome
+) -> AsyncGenerator[TurnTaker]:
     """Every client in a process that lives for all of the rounds."""
     async with contextlib.AsyncExitStack() as stack:
         workers: dict[str, Worker] = {}
         for client in clients:
             try:
-                workers[client] = await stack.enter_async_context(working(stage.python, stage.order(row, client)))
+                workers[client] = await stack.enter_async_context(
+                    start_worker(stage.python, stage.make_order(row, client))
+                )
             except CannotError as refusal:
                 outcome.absent[client] = f"can't: {refusal}"
-            except WorkerFailed as failure:
+            except WorkerFailedError as failure:
                 outcome.absent[client] = f"failed: {failure}"
 
         async def player(client: str) -> Reading:
-            return await workers[client].turn()
+            return await workers[client].run_turn()
 
         yield player

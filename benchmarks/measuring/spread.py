@@ -25,7 +25,7 @@ class Spread:
         return self.high - self.low
 
 
-def spread(values: Sequence[float]) -> Spread:
+def compute_spread(values: Sequence[float]) -> Spread:
     """Median and quartiles of one value or more; of a single value it has no width."""
     if len(values) == 1:
         return Spread(values[0], values[0], values[0])
@@ -33,7 +33,7 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(median, low, high)
 
 
-def ratios(values: Sequence[float], base: Sequence[float]) -> list[float]:
+def compute_ratios(values: Sequence[float], base: Sequence[float]) -> list[float]:
     """Each round's value to the same round's base, so that what slows a whole round cancels out.
 
     A round whose base is nothing says nothing, and is left out.

@@ -17,17 +17,17 @@ from typing import Any, TextIO
 
 import attrs
 
-from benchmarks.measuring.gauges import Turn, gauge, idle_pause
+from benchmarks.measuring.gauges import WorkTurn, measure_idle_pause, read_gauges
 from benchmarks.peers import CannotError
-from benchmarks.peers import client as client_named
+from benchmarks.peers import get_client as client_named
 from benchmarks.peers.work import CONNECTIONS
-from benchmarks.scenarios.rows import PLAYED_BY
-from benchmarks.scenarios.works import WORKS, Task
-from benchmarks.server.pinning import CLIENTS, pin
+from benchmarks.scenarios.rows import CLIENT_FOR
+from benchmarks.scenarios.works import WORKS, WorkTask
+from benchmarks.server.pinning import CLIENTS_CORE, pin_to_core
 
 
 @attrs.frozen(kw_only=True)
-class Order:
+class WorkOrder:
     """What a worker is started for. small_url, small_options: the same work, small, for the warm-up.
 
     warm: the work itself is done once before it is measured, too.
@@ -43,47 +43,47 @@ class Order:
     pauses: bool
     warm: bool
 
-    def text(self) -> str:
+    def to_json(self) -> str:
         """As the command line takes it."""
         return json.dumps(attrs.asdict(self))
 
-    def task(self, *, small: bool = False) -> Task:
+    def make_task(self, *, small: bool = False) -> WorkTask:
         """The work at its full size or at the warm-up's."""
         options = self.small_options if small else self.options
-        return Task(work=self.work, role=self.role, options=options, folder=Path(self.folder))
+        return WorkTask(work=self.work, role=self.role, options=options, folder=Path(self.folder))
 
 
 @contextlib.asynccontextmanager
-async def prepared(order: Order) -> AsyncGenerator[Turn]:
+async def prepare_turn(order: WorkOrder) -> AsyncGenerator[WorkTurn]:
     """The turn that an order asks for, with a client that is open and warm. Raises CannotError."""
-    opened = client_named(PLAYED_BY.get(order.role, order.role))
+    opened = client_named(CLIENT_FOR.get(order.role, order.role))
     work = WORKS[order.work]
     connections = order.options.get("connections", CONNECTIONS)
     async with opened(order.small_url, connections=connections) as client:
-        await work(client, order.task(small=True))()
-    task = order.task()
+        await work(client, order.make_task(small=True))()
+    task = order.make_task()
     async with opened(order.url, connections=connections) as client:
         turn = work(client, task)
         await client.message_count()
         if order.warm:
             await turn()
-        task.tidy()
+        task.remove_download()
         yield turn
 
 
-async def _serve(order: Order, lines: TextIO) -> None:
+async def _serve(order: WorkOrder, lines: TextIO) -> None:
     try:
-        async with prepared(order) as turn:
-            _say(lines, {"ready": await idle_pause() if order.pauses else 0.0})
+        async with prepare_turn(order) as turn:
+            _write_message(lines, {"ready": await measure_idle_pause() if order.pauses else 0.0})
             while sys.stdin.readline():
-                reading = await gauge(turn, pauses=order.pauses)
-                order.task().tidy()
-                _say(lines, attrs.asdict(reading))
+                reading = await read_gauges(turn, pauses=order.pauses)
+                order.make_task().remove_download()
+                _write_message(lines, attrs.asdict(reading))
     except CannotError as refusal:
-        _say(lines, {"cannot": str(refusal)})
+        _write_message(lines, {"cannot": str(refusal)})
 
 
-def _say(lines: TextIO, told: dict[str, Any]) -> None:
+def _write_message(lines: TextIO, told: dict[str, Any]) -> None:
     print(json.dumps(told), file=lines, flush=True)
 
 
@@ -91,8 +91,8 @@ def main() -> None:
     """Serve until the input ends."""
     with os.fdopen(os.dup(1), "w") as lines:
         os.dup2(2, 1)  # what a client prints must not stand among the readings
-        pin(CLIENTS)
-        asyncio.run(_serve(Order(**json.loads(sys.argv[1])), lines))
+        pin_to_core(CLIENTS_CORE)
+        asyncio.run(_serve(WorkOrder(**json.loads(sys.argv[1])), lines))
 
 
 if __name__ == "__main__":

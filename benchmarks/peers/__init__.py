@@ -20,23 +20,23 @@ from benchmarks.peers.work import CannotError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.peers.environment import Prepared
+    from benchmarks.peers.environment import PreparedPeers
     from benchmarks.peers.work import Client
 
-__all__ = ["GENERATED", "NAMES", "CannotError", "client", "prepare"]
+__all__ = ["GENERATED", "NAMES", "CannotError", "get_client", "prepare"]
 
 GENERATED = ("openapi-generator", "openapi-python-client")
 NAMES = ("ours", "bare", *GENERATED)
 
 
-def client(name: str) -> type[Client]:
+def get_client(name: str) -> type[Client]:
     """The client of this name. Those of generated packages import them when they are opened."""
     module = importlib.import_module(f"benchmarks.peers.{name.replace('-', '_')}")
     found: type[Client] = module.Client
     return found
 
 
-def prepare(folder: Path) -> Prepared:
+def prepare(folder: Path) -> PreparedPeers:
     """Generate and install the peers in folder, or take what stands there from an earlier time.
 
     What cannot be had here is left out, with the reason: a machine without Java or network still measures the rest.

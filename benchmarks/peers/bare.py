@@ -12,7 +12,7 @@ import msgspec
 import pybase64
 
 from benchmarks.peers import work
-from benchmarks.peers.files import content_of, opened, written
+from benchmarks.peers.files import open_unbuffered, read_bytes, write_bytes
 from benchmarks.peers.folder import read_in_order
 
 _CREDENTIALS = {"username": work.USERNAME, "password": work.PASSWORD}
@@ -42,7 +42,7 @@ class Client:
     async def __aexit__(
         self, error: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._opened.close()
+        await self._open_session.close()
 
     async def message_count(self) -> int:
         """GetMessageCount of INBOX."""
@@ -64,16 +64,16 @@ class Client:
 
     async def upload(self, path: Path) -> int:
         """Save: the file read, coded and sent whole."""
-        stored = await self._save(content_of(path))
-        return work.received(stored["description"])
+        stored = await self._save(read_bytes(path))
+        return work.parse_received_bytes(stored["description"])
 
     async def download(self, path: Path) -> int:
         """GetDoc: the answer read, decoded and written whole."""
-        return written(path, await self._get_doc(work.DOCUMENT))
+        return write_bytes(path, await self._get_doc(work.DOCUMENT))
 
     async def send(self, path: Path) -> str:
         """Send: the message made in memory, attachment and all."""
-        content = pybase64.b64encode(content_of(path)).decode()
+        content = pybase64.b64encode(read_bytes(path)).decode()
         attachment = {"content": content, "contentType": work.MEDIA_TYPE, "filename": work.FILENAME}
         message = {
             "sender": work.USERNAME,
@@ -95,7 +95,7 @@ class Client:
 
     async def batches(self, batches: int, per: int) -> int:
         """In order, with twice as many requests under way as connections."""
-        folder = work.folder_of(batches * per)
+        folder = work.name_folder(batches * per)
         listed = await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", _CREDENTIALS)
         url = f"{self._messaging}/GetMessagesByUIDs/{folder}"
 
@@ -117,14 +117,14 @@ class Client:
     async def floor_upload(self, size: int) -> int:
         """Send so many bytes uncoded, from one block: what no upload can do with less."""
         headers = {**_TEXT, **_BEARER, "Content-Length": str(size)}
-        async with self._opened.post(self._pdf, data=_blocks(size), headers=headers) as response:
-            return work.received(msgspec.json.decode(await response.read())["description"])
+        async with self._open_session.post(self._pdf, data=_yield_blocks(size), headers=headers) as response:
+            return work.parse_received_bytes(msgspec.json.decode(await response.read())["description"])
 
     async def floor_download(self, path: Path) -> int:
         """Read what GetDoc answers, and write as many bytes as it stands for, uncoded; how many came."""
-        with opened(path) as file:
+        with open_unbuffered(path) as file:
             return await self._floor(
-                "GET", f"{self._pdf}/{work.DOCUMENT}", None, lambda text: file.write(_decoded(text))
+                "GET", f"{self._pdf}/{work.DOCUMENT}", None, lambda text: file.write(_decode_view(text))
             )
 
     async def floor_read_messages(self) -> int:
@@ -133,12 +133,12 @@ class Client:
         return await self._floor("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body, len)
 
     @property
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         assert self._session is not None
         return self._session
 
     async def _read(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        async with self._opened.request(method, url, data=body, headers=headers) as response:
+        async with self._open_session.request(method, url, data=body, headers=headers) as response:
             response.raise_for_status()
             return await response.read()
 
@@ -155,19 +155,19 @@ class Client:
 
     async def _floor(self, method: str, url: str, body: bytes | None, take: Callable[[bytes], int]) -> int:
         size = 0
-        async with self._opened.request(method, url, data=body, headers={**_JSON, **_BEARER}) as response:
+        async with self._open_session.request(method, url, data=body, headers={**_JSON, **_BEARER}) as response:
             async for piece in response.content.iter_any():
                 take(piece)
                 size += len(piece)
         return size
 
 
-def _decoded(text: bytes) -> memoryview:
+def _decode_view(text: bytes) -> memoryview:
     """As many bytes as a text in base64 stands for."""
     return memoryview(text)[: 3 * len(text) // 4]
 
 
-async def _blocks(size: int) -> AsyncIterator[bytes]:
+async def _yield_blocks(size: int) -> AsyncIterator[bytes]:
     for _ in range(size // len(_BLOCK)):
         yield _BLOCK
     if rest := size % len(_BLOCK):

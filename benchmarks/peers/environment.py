@@ -20,21 +20,21 @@ from typing import TextIO
 import attrs
 
 from benchmarks.peers import GENERATED, NAMES
-from benchmarks.peers.document import document
+from benchmarks.peers.document import make_document
 from benchmarks.peers.generators import GENERATORS, Generator
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE = 600.0  # seconds for one program
+_STEP_TIMEOUT = 600.0  # seconds for one program
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TOLD = (
+_REPORTED_PACKAGES = (
     *("aiohttp", "attrs", "msgspec", "pybase64", "httpx", "pydantic"),
     *("openapi-generator-cli", "openapi-python-client"),
 )
-_FIND_US = (
+_ADD_PATH_SCRIPT = (
     "import pathlib, sys, sysconfig\n"
     "pathlib.Path(sysconfig.get_paths()['purelib'], 'benchmarks.pth').write_text(sys.argv[1], encoding='utf-8')\n"
 )
-_TELL_VERSIONS = (
+_VERSIONS_SCRIPT = (
     "import json, platform, sys\n"
     "from importlib.metadata import PackageNotFoundError, version\n"
     "found = {'python': platform.python_version()}\n"
@@ -48,7 +48,7 @@ _TELL_VERSIONS = (
 
 
 @attrs.frozen(kw_only=True)
-class Prepared:
+class PreparedPeers:
     """What there is to measure. python: the interpreter of processes that measure.
 
     available: for each client None, or the reason why it is left out. versions: of Python, packages and generators.
@@ -63,11 +63,11 @@ class _StepError(Exception):
     """A step could not be taken; its text says which, in words for a report."""
 
 
-def prepare(folder: Path) -> Prepared:
+def prepare(folder: Path) -> PreparedPeers:
     """As `benchmarks.peers.prepare`."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    described = json.dumps(document(), indent=1)
+    described = json.dumps(make_document(), indent=1)
     (folder / "openapi.json").write_text(described, encoding="utf-8")
     with (folder / "prepare.log").open("w", encoding="utf-8") as log:
         environment = _Environment(folder, log)
@@ -76,13 +76,15 @@ def prepare(folder: Path) -> Prepared:
             environment.make(described)
         except _StepError as error:
             available.update(dict.fromkeys(GENERATED, str(error)))
-            return Prepared(python=Path(sys.executable), available=available, versions=_versions(Path(sys.executable)))
+            return PreparedPeers(
+                python=Path(sys.executable), available=available, versions=_read_versions(Path(sys.executable))
+            )
         for generator in GENERATORS:
             try:
                 environment.add(generator)
             except _StepError as error:
                 available[generator.name] = str(error)
-    return Prepared(python=environment.python, available=available, versions=_versions(environment.python))
+    return PreparedPeers(python=environment.python, available=available, versions=_read_versions(environment.python))
 
 
 class _Environment:
@@ -101,9 +103,9 @@ class _Environment:
 
         A new one for every document: a generated client has the same version whatever it was generated from.
         """
-        pins = "".join(f"{name}=={version}\n" for name, version in sorted(_installed().items()))
-        fingerprint = _fingerprint(sys.version, pins, str(_ROOT), described)
-        if self._marked("venv", fingerprint):
+        pins = "".join(f"{name}=={version}\n" for name, version in sorted(_list_installed().items()))
+        fingerprint = _compute_fingerprint(sys.version, pins, str(_ROOT), described)
+        if self._is_done("venv", fingerprint):
             return
         shutil.rmtree(self._venv, ignore_errors=True)
         for mark in self._folder.glob("*.done"):
@@ -111,8 +113,10 @@ class _Environment:
         self._pins.write_text(pins, encoding="utf-8")
         self._run("a virtual environment could not be made", [sys.executable, "-m", "venv", str(self._venv)])
         self._install("directsuite's own requirements", ["--requirement", str(self._pins)])
-        self._run("a virtual environment could not be written to", [str(self.python), "-c", _FIND_US, str(_ROOT)])
-        self._mark("venv", fingerprint)
+        self._run(
+            "a virtual environment could not be written to", [str(self.python), "-c", _ADD_PATH_SCRIPT, str(_ROOT)]
+        )
+        self._record_done("venv", fingerprint)
 
     def add(self, generator: Generator) -> None:
         """Generate a client, and install it with its dependencies."""
@@ -120,15 +124,15 @@ class _Environment:
             raise _StepError(f"its generator needs {generator.needs}, which is not installed")
         output = self._folder / generator.name
         command = generator.command(self._programs, self._folder / "openapi.json", output)
-        fingerprint = _fingerprint(generator.requirement, *command)
-        if self._marked(generator.name, fingerprint):
+        fingerprint = _compute_fingerprint(generator.requirement, *command)
+        if self._is_done(generator.name, fingerprint):
             return
         self._install("its generator", [generator.requirement])
         shutil.rmtree(output, ignore_errors=True)
         self._run("its generator failed", command)
         self._install("the generated client", [str(output)])
         self._run("the generated client can't be imported", [str(self.python), "-c", f"import {generator.package}"])
-        self._mark(generator.name, fingerprint)
+        self._record_done(generator.name, fingerprint)
 
     def _install(self, what: str, arguments: Sequence[str]) -> None:
         pip = [str(self.python), "-m", "pip", "install", "--quiet", "--constraint", str(self._pins)]
@@ -139,29 +143,29 @@ class _Environment:
         self._log.flush()
         try:
             subprocess.run(  # noqa: S603 (our own arguments)
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, check=True, timeout=_PATIENCE
+                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, check=True, timeout=_STEP_TIMEOUT
             )
         except (OSError, subprocess.SubprocessError) as error:
             self._log.write(f"{type(error).__name__}: {error}\n")
             raise _StepError(failure) from error
 
-    def _marked(self, step: str, fingerprint: str) -> bool:
+    def _is_done(self, step: str, fingerprint: str) -> bool:
         mark = self._folder / f"{step}.done"
         return mark.is_file() and mark.read_text(encoding="ascii") == fingerprint
 
-    def _mark(self, step: str, fingerprint: str) -> None:
+    def _record_done(self, step: str, fingerprint: str) -> None:
         (self._folder / f"{step}.done").write_text(fingerprint, encoding="ascii")
 
 
-def _fingerprint(*parts: str) -> str:
+def _compute_fingerprint(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _installed() -> dict[str, str]:
+def _list_installed() -> dict[str, str]:
     """Directsuite's requirements and theirs, with the versions that are installed here."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found: dict[str, str] = {}
-    waiting: list[str] = list(_names(project["dependencies"]))
+    waiting: list[str] = list(_parse_names(project["dependencies"]))
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -171,20 +175,20 @@ def _installed() -> dict[str, str]:
         except PackageNotFoundError:
             continue  # for other platforms or versions of Python
         found[name] = installed.version
-        waiting.extend(_names(installed.requires or ()))
+        waiting.extend(_parse_names(installed.requires or ()))
     return found
 
 
-def _names(requirements: Sequence[str]) -> Iterator[str]:
+def _parse_names(requirements: Sequence[str]) -> Iterator[str]:
     for requirement in requirements:
         name = _NAME.match(requirement)
         if name is not None and "extra ==" not in requirement:
             yield re.sub(r"[-_.]+", "-", name[0]).lower()
 
 
-def _versions(python: Path) -> dict[str, str]:
+def _read_versions(python: Path) -> dict[str, str]:
     """Of Python and of those of the packages that the environment has."""
-    command = [str(python), "-c", _TELL_VERSIONS, *_TOLD]
+    command = [str(python), "-c", _VERSIONS_SCRIPT, *_REPORTED_PACKAGES]
     told = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 (our own arguments)
     versions: dict[str, str] = json.loads(told.stdout)
     return versions

@@ -6,21 +6,21 @@ from io import FileIO
 from pathlib import Path
 
 
-def content_of(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """All of it."""
     return path.read_bytes()
 
 
-def written(path: Path, content: bytes) -> int:
+def write_bytes(path: Path, content: bytes) -> int:
     """Write all of it; how many bytes that were."""
     return path.write_bytes(content)
 
 
-def opened(path: Path) -> FileIO:
+def open_unbuffered(path: Path) -> FileIO:
     """To be written piece by piece, each of which goes to the system at once."""
     return path.open("wb", buffering=0)
 
 
-def size_of(path: Path) -> int:
+def get_size(path: Path) -> int:
     """Its length in bytes."""
     return path.stat().st_size

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.peers import work
-from benchmarks.peers.files import content_of, written
+from benchmarks.peers.files import read_bytes, write_bytes
 from benchmarks.peers.folder import read_in_order
 
 PACKAGE = "generated_by_openapi_generator"
@@ -59,18 +59,18 @@ class Client:
 
     async def upload(self, path: Path) -> int:
         """Save."""
-        stored = await self._signing.save(base64.b64encode(content_of(path)))
-        return work.received(stored.description)
+        stored = await self._signing.save(base64.b64encode(read_bytes(path)))
+        return work.parse_received_bytes(stored.description)
 
     async def download(self, path: Path) -> int:
         """GetDoc."""
-        return written(path, base64.b64decode(await self._signing.get_doc(work.DOCUMENT)))
+        return write_bytes(path, base64.b64decode(await self._signing.get_doc(work.DOCUMENT)))
 
     async def send(self, path: Path) -> str:
         """Send."""
         package = self._package
         attachment = package.Attachment(
-            content=base64.b64encode(content_of(path)).decode(),
+            content=base64.b64encode(read_bytes(path)).decode(),
             content_type=work.MEDIA_TYPE,
             filename=work.FILENAME,
         )
@@ -94,7 +94,7 @@ class Client:
 
     async def batches(self, batches: int, per: int) -> int:
         """GetUIDs, then GetMessagesByUIDs."""
-        folder = work.folder_of(batches * per)
+        folder = work.name_folder(batches * per)
         listed = await self._messaging.get_uids(folder, self._authentication)
 
         async def fetch(uids: list[int]) -> list[object]:

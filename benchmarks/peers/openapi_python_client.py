@@ -11,12 +11,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.peers import work
-from benchmarks.peers.files import content_of, written
+from benchmarks.peers.files import read_bytes, write_bytes
 from benchmarks.peers.folder import read_in_order
 
 PACKAGE = "generated_by_openapi_python_client"
-_NO_SAVE = "its generator leaves Save out: it does not take text/plain bodies"
-_USED = (
+_NO_SAVE_REASON = "its generator leaves Save out: it does not take text/plain bodies"
+_USED_MODULES = (
     "client",
     "models",
     "api.signing.get_doc",
@@ -29,8 +29,8 @@ _USED = (
 
 def load() -> None:
     """Import the package as a program that does this work would."""
-    for module in _USED:
-        _part(module)
+    for module in _USED_MODULES:
+        _load_module(module)
 
 
 class Client:
@@ -38,12 +38,12 @@ class Client:
 
     def __init__(self, base_url: str, *, connections: int = work.CONNECTIONS) -> None:
         # Any: the package is generated, and not there when this is checked.
-        self._models: Any = _part("models")
+        self._models: Any = _load_module("models")
         self._connections = connections
         limits = importlib.import_module("httpx").Limits(
             max_connections=connections, max_keepalive_connections=connections
         )
-        self._client = _part("client").AuthenticatedClient(
+        self._client = _load_module("client").AuthenticatedClient(
             base_url=base_url, token=work.TOKEN, httpx_args={"limits": limits}
         )
         self._authentication = self._models.Authentication(username=work.USERNAME, password=work.PASSWORD)
@@ -73,18 +73,18 @@ class Client:
 
     async def upload(self, path: Path) -> int:
         """Nothing: it has no Save."""
-        raise work.CannotError(_NO_SAVE)
+        raise work.CannotError(_NO_SAVE_REASON)
 
     async def download(self, path: Path) -> int:
         """GetDoc."""
-        text = await _part("api.signing.get_doc").asyncio(work.DOCUMENT, client=self._client)
-        return written(path, base64.b64decode(text))
+        text = await _load_module("api.signing.get_doc").asyncio(work.DOCUMENT, client=self._client)
+        return write_bytes(path, base64.b64decode(text))
 
     async def send(self, path: Path) -> str:
         """Send."""
         models = self._models
         attachment = models.Attachment(
-            content=base64.b64encode(content_of(path)).decode(),
+            content=base64.b64encode(read_bytes(path)).decode(),
             content_type=work.MEDIA_TYPE,
             filename=work.FILENAME,
         )
@@ -108,7 +108,7 @@ class Client:
 
     async def batches(self, batches: int, per: int) -> int:
         """GetUIDs, then GetMessagesByUIDs."""
-        folder = work.folder_of(batches * per)
+        folder = work.name_folder(batches * per)
         listed = await self._messaging("get_ui_ds", folder, body=self._authentication)
 
         async def fetch(uids: list[int]) -> list[object]:
@@ -122,12 +122,12 @@ class Client:
 
     async def sign(self, pdf: bytes) -> bytes:
         """Nothing: it has no Save, and so no document to sign."""
-        raise work.CannotError(_NO_SAVE)
+        raise work.CannotError(_NO_SAVE_REASON)
 
     async def _messaging(self, operation: str, *segments: str, body: object) -> Any:
-        return await _part(f"api.messaging.{operation}").asyncio(*segments, client=self._client, body=body)
+        return await _load_module(f"api.messaging.{operation}").asyncio(*segments, client=self._client, body=body)
 
 
 @cache
-def _part(module: str) -> Any:
+def _load_module(module: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{module}")

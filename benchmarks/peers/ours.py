@@ -8,7 +8,7 @@ from typing import Self
 
 import directsuite as ds
 from benchmarks.peers import work
-from benchmarks.peers.files import size_of
+from benchmarks.peers.files import get_size
 from directsuite.messaging.models import GetMessageResponse
 from directsuite.wire.codec import Codec
 
@@ -65,12 +65,12 @@ class Client:
     async def upload(self, path: Path) -> int:
         """Save, from the path."""
         stored = await self._suite.signing.save(path)
-        return work.received(stored.description)
+        return work.parse_received_bytes(stored.description)
 
     async def download(self, path: Path) -> int:
         """GetDoc, to the path."""
         await self._suite.signing.download(work.DOCUMENT, path)
-        return size_of(path)
+        return get_size(path)
 
     async def send(self, path: Path) -> str:
         """Send, with an attachment that is a path."""
@@ -95,7 +95,7 @@ class Client:
     async def batches(self, batches: int, per: int) -> int:
         """A listing, which fetches ahead of its reader."""
         count = 0
-        async with self._box.iter_messages(work.folder_of(batches * per), batch_size=per) as messages:
+        async with self._box.iter_messages(work.name_folder(batches * per), batch_size=per) as messages:
             async for _ in messages:
                 count += 1
         return count

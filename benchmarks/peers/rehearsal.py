@@ -12,15 +12,15 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.peers import CannotError, client
-from benchmarks.peers.files import content_of
-from benchmarks.server import answers, at
+from benchmarks.peers import CannotError, get_client
+from benchmarks.peers.files import read_bytes
+from benchmarks.server import make_scenario_url, responses
 
 DOCUMENT = 200_001
 MESSAGES = 12
 ATTACHMENT = 1_000
 BATCHES = 7
-PER = 5
+MESSAGES_PER_BATCH = 5
 PDF = b"%PDF-1.7\n" + bytes(99_991)
 _NUMBER = re.compile(r"<\d+")  # of a Message-ID: the server counts
 
@@ -33,28 +33,28 @@ async def rehearse(name: str, url: str, folder: Path) -> dict[str, Result]:
     target = folder / f"{name}.downloaded"
     await asyncio.to_thread(source.write_bytes, PDF)
     given: dict[str, Result] = {}
-    base_url = at(url, messages=MESSAGES, attachment=ATTACHMENT, document=DOCUMENT)
-    async with client(name)(base_url) as opened:
+    base_url = make_scenario_url(url, messages=MESSAGES, attachment=ATTACHMENT, document=DOCUMENT)
+    async with get_client(name)(base_url) as opened:
         given["message_count"] = await opened.message_count()
-        given["metadata"] = opened.metadata(answers.metadata(MESSAGES))
-        given["messages"] = opened.messages(answers.messages(MESSAGES, ATTACHMENT))
+        given["metadata"] = opened.metadata(responses.make_metadata(MESSAGES))
+        given["messages"] = opened.messages(responses.make_messages(MESSAGES, ATTACHMENT))
         try:
             given["upload"] = await opened.upload(source)
         except CannotError as error:
             given["upload"] = str(error)
         given["download"] = await opened.download(target)
-        given["downloaded"] = _digest(content_of(target))
+        given["downloaded"] = _compute_digest(read_bytes(target))
         given["send"] = _NUMBER.sub("<", await opened.send(source))
         given["read_messages"] = await opened.read_messages()
-        given["batches"] = await opened.batches(BATCHES, PER)
+        given["batches"] = await opened.batches(BATCHES, MESSAGES_PER_BATCH)
         try:
-            given["sign"] = _digest(await opened.sign(PDF))
+            given["sign"] = _compute_digest(await opened.sign(PDF))
         except CannotError as error:
             given["sign"] = str(error)
     return given
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 

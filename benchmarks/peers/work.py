@@ -82,11 +82,11 @@ class Client(Protocol):
         ...
 
 
-def folder_of(messages: int) -> str:
+def name_folder(messages: int) -> str:
     """A folder of so many messages: the server's GetUIDs goes by its name."""
     return f"{FOLDER}.{messages}"
 
 
-def received(description: str | None) -> int:
+def parse_received_bytes(description: str | None) -> int:
     """The bytes that the server got, as it describes a stored document."""
     return int((description or "0").split()[0])

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from benchmarks.report.results import Found, Results
+from benchmarks.report.results import MeasuredFigure, Results
 
-_LEAST = {"MB": 0.5, "ms": 2.0}
+_MIN_DIFFERENCES = {"MB": 0.5, "ms": 2.0}
 """Differences of this size say nothing, in the unit of the figure: pages and ticks come in such lumps."""
-_LEAST_RATIO = 0.02
+_MIN_RATIO_DIFFERENCE = 0.02
 
 
 @attrs.frozen(kw_only=True)
@@ -29,31 +29,31 @@ class Change:
         return f"{self.row:<26} {self.figure:<44} {self.then:>9.3f} -> {self.now:>9.3f}  x {self.ratio:.2f}{flag}"
 
 
-def changes(then: Results, now: Results) -> list[Change]:
+def list_changes(then: Results, now: Results) -> list[Change]:
     """Each figure that both runs have, in the order of the later one."""
-    return list(_changes(then, now))
+    return list(_yield_changes(then, now))
 
 
-def became_worse(found: Iterable[Change]) -> bool:
+def has_regression(found: Iterable[Change]) -> bool:
     """Whether any is flagged."""
     return any(change.worse for change in found)
 
 
-def _changes(then: Results, now: Results) -> Iterator[Change]:
+def _yield_changes(then: Results, now: Results) -> Iterator[Change]:
     for row in now.rows:
         earlier = then.row(row.name)
         named = {figure.name: figure for figure in earlier.figures} if earlier else {}
         for figure in row.figures:
             before = named.get(figure.name)
             if before is not None:
-                yield _change(row.name, before, figure)
+                yield _compare_figure(row.name, before, figure)
 
 
-def _change(row: str, then: Found, now: Found) -> Change:
+def _compare_figure(row: str, then: MeasuredFigure, now: MeasuredFigure) -> Change:
     before, after = then.spread, now.spread
     higher_is_better = now.at_least or now.name.startswith("throughput")
     loss = before.median - after.median if higher_is_better else after.median - before.median
-    noise = max(before.width, after.width, _LEAST.get(now.unit, _LEAST_RATIO * before.median))
+    noise = max(before.width, after.width, _MIN_DIFFERENCES.get(now.unit, _MIN_RATIO_DIFFERENCE * before.median))
     return Change(
         row=row,
         figure=now.name,

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 
 from benchmarks.measuring.spread import Spread
-from benchmarks.report.results import Found, Results, RowResults
+from benchmarks.report.results import MeasuredFigure, Results, RowResults
 from benchmarks.scenarios.rows import Quantity
 
 _SCALES = {Quantity.CPU: 1e6, Quantity.WALL: 1e6}  # microseconds are what a unit of work takes
 _FORMS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))
-_HEADS = {
+_COLUMN_HEADS = {
     Quantity.CPU: "CPU, µs",
     Quantity.WALL: "wall, µs",
     Quantity.RATE: "a second",
@@ -20,7 +20,7 @@ _HEADS = {
 }
 
 
-def page(results: Results, plots: Mapping[str, str]) -> str:
+def format_page(results: Results, plots: Mapping[str, str]) -> str:
     """The page. plots: titles of drawings, with the links to them."""
     measured = [row for row in results.rows if not row.name.startswith(("growth-", "giant-"))]
     rest = [row for row in results.rows if row not in measured]
@@ -36,15 +36,15 @@ def page(results: Results, plots: Mapping[str, str]) -> str:
         "",
         "| work | figure | target | found [quartiles] | |",
         "|---|---|---|---|---|",
-        *(_target(row, figure) for row, figure in aimed),
+        *(_format_target(row, figure) for row, figure in aimed),
         "",
-        _READING,
+        _READING_GUIDE,
         "",
         *(line for title, link in plots.items() for line in (f"![{title}]({link})", "")),
         "## Every row",
         "",
-        *(line for row in measured for line in _row(row)),
-        *(["## Growth and giants", "", *_table(rest)] if rest else []),
+        *(line for row in measured for line in _format_row(row)),
+        *(["## Growth and giants", "", *_format_table(rest)] if rest else []),
         "## Measured on",
         "",
         "| | |",
@@ -55,7 +55,7 @@ def page(results: Results, plots: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-_READING = """\
+_READING_GUIDE = """\
 Every round has each client do one turn, in an order that rotates; a figure is the median of the rounds' ratios (or of
 the quantity itself), with the quartiles in brackets. Clients run on one core, in processes of their own, and the
 server of canned answers on another. `bare` is aiohttp with the same JSON and base64 codec, as one writes it by hand:
@@ -68,56 +68,56 @@ answer's JSON, which is in memory before. The longest pause is how much later th
 woken; that of an idle loop stands beside it."""
 
 
-def _target(row: RowResults, figure: Found) -> str:
-    verdict = "met" if figure.met else f"**missed by {100 * figure.short:.0f} %**"
+def _format_target(row: RowResults, figure: MeasuredFigure) -> str:
+    verdict = "met" if figure.met else f"**missed by {100 * figure.shortfall:.0f} %**"
     sign = "≥" if figure.at_least else "≤"
     assert figure.bound is not None
     bound = f"{sign} {figure.bound:g} {figure.unit}"
-    return _cells([row.title, figure.name, bound, _spread(figure.spread), verdict])
+    return _format_cells([row.title, figure.name, bound, _format_spread(figure.spread), verdict])
 
 
-def _row(row: RowResults) -> list[str]:
+def _format_row(row: RowResults) -> list[str]:
     lines = [f"### {row.title}", "", f"`--only {row.name}`: {row.rounds} rounds; for one {row.unit}.", ""]
-    lines += _table([row])
-    told = [f"{figure.name}: {_spread(figure.spread)} {figure.unit}" for figure in row.figures]
+    lines += _format_table([row])
+    told = [f"{figure.name}: {_format_spread(figure.spread)} {figure.unit}" for figure in row.figures]
     if told:
         lines += ["Ours, " + "; ".join(told) + ".", ""]
     if row.idle_pause is not None:
-        lines += [f"Longest pause of an idle event loop here: {_number(row.idle_pause)} ms.", ""]
+        lines += [f"Longest pause of an idle event loop here: {_format_number(row.idle_pause)} ms.", ""]
     return lines
 
 
-def _table(rows: Iterable[RowResults]) -> list[str]:
+def _format_table(rows: Iterable[RowResults]) -> list[str]:
     """What each client's quantities were. The names of rows stand there where there is more than one."""
     rows = list(rows)
     shown = [quantity for quantity in Quantity if any(quantity in of for row in rows for of in row.clients.values())]
     first = ["row"] if len(rows) > 1 else []
-    lines = [_cells([*first, "client", *(_HEADS[quantity] for quantity in shown)])]
+    lines = [_format_cells([*first, "client", *(_COLUMN_HEADS[quantity] for quantity in shown)])]
     lines.append("|---" * (len(first) + 1 + len(shown)) + "|")
     for row in rows:
         place = [row.title] if first else []
         for client, of in row.clients.items():
-            told = [_scaled(of[quantity], quantity) if quantity in of else "" for quantity in shown]
-            lines.append(_cells([*place, client, *told]))
+            told = [_format_scaled(of[quantity], quantity) if quantity in of else "" for quantity in shown]
+            lines.append(_format_cells([*place, client, *told]))
         for client, why in row.absent.items():
-            lines.append(_cells([*place, client, why.replace("|", "/"), *[""] * (len(shown) - 1)]))
+            lines.append(_format_cells([*place, client, why.replace("|", "/"), *[""] * (len(shown) - 1)]))
     return [*lines, ""]
 
 
-def _cells(texts: Iterable[str]) -> str:
+def _format_cells(texts: Iterable[str]) -> str:
     return f"| {' | '.join(texts)} |"
 
 
-def _scaled(value: Spread, quantity: Quantity) -> str:
+def _format_scaled(value: Spread, quantity: Quantity) -> str:
     scale = _SCALES.get(quantity, 1.0)
-    return _spread(Spread(value.median * scale, value.low * scale, value.high * scale))
+    return _format_spread(Spread(value.median * scale, value.low * scale, value.high * scale))
 
 
-def _spread(value: Spread) -> str:
-    return f"{_number(value.median)} [{_number(value.low)}-{_number(value.high)}]"
+def _format_spread(value: Spread) -> str:
+    return f"{_format_number(value.median)} [{_format_number(value.low)}-{_format_number(value.high)}]"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Two or three digits, or all that stand before the point."""
     form = next(form for bound, form in _FORMS if value < bound)
     return format(value, form)

@@ -12,11 +12,11 @@ import cattrs
 
 from benchmarks.measuring.gauges import Reading
 from benchmarks.measuring.rounds import Outcome
-from benchmarks.measuring.spread import Spread, ratios, spread
+from benchmarks.measuring.spread import Spread, compute_ratios, compute_spread
 from benchmarks.scenarios.rows import OURS, Figure, Quantity
 
 MEGABYTE = 1_000_000
-_OF_A_TURN: dict[Quantity, Callable[[Reading], float]] = {
+_QUANTITY_OF_TURN: dict[Quantity, Callable[[Reading], float]] = {
     Quantity.CPU: lambda reading: reading.cpu / reading.amount,
     Quantity.WALL: lambda reading: reading.wall / reading.amount,
     Quantity.RATE: lambda reading: reading.amount / reading.wall,
@@ -26,7 +26,7 @@ _OF_A_TURN: dict[Quantity, Callable[[Reading], float]] = {
 
 
 @attrs.frozen(kw_only=True)
-class Found:
+class MeasuredFigure:
     """A figure as it came out. met: whether it reaches its bound; None where it has none."""
 
     name: str
@@ -37,7 +37,7 @@ class Found:
     met: bool | None = None
 
     @property
-    def short(self) -> float:
+    def shortfall(self) -> float:
         """By what part of the bound it is missed; 0 where it is met or has none."""
         if self.met is not False or self.bound is None:
             return 0.0
@@ -55,7 +55,7 @@ class RowResults:
     title: str
     unit: str
     rounds: int
-    figures: list[Found]
+    figures: list[MeasuredFigure]
     clients: dict[str, dict[str, Spread]]
     absent: dict[str, str]
     idle_pause: float | None = None
@@ -77,55 +77,60 @@ class Results:
         return next((row for row in self.rows if row.name == name), None)
 
 
-def row_results(outcome: Outcome) -> RowResults:
+def make_row_results(outcome: Outcome) -> RowResults:
     """The figures of a row."""
     row, readings = outcome.row, outcome.readings
-    found = (_found(figure, readings) for figure in row.figures)
+    found = (_measure_figure(figure, readings) for figure in row.figures)
     return RowResults(
         name=row.name,
         title=row.title,
         unit=row.unit,
         rounds=max((len(series) for series in readings.values()), default=0),
         figures=[figure for figure in found if figure is not None],
-        clients={client: _quantities(series, pauses=row.pauses) for client, series in readings.items() if series},
+        clients={
+            client: _measure_quantities(series, pauses=row.pauses) for client, series in readings.items() if series
+        },
         absent=dict(outcome.absent),
-        idle_pause=1000 * spread(outcome.idle_pauses).median if row.pauses and outcome.idle_pauses else None,
+        idle_pause=1000 * compute_spread(outcome.idle_pauses).median if row.pauses and outcome.idle_pauses else None,
         samples=dict(outcome.samples),
     )
 
 
-def _found(figure: Figure, readings: Mapping[str, list[Reading]]) -> Found | None:
+def _measure_figure(figure: Figure, readings: Mapping[str, list[Reading]]) -> MeasuredFigure | None:
     """A figure of ours; None where we, or whom it stands beside, gave no reading."""
-    of = _OF_A_TURN[figure.quantity]
+    of = _QUANTITY_OF_TURN[figure.quantity]
     values = [of(reading) / figure.per for reading in readings.get(OURS, ())]
     if figure.beside is not None:
         others = [of(reading) for reading in readings.get(figure.beside, ())]
-        values = ratios(values, others) if values and others else []
+        values = compute_ratios(values, others) if values and others else []
     if not values:
         return None
-    came = spread(values)
-    return Found(
+    came = compute_spread(values)
+    return MeasuredFigure(
         name=figure.name,
         unit=figure.unit,
         spread=came,
         bound=figure.bound,
         at_least=figure.at_least,
-        met=figure.met(came.median),
+        met=figure.is_met(came.median),
     )
 
 
-def _quantities(series: Iterable[Reading], *, pauses: bool) -> dict[str, Spread]:
+def _measure_quantities(series: Iterable[Reading], *, pauses: bool) -> dict[str, Spread]:
     series = list(series)
     wanted = [quantity for quantity in Quantity if pauses or quantity is not Quantity.PAUSE]
-    return {str(quantity): spread([_OF_A_TURN[quantity](reading) for reading in series]) for quantity in wanted}
+    return {
+        str(quantity): compute_spread([_QUANTITY_OF_TURN[quantity](reading) for reading in series])
+        for quantity in wanted
+    }
 
 
-def written(results: Results) -> str:
+def to_json(results: Results) -> str:
     """As JSON."""
     return f"{json.dumps(attrs.asdict(results), indent=1)}\n"
 
 
-def read(path: Path) -> Results:
+def read_results(path: Path) -> Results:
     """From a file that a run wrote. Raises ValueError where it is none."""
     text = path.read_text(encoding="utf-8")
     try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from benchmarks.scenarios.rows import BARE, OURS, Quantity, Row
-from benchmarks.server.scenario import Scenario
+from benchmarks.scenarios.rows import BARE, OURS, MeasuredRow, Quantity
+from benchmarks.server.scenario import ServerScenario
 
 _MB = 1_000_000
 _CALLS = 640
 
 CALLERS = tuple(
-    Row(
+    MeasuredRow(
         name=f"growth-callers-{callers}",
         title=f"Small calls, callers: {callers}",
         work="small_calls",
@@ -27,7 +27,7 @@ CALLERS = tuple(
 )
 
 _UPLOADS = tuple(
-    Row(
+    MeasuredRow(
         name=f"growth-upload-{megabytes}",
         title=f"Upload {megabytes} MB",
         work="upload",
@@ -50,23 +50,23 @@ _DOWNLOADS = tuple(
         name=row.name.replace("upload", "download"),
         title=row.title.replace("Upload", "Download"),
         work="download",
-        served=Scenario(document=int(row.at) * _MB),
-        quick_served=Scenario(document=300_000),
+        scenario=ServerScenario(document=int(row.at) * _MB),
+        quick_scenario=ServerScenario(document=300_000),
         curve="download",
     )
     for row in _UPLOADS
 )
 
 _MESSAGES = tuple(
-    Row(
+    MeasuredRow(
         name=f"growth-messages-{count}",
         title=f"Read {count:,} messages from one answer",
         work="read_messages",
         unit="message",
         options={"records": count},
         quick={"records": 10},
-        served=Scenario(messages=count),
-        quick_served=Scenario(messages=10),
+        scenario=ServerScenario(messages=count),
+        quick_scenario=ServerScenario(messages=10),
         clients=(OURS, BARE),
         rounds=3,
         seconds=10.0,
@@ -77,7 +77,7 @@ _MESSAGES = tuple(
     for count in (10, 100, 1000, 10_000, 100_000)
 )
 
-GROWTH: tuple[Row, ...] = (*CALLERS, *_UPLOADS, *_DOWNLOADS, *_MESSAGES)
+GROWTH: tuple[MeasuredRow, ...] = (*CALLERS, *_UPLOADS, *_DOWNLOADS, *_MESSAGES)
 """All of them."""
 
 

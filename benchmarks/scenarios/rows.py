@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from benchmarks.server.scenario import Scenario
+from benchmarks.server.scenario import ServerScenario
 
 OURS, BARE = "ours", "bare"
 PEERS = OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT = "openapi-generator", "openapi-python-client"
@@ -18,7 +18,7 @@ UNTYPED = "untyped"
 AIOHTTP = "aiohttp"
 """Nothing but `import aiohttp`."""
 
-PLAYED_BY = {FLOOR: BARE, UNTYPED: BARE}
+CLIENT_FOR = {FLOOR: BARE, UNTYPED: BARE}
 """Which client of benchmarks.peers does the work of those that are none of their own."""
 
 
@@ -61,7 +61,7 @@ class Figure:
             return f"{self.quantity} / {self.beside}"
         return f"{self.quantity}, {self.unit} of {self.of}" if self.of else f"{self.quantity}, {self.unit}"
 
-    def met(self, value: float) -> bool | None:
+    def is_met(self, value: float) -> bool | None:
         """Whether a value reaches the target; None where there is none."""
         if self.bound is None:
             return None
@@ -69,7 +69,7 @@ class Figure:
 
 
 @attrs.frozen(kw_only=True)
-class Row:
+class MeasuredRow:
     """Something measured with several clients.
 
     name: by which it is asked for. title: what is done, for the report. work: a key of works.WORKS. unit: of what the
@@ -86,9 +86,9 @@ class Row:
     work: str = ""
     unit: str = "call"
     options: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    served: Scenario = attrs.field(factory=Scenario)
+    scenario: ServerScenario = attrs.field(factory=ServerScenario)
     quick: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    quick_served: Scenario | None = None
+    quick_scenario: ServerScenario | None = None
     clients: tuple[str, ...] = (OURS, BARE, *PEERS)
     figures: tuple[Figure, ...] = ()
     rounds: int = 7
@@ -101,11 +101,11 @@ class Row:
     curve: str = ""
     at: float = 0.0
 
-    def smaller(self) -> Row:
+    def make_quick(self) -> MeasuredRow:
         """The row as `--quick` runs it: to see that it runs, not what it gives."""
         return attrs.evolve(
             self,
             options={**self.options, **self.quick},
-            served=self.quick_served or self.served,
+            scenario=self.quick_scenario or self.scenario,
             rounds=min(self.rounds, 2),
         )

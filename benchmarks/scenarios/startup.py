@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from benchmarks.scenarios.rows import AIOHTTP, OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT, OURS
 
-_MEASURED = """
+_MEASURE_TEMPLATE = """
 import json, time
 cpu, wall = time.process_time(), time.perf_counter()
 {work}
 print(json.dumps({{"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}}))
 """
 
-_READY = """
+_READY_WORK = """
 import asyncio
 import directsuite as ds
 from directsuite import types
@@ -37,17 +37,17 @@ asyncio.run(ready())
 """
 
 
-def _measured(work: str) -> str:
-    return _MEASURED.format(work=work)
+def _make_script(work: str) -> str:
+    return _MEASURE_TEMPLATE.format(work=work)
 
 
 SCRIPTS = {
-    OURS: _measured("import directsuite"),
-    AIOHTTP: _measured("import aiohttp"),
-    OPENAPI_GENERATOR: _measured("from benchmarks.peers.openapi_generator import load; load()"),
-    OPENAPI_PYTHON_CLIENT: _measured("from benchmarks.peers.openapi_python_client import load; load()"),
+    OURS: _make_script("import directsuite"),
+    AIOHTTP: _make_script("import aiohttp"),
+    OPENAPI_GENERATOR: _make_script("from benchmarks.peers.openapi_generator import load; load()"),
+    OPENAPI_PYTHON_CLIENT: _make_script("from benchmarks.peers.openapi_python_client import load; load()"),
 }
 """Imports of the packages."""
 
-READY = _measured(_READY)
+READY_SCRIPT = _make_script(_READY_WORK)
 """A suite opened, and models of all four services used."""

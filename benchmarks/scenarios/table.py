@@ -18,11 +18,11 @@ from benchmarks.scenarios.rows import (
     PEERS,
     UNTYPED,
     Figure,
+    MeasuredRow,
     Quantity,
-    Row,
 )
-from benchmarks.scenarios.startup import READY, SCRIPTS
-from benchmarks.server.scenario import Scenario
+from benchmarks.scenarios.startup import READY_SCRIPT, SCRIPTS
+from benchmarks.server.scenario import ServerScenario
 
 MB = 1_000_000
 _ATTACHMENT, _WITH_ATTACHMENTS = 200_000, 500
@@ -32,7 +32,7 @@ _SMALL_FILE = 300_000
 CPU, WALL, RATE, PEAK, PAUSE = Quantity.CPU, Quantity.WALL, Quantity.RATE, Quantity.PEAK, Quantity.PAUSE
 
 
-def _beside(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
+def _make_ratio_figure(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
     return tuple(Figure(quantity=quantity, beside=client) for client in clients)
 
 
@@ -42,12 +42,12 @@ def _bulk(peak: float, pause: float, cpu: float = 2.0) -> tuple[Figure, ...]:
         Figure(quantity=PEAK, bound=peak, unit="MB"),
         Figure(quantity=CPU, beside=FLOOR, bound=cpu),
         Figure(quantity=PAUSE, bound=pause, unit="ms"),
-        *_beside(CPU, BARE, *PEERS),
-        *_beside(PEAK, *PEERS),
+        *_make_ratio_figure(CPU, BARE, *PEERS),
+        *_make_ratio_figure(PEAK, *PEERS),
     )
 
 
-_SMALL = Row(
+_SMALL = MeasuredRow(
     name="small-sequential",
     title="One small call after another",
     work="small_calls",
@@ -57,11 +57,11 @@ _SMALL = Row(
     figures=(
         Figure(quantity=CPU, beside=BARE, bound=1.10),
         Figure(quantity=CPU, beside=OPENAPI_GENERATOR, bound=0.30),
-        *_beside(CPU, OPENAPI_PYTHON_CLIENT),
-        *_beside(WALL, BARE, *PEERS),
+        *_make_ratio_figure(CPU, OPENAPI_PYTHON_CLIENT),
+        *_make_ratio_figure(WALL, BARE, *PEERS),
     ),
 )
-_METADATA = Row(
+_METADATA = MeasuredRow(
     name="decode-page",
     title="Decode a page of 50 metadata records",
     work="decode_metadata",
@@ -73,10 +73,10 @@ _METADATA = Row(
     figures=(
         Figure(quantity=CPU, beside=OPENAPI_GENERATOR, bound=0.40),
         Figure(quantity=CPU, beside=OPENAPI_PYTHON_CLIENT, bound=0.40),
-        *_beside(CPU, UNTYPED, BARE),
+        *_make_ratio_figure(CPU, UNTYPED, BARE),
     ),
 )
-_MOVED = Row(
+_MOVED = MeasuredRow(
     name="upload",
     title="Upload 100 MB (Save, from a file)",
     work="upload",
@@ -89,7 +89,7 @@ _MOVED = Row(
     figures=_bulk(peak=2.0, pause=20.0),
 )
 
-TARGETS: tuple[Row, ...] = (
+TARGETS: tuple[MeasuredRow, ...] = (
     _SMALL,
     attrs.evolve(
         _SMALL,
@@ -106,9 +106,9 @@ TARGETS: tuple[Row, ...] = (
         options={"records": 10_000, "repeats": 1},
         quick={"records": 200},
         rounds=7,
-        figures=_beside(CPU, *PEERS, UNTYPED, BARE),
+        figures=_make_ratio_figure(CPU, *PEERS, UNTYPED, BARE),
     ),
-    Row(
+    MeasuredRow(
         name="decode-attachments",
         title="Decode 500 records with attachments of 200 KB",
         work="decode_messages",
@@ -120,8 +120,8 @@ TARGETS: tuple[Row, ...] = (
         clients=(OURS, UNTYPED, BARE, *PEERS),
         figures=(
             Figure(quantity=PEAK, per=_WITH_ATTACHMENTS * 4 * -(-_ATTACHMENT // 3) / MB, bound=1.1, of="the payload"),
-            *_beside(CPU, UNTYPED, BARE, *PEERS),
-            *_beside(PEAK, *PEERS),
+            *_make_ratio_figure(CPU, UNTYPED, BARE, *PEERS),
+            *_make_ratio_figure(PEAK, *PEERS),
         ),
     ),
     _MOVED,
@@ -131,33 +131,33 @@ TARGETS: tuple[Row, ...] = (
         name="download",
         title="Download 100 MB (GetDoc, to a file)",
         work="download",
-        served=Scenario(document=100 * MB),
-        quick_served=Scenario(document=_SMALL_FILE),
+        scenario=ServerScenario(document=100 * MB),
+        quick_scenario=ServerScenario(document=_SMALL_FILE),
         figures=_bulk(peak=2.0, pause=35.0, cpu=1.6),
     ),
-    Row(
+    MeasuredRow(
         name="stream",
         title="Read a GetMessages answer of 300 MB, message by message",
         work="read_messages",
         unit="message",
         options={"records": 300},
         quick={"records": 5},
-        served=Scenario(messages=300, attachment=750_000),
-        quick_served=Scenario(messages=5, attachment=3000),
+        scenario=ServerScenario(messages=300, attachment=750_000),
+        quick_scenario=ServerScenario(messages=5, attachment=3000),
         clients=(OURS, FLOOR, BARE, *PEERS),
         rounds=5,
         fresh=True,
         pauses=True,
         figures=_bulk(peak=10.0, pause=35.0),
     ),
-    Row(
+    MeasuredRow(
         name="batches",
         title="2,000 batches of 50 messages, in order, 50 ms latency, 10 connections",
         work="batches",
         unit="message",
         options={"batches": 2000, "per": _PER_BATCH},
         quick={"batches": 40},
-        served=Scenario(latency=_LATENCY),
+        scenario=ServerScenario(latency=_LATENCY),
         rounds=3,
         warm=False,
         figures=(
@@ -169,55 +169,55 @@ TARGETS: tuple[Row, ...] = (
                 unit="%",
                 of="what the latency permits",
             ),
-            *_beside(RATE, BARE, *PEERS),
-            *_beside(CPU, BARE, *PEERS),
+            *_make_ratio_figure(RATE, BARE, *PEERS),
+            *_make_ratio_figure(CPU, BARE, *PEERS),
         ),
     ),
-    Row(
+    MeasuredRow(
         name="signing",
         title="Sign documents of 200 KB, three calls each, 32 under way",
         work="sign",
         unit="document",
         options={"documents": 160, "bytes": 200_000},
         quick={"documents": 8},
-        served=Scenario(document=200_000),
+        scenario=ServerScenario(document=200_000),
         rounds=11,
         figures=(
             Figure(quantity=RATE, beside=BARE, bound=0.95, at_least=True),
-            *_beside(RATE, *PEERS),
-            *_beside(CPU, BARE, *PEERS),
+            *_make_ratio_figure(RATE, *PEERS),
+            *_make_ratio_figure(CPU, BARE, *PEERS),
         ),
     ),
-    Row(
+    MeasuredRow(
         name="import",
         title="Import the package",
         unit="import",
         scripts=SCRIPTS,
         clients=(OURS, AIOHTTP, *PEERS),
         rounds=11,
-        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=0.05), *_beside(CPU, *PEERS)),
+        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=0.05), *_make_ratio_figure(CPU, *PEERS)),
     ),
-    Row(
+    MeasuredRow(
         name="ready",
         title="A full client ready: imported, opened, the models of all four services used once",
         unit="start",
-        scripts={**SCRIPTS, OURS: READY},
+        scripts={**SCRIPTS, OURS: READY_SCRIPT},
         clients=(OURS, AIOHTTP, *PEERS),
         rounds=11,
-        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=1.25), *_beside(CPU, *PEERS)),
+        figures=(Figure(quantity=CPU, beside=AIOHTTP, bound=1.25), *_make_ratio_figure(CPU, *PEERS)),
     ),
 )
 """The rows of the targets."""
 
-_GIANT = Row(
+_GIANT = MeasuredRow(
     name="giant-download",
     title="Download a PDF of 1 GB",
     work="download",
     unit="KB",
     options={"bytes": 1000 * MB},
     quick={"bytes": _SMALL_FILE},
-    served=Scenario(document=1000 * MB),
-    quick_served=Scenario(document=_SMALL_FILE),
+    scenario=ServerScenario(document=1000 * MB),
+    quick_scenario=ServerScenario(document=_SMALL_FILE),
     clients=(OURS,),
     rounds=1,
     fresh=True,
@@ -226,7 +226,7 @@ _GIANT = Row(
     figures=(Figure(quantity=PEAK, unit="MB"), Figure(quantity=PAUSE, unit="ms")),
 )
 
-GIANT: tuple[Row, ...] = (
+GIANT: tuple[MeasuredRow, ...] = (
     _GIANT,
     attrs.evolve(
         _GIANT,
@@ -236,17 +236,17 @@ GIANT: tuple[Row, ...] = (
         unit="message",
         options={"records": 1000},
         quick={"records": 5},
-        served=Scenario(messages=1000, attachment=750_000),
-        quick_served=Scenario(messages=5, attachment=3000),
+        scenario=ServerScenario(messages=1000, attachment=750_000),
+        quick_scenario=ServerScenario(messages=5, attachment=3000),
     ),
 )
 """The rows whose memory is drawn over time."""
 
-TABLE: tuple[Row, ...] = (*TARGETS, *GROWTH, *GIANT)
+TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *GROWTH, *GIANT)
 """All rows, in the order in which they run."""
 
 
-def chosen(names: list[str]) -> tuple[Row, ...]:
+def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:
     """The rows of these names, or whose names begin with one of them and a dash; all where there are no names.
 
     Raises ValueError for a name that is none.
@@ -257,5 +257,5 @@ def chosen(names: list[str]) -> tuple[Row, ...]:
     return tuple(row for row in TABLE if not names or any(_means(name, row) for name in names))
 
 
-def _means(name: str, row: Row) -> bool:
+def _means(name: str, row: MeasuredRow) -> bool:
     return row.name == name or row.name.startswith(f"{name}-")

@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 import msgspec
 
-from benchmarks.measuring.gauges import Turn
+from benchmarks.measuring.gauges import WorkTurn
 from benchmarks.peers.work import Client
 from benchmarks.scenarios.rows import FLOOR, UNTYPED
-from benchmarks.server import answers
+from benchmarks.server import responses
 
 _SIGNERS = 32  # documents under way at a time
 _PDF_HEAD = b"%PDF-1.7\n"
@@ -22,7 +22,7 @@ _FILLING = bytes(range(256)) * 4096
 
 
 @attrs.frozen(kw_only=True)
-class Task:
+class WorkTask:
     """A work for one client. role: the client's name, which may be a part that an adapter plays. folder: for files."""
 
     work: str
@@ -30,7 +30,7 @@ class Task:
     options: dict[str, int]
     folder: Path
 
-    def file(self, size: int) -> Path:
+    def make_file(self, size: int) -> Path:
         """A file of so many bytes that looks like a PDF; made at the first asking."""
         path = self.folder / f"{size}.pdf"
         if not path.exists():
@@ -44,16 +44,16 @@ class Task:
         return path
 
     @property
-    def fetched(self) -> Path:
+    def download_path(self) -> Path:
         """Where a turn leaves what it downloaded."""
         return self.folder / f"{self.role}.out"
 
-    def tidy(self) -> None:
+    def remove_download(self) -> None:
         """Remove what a turn left, which is no part of the work: giving back 100 MB takes the system a while."""
-        self.fetched.unlink(missing_ok=True)
+        self.download_path.unlink(missing_ok=True)
 
 
-def small_calls(client: Client, task: Task) -> Turn:
+def small_calls(client: Client, task: WorkTask) -> WorkTurn:
     """Calls of GetMessageCount by so many callers."""
     calls, callers = task.options["calls"], task.options["callers"]
 
@@ -71,19 +71,23 @@ def small_calls(client: Client, task: Task) -> Turn:
     return turn
 
 
-def decode_metadata(client: Client, task: Task) -> Turn:
+def decode_metadata(client: Client, task: WorkTask) -> WorkTurn:
     """An answer with metadata into models, so many times."""
     records, repeats = task.options["records"], task.options["repeats"]
-    return _decoding(task, client.metadata, answers.metadata(records), records, repeats)
+    return _make_decoding_turn(task, client.metadata, responses.make_metadata(records), records, repeats)
 
 
-def decode_messages(client: Client, task: Task) -> Turn:
+def decode_messages(client: Client, task: WorkTask) -> WorkTurn:
     """An answer with attachments into models."""
     records = task.options["records"]
-    return _decoding(task, client.messages, answers.messages(records, task.options["attachment"]), records, 1)
+    return _make_decoding_turn(
+        task, client.messages, responses.make_messages(records, task.options["attachment"]), records, 1
+    )
 
 
-def _decoding(task: Task, decode: Callable[[bytes], int], body: bytes, records: int, repeats: int) -> Turn:
+def _make_decoding_turn(
+    task: WorkTask, decode: Callable[[bytes], int], body: bytes, records: int, repeats: int
+) -> WorkTurn:
     def untyped(text: bytes) -> int:
         return len(msgspec.json.decode(text)["messages"])
 
@@ -98,19 +102,19 @@ def _decoding(task: Task, decode: Callable[[bytes], int], body: bytes, records: 
     return turn
 
 
-def upload(client: Any, task: Task) -> Turn:
+def upload(client: Any, task: WorkTask) -> WorkTurn:
     """Save with a file as the document."""
-    return _sending(client, task, lambda path: client.upload(path))
+    return _make_upload_turn(client, task, lambda path: client.upload(path))
 
 
-def send(client: Any, task: Task) -> Turn:
+def send(client: Any, task: WorkTask) -> WorkTurn:
     """Send with a file as the attachment."""
-    return _sending(client, task, lambda path: client.send(path))
+    return _make_upload_turn(client, task, lambda path: client.send(path))
 
 
-def _sending(client: Any, task: Task, call: Callable[[Path], Any]) -> Turn:
+def _make_upload_turn(client: Any, task: WorkTask, call: Callable[[Path], Any]) -> WorkTurn:
     size = task.options["bytes"]
-    path, coded = task.file(size), 4 * -(-size // 3)
+    path, coded = task.make_file(size), 4 * -(-size // 3)
 
     async def turn() -> int:
         await (client.floor_upload(coded) if task.role == FLOOR else call(path))
@@ -119,9 +123,9 @@ def _sending(client: Any, task: Task, call: Callable[[Path], Any]) -> Turn:
     return turn
 
 
-def download(client: Any, task: Task) -> Turn:
+def download(client: Any, task: WorkTask) -> WorkTurn:
     """GetDoc into a file."""
-    size, path = task.options["bytes"], task.fetched
+    size, path = task.options["bytes"], task.download_path
 
     async def turn() -> int:
         if task.role == FLOOR:
@@ -134,7 +138,7 @@ def download(client: Any, task: Task) -> Turn:
     return turn
 
 
-def read_messages(client: Any, task: Task) -> Turn:
+def read_messages(client: Any, task: WorkTask) -> WorkTurn:
     """A whole answer of GetMessages, message by message."""
     records = task.options["records"]
 
@@ -149,7 +153,7 @@ def read_messages(client: Any, task: Task) -> Turn:
     return turn
 
 
-def batches(client: Client, task: Task) -> Turn:
+def batches(client: Client, task: WorkTask) -> WorkTurn:
     """Many batches by uid, in order, on ten connections."""
     count, per = task.options["batches"], task.options["per"]
 
@@ -161,9 +165,9 @@ def batches(client: Client, task: Task) -> Turn:
     return turn
 
 
-def sign(client: Client, task: Task) -> Turn:
+def sign(client: Client, task: WorkTask) -> WorkTurn:
     """Documents saved, signed and read back, 32 under way at a time."""
-    pdf = task.file(task.options["bytes"]).read_bytes()
+    pdf = task.make_file(task.options["bytes"]).read_bytes()
     documents = task.options["documents"]
 
     async def turn() -> int:
@@ -179,7 +183,7 @@ def sign(client: Client, task: Task) -> Turn:
     return turn
 
 
-WORKS: dict[str, Callable[[Any, Task], Turn]] = {
+WORKS: dict[str, Callable[[Any, WorkTask], WorkTurn]] = {
     work.__name__: work
     for work in (small_calls, decode_metadata, decode_messages, upload, send, download, read_messages, batches, sign)
 }

@@ -19,13 +19,13 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
-from benchmarks.server.scenario import Scenario
+from benchmarks.server.scenario import ServerScenario
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
-def served() -> Generator[str]:
+def run_server() -> Generator[str]:
     """Run the server; the URL to give to `at`."""
     command = (sys.executable, "-m", "benchmarks.server")
     path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
@@ -43,12 +43,14 @@ def served() -> Generator[str]:
             process.terminate()
 
 
-def at(url: str, *, messages: int = 50, attachment: int = 0, document: int = 0, latency: float = 0.0) -> str:
+def make_scenario_url(
+    url: str, *, messages: int = 50, attachment: int = 0, document: int = 0, latency: float = 0.0
+) -> str:
     """The base URL of a scenario.
 
     messages: records of GetMessages, GetMessageMetaData and GetMessageCount. attachment: decoded bytes of the one that
     each message carries, 0 for none. document: decoded bytes of what GetDoc answers. latency: seconds before
     GetMessagesByUIDs, or SignAndPull, is answered.
     """
-    scenario = Scenario(messages=messages, attachment=attachment, document=document, latency=latency)
-    return f"{url}/{scenario.segment()}"
+    scenario = ServerScenario(messages=messages, attachment=attachment, document=document, latency=latency)
+    return f"{url}/{scenario.to_segment()}"

@@ -7,7 +7,7 @@ import contextlib
 import importlib
 import sys
 
-from benchmarks.server.pinning import SERVER, pin
+from benchmarks.server.pinning import SERVER_CORE, pin_to_core
 from benchmarks.server.protocol import Connection
 
 
@@ -22,7 +22,7 @@ async def _serve() -> None:
 
 def main() -> None:
     """Serve, on uvloop's event loop where that is installed."""
-    pin(SERVER)
+    pin_to_core(SERVER_CORE)
     factory = None
     with contextlib.suppress(ImportError):
         factory = importlib.import_module("uvloop").new_event_loop

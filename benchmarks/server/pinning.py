@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-CLIENTS = 0
-SERVER = 1
+CLIENTS_CORE = 0
+SERVER_CORE = 1
 
 
-def pin(place: int) -> None:
+def pin_to_core(place: int) -> None:
     """Keep this process on one of the machine's cores; does nothing where there is only one, or no Linux."""
     if sys.platform == "linux":
         # All at first, of which the system takes those that are there for us: a pinned parent has left us its one.

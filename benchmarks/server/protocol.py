@@ -7,14 +7,14 @@ import re
 import time
 from collections.abc import Iterator
 
-from benchmarks.server.answers import head
-from benchmarks.server.routes import answer
+from benchmarks.server.responses import make_head
+from benchmarks.server.routes import respond
 
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
-_KEPT = 262_144  # of a body: more is counted only
-_WAITING = 1_048_576  # bytes that may wait in the transport
-_NO_LENGTH = head(0, status=b"411 Length Required")
+_MAX_BODY_KEPT_BYTES = 262_144  # of a body: more is counted only
+_WRITE_BUFFER_BYTES = 1_048_576  # bytes that may wait in the transport
+_NO_LENGTH = make_head(0, status=b"411 Length Required")
 
 
 class Connection(asyncio.Protocol):
@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
         """Take the connection."""
         # uvloop's transport is no subclass of asyncio's
         self._transport = transport  # type: ignore[assignment]
-        self._opened.set_write_buffer_limits(high=_WAITING)
+        self._open_transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop what was still to be written."""
@@ -48,10 +48,10 @@ class Connection(asyncio.Protocol):
             if self._line is None:
                 return
         self._received += len(data)
-        if self._received <= _KEPT:
+        if self._received <= _MAX_BODY_KEPT_BYTES:
             self._body.append(data)
         if self._received >= self._length:
-            self._answer()
+            self._respond()
 
     def pause_writing(self) -> None:
         """Wait: the client reads slowly."""
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._write()
 
     @property
-    def _opened(self) -> asyncio.Transport:
+    def _open_transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
@@ -75,18 +75,18 @@ class Connection(asyncio.Protocol):
             return b""
         lines, self._head = data[:end], b""
         if _CHUNKED.search(lines):
-            self._opened.write(_NO_LENGTH)
-            self._opened.close()
+            self._open_transport.write(_NO_LENGTH)
+            self._open_transport.close()
             return b""
         length = _LENGTH.search(lines)
         self._length = 0 if length is None else int(length[1])
         self._line = lines.partition(b"\r\n")[0].decode("latin-1")
         return data[end + 4 :]
 
-    def _answer(self) -> None:
+    def _respond(self) -> None:
         assert self._line is not None
         came = time.monotonic()
-        given = answer(self._line, b"".join(self._body), self._received)
+        given = respond(self._line, b"".join(self._body), self._received)
         self._line, self._body, self._received = None, [], 0
         self._pieces = iter(given.pieces)
         if given.delay:

@@ -8,7 +8,7 @@ import attrs
 
 
 @attrs.frozen(kw_only=True)
-class Scenario:
+class ServerScenario:
     """What `benchmarks.server.at` says."""
 
     messages: int = attrs.field(default=50, converter=int)
@@ -16,11 +16,11 @@ class Scenario:
     document: int = attrs.field(default=0, converter=int)
     latency: float = attrs.field(default=0.0, converter=float)
 
-    def segment(self) -> str:
+    def to_segment(self) -> str:
         """This scenario as a segment of a path."""
         return ",".join(f"{name}={value}" for name, value in attrs.asdict(self).items())
 
     @classmethod
-    def of(cls, segment: str) -> Self:
+    def from_segment(cls, segment: str) -> Self:
         """The scenario that a segment stands for."""
         return cls(**dict(pair.split("=", 1) for pair in segment.split(",")))

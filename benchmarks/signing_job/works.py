@@ -24,13 +24,13 @@ import pybase64
 
 import directsuite as ds
 from benchmarks.peers import work
-from benchmarks.server import at
-from benchmarks.server.pinning import CLIENTS, pin
-from benchmarks.soak.census import resident
-from directsuite.jobs.signing import Folder, Journal, SigningJob, TargetFolder
+from benchmarks.server import make_scenario_url
+from benchmarks.server.pinning import CLIENTS_CORE, pin_to_core
+from benchmarks.soak.census import read_resident_bytes
+from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
 
-DOCUMENTS, SIZE, AT_A_TIME = 400, 200_000, 10
-LATENCY = 0.05  # seconds of a signature
+DOCUMENT_COUNT, DOCUMENT_BYTES, CONCURRENCY = 400, 200_000, 10
+LATENCY_SECONDS = 0.05  # seconds of a signature
 
 _HEAD, _END = b"%PDF-1.7\n", b"\n%%EOF\n"
 
@@ -39,48 +39,50 @@ Figures = dict[str, float]
 
 def make_documents(folder: Path) -> None:
     """The documents to sign."""
-    content = _HEAD + (bytes(range(256)) * (SIZE // 256 + 1))[: SIZE - len(_HEAD) - len(_END)] + _END
-    for number in range(DOCUMENTS):
+    content = (
+        _HEAD + (bytes(range(256)) * (DOCUMENT_BYTES // 256 + 1))[: DOCUMENT_BYTES - len(_HEAD) - len(_END)] + _END
+    )
+    for number in range(DOCUMENT_COUNT):
         (folder / f"{number}.pdf").write_bytes(content)
 
 
-def _signing(url: str, latency: float = 0.0) -> str:
-    return f"{at(url, document=SIZE, latency=latency)}/signing"
+def _make_signing_url(url: str, latency: float = 0.0) -> str:
+    return f"{make_scenario_url(url, document=DOCUMENT_BYTES, latency=latency)}/signing"
 
 
-def _suite(url: str) -> ds.DirectSuite:
-    settings = ds.Settings(signing_url=url, requests_per_second=1e9, burst=10**9, max_connections=AT_A_TIME)
+def _make_suite(url: str) -> ds.DirectSuite:
+    settings = ds.Settings(signing_url=url, requests_per_second=1e9, burst=10**9, max_connections=CONCURRENCY)
     return ds.DirectSuite(settings, token=work.TOKEN)
 
 
 async def job(url: str, folder: Path) -> Figures:
     """With a service that signs at once."""
-    return await _job(_signing(url), folder)
+    return await _run_job(_make_signing_url(url), folder)
 
 
 async def job_waiting(url: str, folder: Path) -> Figures:
     """With one whose signatures take a while."""
-    return await _job(_signing(url, LATENCY), folder)
+    return await _run_job(_make_signing_url(url, LATENCY_SECONDS), folder)
 
 
 async def floor(url: str, folder: Path) -> Figures:
     """With a service that signs at once."""
-    return await _by_hand(_signing(url), folder, SafeDisk(folder))
+    return await _sign_by_hand(_make_signing_url(url), folder, SafeDisk(folder))
 
 
 async def floor_waiting(url: str, folder: Path) -> Figures:
     """With one whose signatures take a while."""
-    return await _by_hand(_signing(url, LATENCY), folder, SafeDisk(folder))
+    return await _sign_by_hand(_make_signing_url(url, LATENCY_SECONDS), folder, SafeDisk(folder))
 
 
 async def bare(url: str, folder: Path) -> Figures:
     """With a service that signs at once."""
-    return await _by_hand(_signing(url), folder, Disk(folder))
+    return await _sign_by_hand(_make_signing_url(url), folder, Disk(folder))
 
 
 async def bare_waiting(url: str, folder: Path) -> Figures:
     """With one whose signatures take a while."""
-    return await _by_hand(_signing(url, LATENCY), folder, Disk(folder))
+    return await _sign_by_hand(_make_signing_url(url, LATENCY_SECONDS), folder, Disk(folder))
 
 
 class Disk:
@@ -145,27 +147,27 @@ class SafeDisk(Disk):
             self._database.execute("UPDATE documents SET state = ?, value = ? WHERE name = ?", (state, value, name))
 
 
-async def _job(url: str, folder: Path) -> Figures:
+async def _run_job(url: str, folder: Path) -> Figures:
     """A job: journal, outputs with their digests and signatures looked at, on the disk under their names."""
     signature = ds.Signature(name=work.SIGNATURE["name"], reason="Approved", gs_name="Alice")
-    async with _suite(url) as suite, Journal(folder / "journal.db") as journal:
+    async with _make_suite(url) as suite, SigningJournal(folder / "journal.db") as journal:
         signing = SigningJob(
             suite.signing,
             Folder(folder.parent / "in"),
             TargetFolder(folder / "out"),
             [signature],
             journal=journal,
-            concurrency=AT_A_TIME,
+            concurrency=CONCURRENCY,
         )
         began, used = time.perf_counter(), time.process_time()
         progress = await signing.run()
         took, used = time.perf_counter() - began, time.process_time() - used
-        assert (progress.done, progress.failed) == (DOCUMENTS, 0)
+        assert (progress.done, progress.failed) == (DOCUMENT_COUNT, 0)
         assert (await journal.tally()).abandoned == 0
-    return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
+    return {"documents a second": DOCUMENT_COUNT / took, "CPU of a document, ms": 1000 * used / DOCUMENT_COUNT}
 
 
-async def _by_hand(url: str, folder: Path, disk: Disk) -> Figures:
+async def _sign_by_hand(url: str, folder: Path, disk: Disk) -> Figures:
     """The same three calls by hand: a file read, saved, signed and pulled, written, and deleted."""
     pdf = f"{url}/pdf"
     bearer = {"Authorization": f"Bearer {work.TOKEN}"}
@@ -188,13 +190,13 @@ async def _by_hand(url: str, folder: Path, disk: Disk) -> Figures:
                 await answer.read()
             await disk.note(file.name, "done")
 
-    connector = aiohttp.TCPConnector(limit=AT_A_TIME)
+    connector = aiohttp.TCPConnector(limit=CONCURRENCY)
     async with aiohttp.ClientSession(connector=connector, headers=bearer) as session:
         began, used = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(signer(session) for _ in range(AT_A_TIME)))
+        await asyncio.gather(*(signer(session) for _ in range(CONCURRENCY)))
         took, used = time.perf_counter() - began, time.process_time() - used
-    assert len(list(disk.out.iterdir())) == DOCUMENTS
-    return {"documents a second": DOCUMENTS / took, "CPU of a document, ms": 1000 * used / DOCUMENTS}
+    assert len(list(disk.out.iterdir())) == DOCUMENT_COUNT
+    return {"documents a second": DOCUMENT_COUNT / took, "CPU of a document, ms": 1000 * used / DOCUMENT_COUNT}
 
 
 WORKS: dict[str, Callable[[str, Path], Coroutine[Any, Any, Figures]]] = {
@@ -205,9 +207,9 @@ WORKS: dict[str, Callable[[str, Path], Coroutine[Any, Any, Figures]]] = {
 
 def main() -> None:
     """Do one and print its figures, with the highest resident memory."""
-    pin(CLIENTS)
+    pin_to_core(CLIENTS_CORE)
     name, url, folder = sys.argv[1:]
-    before = resident(os.getpid())
+    before = read_resident_bytes(os.getpid())
     figures: dict[str, Any] = asyncio.run(WORKS[name](url, Path(folder)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps(figures | {"peak memory above the start, MB": (peak - before) / 1e6}))

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 MEGABYTE = 1_000_000
 INTERVAL = 5.0  # seconds between samples
-_PEEK = 0.25  # seconds between looks at the sockets, whose peak each sample tells
-_OF_THE_LOOP = 2  # sockets by which the event loop wakes itself
+_PEAK_INTERVAL = 0.25  # seconds between looks at the sockets, whose peak each sample tells
+_LOOP_SOCKETS = 2  # sockets by which the event loop wakes itself
 _LIBC = ctypes.CDLL(None)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COUNTED: tuple[type[Any], ...] = (Call, ResponseStream, RequestPayload, Credential)
+_COUNTED_TYPES: tuple[type[Any], ...] = (Call, ResponseStream, RequestPayload, Credential)
 
 
 @attrs.frozen(kw_only=True)
@@ -74,7 +74,7 @@ class Sample:
         return self.milliseconds / 1000
 
 
-class Census:
+class SampleRecorder:
     """Takes samples and writes each to a file at once: nothing of them stays in the memory that is measured."""
 
     def __init__(self, file: TextIO, tally: Tally, server: int) -> None:
@@ -86,33 +86,33 @@ class Census:
         self._began = time.monotonic()
         self._peak = 0
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Sample every five seconds, for ever."""
         due = time.monotonic() + INTERVAL
         while True:
-            await asyncio.sleep(_PEEK)
-            self._peak = max(self._peak, open_sockets())
+            await asyncio.sleep(_PEAK_INTERVAL)
+            self._peak = max(self._peak, count_open_sockets())
             if time.monotonic() >= due:
                 due += INTERVAL
-                self.sample(quiet=False)
+                self.take_sample(quiet=False)
 
-    def sample(self, *, quiet: bool) -> Sample:
+    def take_sample(self, *, quiet: bool) -> Sample:
         """One row, now. A quiet one has the garbage collected first, so that what lives is what is held."""
         if quiet:
             gc.collect()
         blocks = sys.getallocatedblocks()
-        alive, objects = _alive()
-        sockets = open_sockets()
+        alive, objects = _count_live_objects()
+        sockets = count_open_sockets()
         sample = Sample(
             quiet=int(quiet),
             milliseconds=round(1000 * (time.monotonic() - self._began)),
-            rss=resident(os.getpid()),
-            server_rss=resident(self._server),
+            rss=read_resident_bytes(os.getpid()),
+            server_rss=read_resident_bytes(self._server),
             sockets=sockets,
             sockets_peak=max(self._peak, sockets),
-            descriptors=open_descriptors(),
+            descriptors=count_open_descriptors(),
             tasks=len(asyncio.all_tasks()),
-            held=held(),
+            held=read_allocated_bytes(),
             blocks=blocks,
             objects=objects,
             live_calls=alive[Call],
@@ -138,7 +138,7 @@ def read_samples(path: Path) -> list[Sample]:
         return [Sample(**{name: int(text) for name, text in row.items()}) for row in csv.DictReader(file)]
 
 
-def resident(process: int) -> int:
+def read_resident_bytes(process: int) -> int:
     """Resident memory of a process, in bytes; 0 where there is none of this number."""
     try:
         return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
@@ -169,7 +169,7 @@ class _Figures(ctypes.Structure):
     uordblks: int
 
 
-def held() -> int:
+def read_allocated_bytes() -> int:
     """Bytes that the C library has given out and not got back; 0 where it is another than glibc 2.33 or later."""
     if platform.libc_ver()[0] != "glibc" or not hasattr(_LIBC, "mallinfo2"):
         return 0
@@ -178,17 +178,17 @@ def held() -> int:
     return figures.uordblks + figures.hblkhd
 
 
-def open_sockets() -> int:
+def count_open_sockets() -> int:
     """How many internet sockets this process has open, save the event loop's own pair."""
-    return max(0, sum(target.startswith("socket:") for target in _targets()) - _OF_THE_LOOP)
+    return max(0, sum(target.startswith("socket:") for target in _list_descriptor_targets()) - _LOOP_SOCKETS)
 
 
-def open_descriptors() -> int:
+def count_open_descriptors() -> int:
     """How many file descriptors this process has open."""
-    return sum(1 for _ in _targets())
+    return sum(1 for _ in _list_descriptor_targets())
 
 
-def _targets() -> Iterator[str]:
+def _list_descriptor_targets() -> Iterator[str]:
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
             yield str(descriptor.readlink())
@@ -196,10 +196,10 @@ def _targets() -> Iterator[str]:
             continue
 
 
-def _alive() -> tuple[Counter[type[Any]], int]:
+def _count_live_objects() -> tuple[Counter[type[Any]], int]:
     tracked = gc.get_objects()
     alive: Counter[type[Any]] = Counter()
     for each in tracked:
-        if type(each) in _COUNTED:
+        if type(each) in _COUNTED_TYPES:
             alive[type(each)] += 1
     return alive, len(tracked)

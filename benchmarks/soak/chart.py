@@ -29,7 +29,7 @@ class Curve:
     points: Sequence[tuple[float, float]]
 
 
-def drawing(samples: Sequence[Sample], *, warm_up: float, sockets: int) -> str:
+def draw_chart(samples: Sequence[Sample], *, warm_up: float, sockets: int) -> str:
     """The drawing. warm_up: seconds, shaded. sockets: the most that there may be, as a line."""
     loaded = [sample for sample in samples if not sample.quiet]
     end = samples[-1].seconds / 60
@@ -42,22 +42,25 @@ def drawing(samples: Sequence[Sample], *, warm_up: float, sockets: int) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}">',
         f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="white"/>',
-        *_panel(_TOP, "Resident memory, MB", memory, end, warm_up / 60),
-        *_panel(_TOP + _PANEL + _GAP, "Open sockets", taken, end, warm_up / 60),
-        f'<text x="{_LEFT + _span() / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">minutes (shaded: warm-up)</text>',
+        *_draw_panel(_TOP, "Resident memory, MB", memory, end, warm_up / 60),
+        *_draw_panel(_TOP + _PANEL + _GAP, "Open sockets", taken, end, warm_up / 60),
+        (
+            f'<text x="{_LEFT + _plot_width() / 2:.0f}" y="{_HEIGHT - 8}" text-anchor="middle">'
+            "minutes (shaded: warm-up)</text>"
+        ),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _panel(top: float, title: str, curves: Sequence[Curve], end: float, shaded: float) -> list[str]:
+def _draw_panel(top: float, title: str, curves: Sequence[Curve], end: float, shaded: float) -> list[str]:
     highest = max((value for curve in curves for _, value in curve.points), default=1)
-    values, minutes = _ticks(highest * 1.05), _ticks(end)
+    values, minutes = _choose_ticks(highest * 1.05), _choose_ticks(end)
     ceiling, bottom = max(values[-1], highest), top + _PANEL
 
     def x(minute: float) -> float:
         """Where a minute is."""
-        return _LEFT + _span() * minute / end
+        return _LEFT + _plot_width() * minute / end
 
     def y(value: float) -> float:
         """Where a value is."""
@@ -85,11 +88,11 @@ def _panel(top: float, title: str, curves: Sequence[Curve], end: float, shaded: 
     return parts
 
 
-def _span() -> int:
+def _plot_width() -> int:
     return _WIDTH - _LEFT - _RIGHT
 
 
-def _ticks(highest: float) -> list[float]:
+def _choose_ticks(highest: float) -> list[float]:
     """Round numbers from 0 to beyond the highest."""
     rough = max(highest, 1e-9) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.soak.census import read_samples
-from benchmarks.soak.course import KEPT, SOCKETS, Plan, run
-from benchmarks.soak.report import Soak, page, write
-from benchmarks.soak.verdict import checks
+from benchmarks.soak.checks import run_checks
+from benchmarks.soak.report import SoakResult, format_page, write
+from benchmarks.soak.soak_run import MAX_KEPT_ALIVE_SOCKETS, MAX_SOCKETS, SoakPlan, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _NICENESS = 10
 
 
-def soak(arguments: Sequence[str]) -> int:
+def run_soak(arguments: Sequence[str]) -> int:
     """Run it and report; 0 where everything held, 1 where not."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks soak", description="Mixed load on a sandbox of its own: do memory and sockets hold?"
@@ -43,18 +43,18 @@ def soak(arguments: Sequence[str]) -> int:
     command = shlex.join(["python", "-m", "benchmarks", "soak", *arguments])
     with tempfile.TemporaryDirectory() as folder:
         samples = chosen.csv or Path(folder) / "soak.csv"
-        plan = Plan(minutes=chosen.minutes, seed=chosen.seed, pause=chosen.pause, samples=samples)
+        plan = SoakPlan(minutes=chosen.minutes, seed=chosen.seed, pause=chosen.pause, samples=samples)
         tally, ending = asyncio.run(run(plan))
         rows = read_samples(samples)
-    done = Soak(
+    done = SoakResult(
         command=command,
         samples=rows,
         tally=tally,
-        checks=checks(rows, tally, ending, sockets=SOCKETS, kept=KEPT),
-        sockets=SOCKETS,
+        checks=run_checks(rows, tally, ending, sockets=MAX_SOCKETS, kept=MAX_KEPT_ALIVE_SOCKETS),
+        sockets=MAX_SOCKETS,
     )
     write(done, chosen.output)
-    print(page(done))
+    print(format_page(done))
     for text in tally.shown:
         sys.stderr.write(f"{text}\n")
-    return 0 if done.held else 1
+    return 0 if done.has_passed else 1

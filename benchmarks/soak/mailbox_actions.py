@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import directsuite as ds
-from benchmarks.soak.stage import BOB, DOMAIN, Action, Stage
+from benchmarks.soak.action_context import BOB, DOMAIN, ActionContext, SoakAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from directsuite.core.iteration import Listing
 
 _INBOX, _SENT, _TRASH = "INBOX", "INBOX.Sent", "INBOX.Trash"
-_LARGE = 60_000  # bytes of an attachment
-_KEPT = 12  # messages that stay in Bob's inbox
-_SETTLE = 1.0  # seconds to look for a message whose answer got lost
+_LARGE_BYTES = 60_000  # bytes of an attachment
+_MAX_MESSAGES_KEPT = 12  # messages that stay in Bob's inbox
+_SETTLE_SECONDS = 1.0  # seconds to look for a message whose answer got lost
 
 
-async def counts(stage: Stage) -> None:
+async def counts(stage: ActionContext) -> None:
     """All three counts at once."""
     box = stage.alice
     await asyncio.gather(
@@ -31,7 +31,7 @@ async def counts(stage: Stage) -> None:
     )
 
 
-async def read_some(stage: Stage) -> None:
+async def read_some(stage: ActionContext) -> None:
     """A few messages, read and marked."""
     box = stage.alice
     uids = (await box.get_uids())[:4]
@@ -41,16 +41,16 @@ async def read_some(stage: Stage) -> None:
     await box.mark_messages_as_unread_by_uids(_INBOX, uids[:1])
 
 
-async def read_whole(stage: Stage) -> None:
+async def read_whole(stage: ActionContext) -> None:
     """A folder in one answer each: all, the unread, the metadata."""
     box = stage.alice
-    await stage.dice.choice((box.get_messages, box.get_unread_messages, box.get_message_metadata))()
+    await stage.rng.choice((box.get_messages, box.get_unread_messages, box.get_message_metadata))()
 
 
-async def search(stage: Stage) -> None:
+async def search(stage: ActionContext) -> None:
     """One of the six searches."""
     box, now = stage.alice, datetime.now(UTC)
-    await stage.dice.choice(
+    await stage.rng.choice(
         (
             lambda: box.get_messages_by_received_date(_INBOX, now - timedelta(hours=1), None),
             lambda: box.get_messages_by_received_date_utc(_INBOX, None, now + timedelta(hours=1)),
@@ -62,86 +62,86 @@ async def search(stage: Stage) -> None:
     )()
 
 
-async def list_whole(stage: Stage) -> None:
+async def list_whole(stage: ActionContext) -> None:
     """One listing to its end."""
-    async with _listing(stage) as messages:
+    async with _open_listing(stage) as messages:
         async for _ in messages:
             pass
 
 
-async def list_in_part(stage: Stage) -> None:
+async def list_in_part(stage: ActionContext) -> None:
     """One listing that is left early, with requests under way, by its own context or the generator's end."""
-    leave_after = stage.dice.randint(1, 5)
-    messages = _listing(stage)
-    async with messages if stage.dice.random() < 0.5 else aclosing(messages):
+    leave_after = stage.rng.randint(1, 5)
+    messages = _open_listing(stage)
+    async with messages if stage.rng.random() < 0.5 else aclosing(messages):
         async for _ in messages:
             leave_after -= 1
             if not leave_after:
                 break
 
 
-async def list_slowly(stage: Stage) -> None:
+async def list_slowly(stage: ActionContext) -> None:
     """A stream whose reader takes its time, and calls for each message."""
     async with stage.alice.stream_messages() as messages:
         async for message in messages:
             await asyncio.sleep(0.005)
-            if message.uid is not None and stage.dice.random() < 0.2:
+            if message.uid is not None and stage.rng.random() < 0.2:
                 await stage.alice.get_messages_by_uids(_INBOX, [message.uid])
 
 
-async def send(stage: Stage) -> None:
+async def send(stage: ActionContext) -> None:
     """A message, now and then with attachments of both kinds."""
-    message = _message(stage)
+    message = _make_message(stage)
     await stage.alice.send(message)
-    _acknowledged(stage, message)
+    _record_acknowledged(stage, message)
 
 
-async def send_with_header(stage: Stage) -> None:
+async def send_with_header(stage: ActionContext) -> None:
     """A message with a header of its own."""
-    message = _message(stage, ds.MessageWithHeader, headers=[ds.MessageHeader("X-Soak", "1")])
+    message = _make_message(stage, ds.MessageWithHeader, headers=[ds.MessageHeader("X-Soak", "1")])
     await stage.alice.send_with_header(message)
-    _acknowledged(stage, message)
+    _record_acknowledged(stage, message)
 
 
-async def send_once(stage: Stage) -> None:
+async def send_once(stage: ActionContext) -> None:
     """A message that is looked for where its answer got lost."""
-    message = _message(stage)
-    await stage.alice.send_once(message, key=stage.name(), settle=_SETTLE)
-    _acknowledged(stage, message)
+    message = _make_message(stage)
+    await stage.alice.send_once(message, key=stage.make_name(), settle=_SETTLE_SECONDS)
+    _record_acknowledged(stage, message)
 
 
-async def send_as_tuser(stage: Stage) -> None:
+async def send_as_tuser(stage: ActionContext) -> None:
     """A message of either kind from who acts for Alice, and its status."""
-    if stage.dice.random() < 0.5:
-        message = _message(stage)
+    if stage.rng.random() < 0.5:
+        message = _make_message(stage)
         answer = await stage.tuser.send(message)
     else:
-        message = _message(stage, ds.MessageWithHeader, headers=[ds.MessageHeader("X-Soak", "2")])
+        message = _make_message(stage, ds.MessageWithHeader, headers=[ds.MessageHeader("X-Soak", "2")])
         answer = await stage.tuser.send_with_header(message)
-    _acknowledged(stage, message)
+    _record_acknowledged(stage, message)
     await stage.tuser.get_message_status(answer.smtp_id or "")
 
 
-async def status(stage: Stage) -> None:
+async def status(stage: ActionContext) -> None:
     """The status of one message, and of many, which comes as CSV."""
-    message = _message(stage, small=True)
+    message = _make_message(stage, small=True)
     answer = await stage.alice.send(message)
-    _acknowledged(stage, message)
+    _record_acknowledged(stage, message)
     await stage.alice.get_message_status(answer.smtp_id or "")
-    await stage.alice.get_message_statuses([answer.smtp_id or ""] * stage.dice.choice((2, 120)))
+    await stage.alice.get_message_statuses([answer.smtp_id or ""] * stage.rng.choice((2, 120)))
 
 
-async def forward(stage: Stage) -> None:
+async def forward(stage: ActionContext) -> None:
     """Two messages as attachments of another."""
     uids = (await stage.alice.get_uids())[:2]
     if uids:
         await stage.alice.forward(_INBOX, uids, [BOB])
 
 
-async def folders(stage: Stage) -> None:
+async def folders(stage: ActionContext) -> None:
     """The life of a folder: made, filled, renamed, deleted; some of it without looking for proof."""
-    box, verify = stage.bob, stage.dice.random() < 0.5
-    folder, renamed = f"INBOX.{stage.name()}", f"INBOX.{stage.name()}"
+    box, verify = stage.bob, stage.rng.random() < 0.5
+    folder, renamed = f"INBOX.{stage.make_name()}", f"INBOX.{stage.make_name()}"
     await box.create_folder(folder)
     await box.set_folders_subscribed([folder], subscribed=True)
     await box.get_folders(subscribed_only=True)
@@ -152,22 +152,22 @@ async def folders(stage: Stage) -> None:
     await box.delete_folder(renamed)
 
 
-async def raw_messages(stage: Stage) -> None:
+async def raw_messages(stage: ActionContext) -> None:
     """Messages as they stand on the server, saved once more."""
     box = stage.bob
     raw = await box.get_raw_messages_by_uids(_INBOX, (await box.get_uids())[:2])
-    await box.save_raw_messages("INBOX.Drafts", raw, verify=stage.dice.random() < 0.5)
+    await box.save_raw_messages("INBOX.Drafts", raw, verify=stage.rng.random() < 0.5)
 
 
-async def tidy(stage: Stage) -> None:
+async def tidy(stage: ActionContext) -> None:
     """All but the newest messages out of Bob's folders."""
     box = stage.bob
     for folder, forever in ((_INBOX, True), ("INBOX.Drafts", False), (_TRASH, True)):
         uids = await box.get_uids(folder)
-        await box.delete_messages_by_uids(folder, uids[:-_KEPT], forever=forever)
+        await box.delete_messages_by_uids(folder, uids[:-_MAX_MESSAGES_KEPT], forever=forever)
 
 
-ACTIONS: tuple[tuple[int, Action], ...] = (
+ACTIONS: tuple[tuple[int, SoakAction], ...] = (
     (6, counts),
     (6, read_some),
     (4, read_whole),
@@ -188,26 +188,28 @@ ACTIONS: tuple[tuple[int, Action], ...] = (
 """How often, and what."""
 
 
-def _listing(stage: Stage) -> Listing[Any]:
-    box, batch = stage.alice, stage.dice.choice((1, 3, 50))
+def _open_listing(stage: ActionContext) -> Listing[Any]:
+    box, batch = stage.alice, stage.rng.choice((1, 3, 50))
     listings: tuple[Callable[[], Listing[Any]], ...] = (
         lambda: box.iter_messages(batch_size=batch),
         lambda: box.iter_raw(batch_size=batch),
         box.iter_metadata,
         box.stream_messages,
     )
-    return stage.dice.choice(listings)()
+    return stage.rng.choice(listings)()
 
 
-def _message(stage: Stage, kind: type[ds.Message] = ds.Message, *, small: bool = False, **more: Any) -> Any:
+def _make_message(
+    stage: ActionContext, kind: type[ds.Message] = ds.Message, *, small: bool = False, **more: Any
+) -> Any:
     attachments: list[ds.Attachment] = []
-    if not small and stage.dice.random() < 0.3:
+    if not small and stage.rng.random() < 0.3:
         attachments = [
-            ds.Attachment(content=stage.dice.randbytes(_LARGE), content_type="image/png", filename="scan.png"),
+            ds.Attachment(content=stage.rng.randbytes(_LARGE_BYTES), content_type="image/png", filename="scan.png"),
             ds.Attachment.from_path(stage.form_file),
         ]
     return kind(
-        subject=stage.sent.subject(),
+        subject=stage.sent.make_subject(),
         body="Please see the attachments.",
         recipients=[ds.Recipient(BOB), ds.Recipient(f"carol@{DOMAIN}", ds.RecipientType.CC)],
         attachment_list=attachments,
@@ -215,5 +217,5 @@ def _message(stage: Stage, kind: type[ds.Message] = ds.Message, *, small: bool =
     )
 
 
-def _acknowledged(stage: Stage, message: ds.Message) -> None:
+def _record_acknowledged(stage: ActionContext, message: ds.Message) -> None:
     stage.sent.acknowledged.add(message.subject or "")

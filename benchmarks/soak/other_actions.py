@@ -7,9 +7,9 @@ from datetime import date
 from pathlib import Path
 
 import directsuite as ds
-from benchmarks.soak.stage import DOMAIN, FAX_NUMBER, Action, Stage
+from benchmarks.soak.action_context import DOMAIN, FAX_NUMBER, ActionContext, SoakAction
 
-_PIECE = 1000  # bytes of an upload in pieces
+_PIECE_BYTES = 1000  # bytes of an upload in pieces
 _PATIENT = ds.Signature(
     name="PatientSignature", reason="I agree", gs_name="Ada Example", timezone="America/New_York"
 )  # a field of the demo's consent form
@@ -37,13 +37,13 @@ _CHANGES: tuple[Change, ...] = (
 )
 
 
-async def documents(stage: Stage) -> None:
+async def documents(stage: ActionContext) -> None:
     """Save, look, download, delete."""
     signing = stage.suite.signing
-    document = await _saved(stage)
+    document = await _save_document(stage)
     assert (await signing.get_doc_info(document)).document_digest == document.document_digest
     assert await signing.get_doc(document) == stage.form
-    path = stage.folder / stage.name()
+    path = stage.folder / stage.make_name()
     try:
         await signing.download(document, path)
         assert path.stat().st_size == len(stage.form)
@@ -52,32 +52,32 @@ async def documents(stage: Stage) -> None:
     await signing.delete(document)
 
 
-async def changed_documents(stage: Stage) -> None:
+async def changed_documents(stage: ActionContext) -> None:
     """Save, then one change."""
-    path = stage.folder / stage.name()
+    path = stage.folder / stage.make_name()
     try:
-        await stage.dice.choice(_CHANGES)(stage.suite.signing, await _saved(stage), path)
+        await stage.rng.choice(_CHANGES)(stage.suite.signing, await _save_document(stage), path)
     finally:
         path.unlink(missing_ok=True)
 
 
-async def faxes(stage: Stage) -> None:
+async def faxes(stage: ActionContext) -> None:
     """Pages and single faxes, or the iterator over all of them, now and then left early."""
     fax = stage.suite.fax
-    if stage.dice.random() < 0.5:
+    if stage.rng.random() < 0.5:
         page = await fax.get_multiple_message_info(FAX_NUMBER)
         for message in page.message_detail[:2]:
             await fax.get_single_message_info(FAX_NUMBER, message.message_handle or "")
         return
     async with fax.iter_messages(FAX_NUMBER) as messages:
         async for _ in messages:
-            if stage.dice.random() < 0.05:
+            if stage.rng.random() < 0.05:
                 break
 
 
-async def patients(stage: Stage) -> None:
+async def patients(stage: ActionContext) -> None:
     """A patient provisioned, found by person and by name, and given a password."""
-    registration, username = stage.suite.registration, f"p{stage.name()}"
+    registration, username = stage.suite.registration, f"p{stage.make_name()}"
     wanted = ds.IDProofedIndividualRESTful(
         first_name="Ada",
         last_name="Example",
@@ -92,18 +92,18 @@ async def patients(stage: Stage) -> None:
     await registration.set_patients_passwords(DOMAIN, [ds.UserPassword(username, "second")])
 
 
-async def people(stage: Stage) -> None:
+async def people(stage: ActionContext) -> None:
     """Who is known already: mostly somebody, at the beginning of an epoch nobody."""
     individual = ds.IDProofedIndividual(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
     await stage.suite.registration.get_patient_address_by_meta(DOMAIN, individual)
 
 
-async def log_in(stage: Stage) -> None:
+async def log_in(stage: ActionContext) -> None:
     """A new session by hand: once in each visit, since a login waits for no connection and would be one more socket."""
     await stage.suite.registration.login()
 
 
-ACTIONS: tuple[tuple[int, Action], ...] = (
+ACTIONS: tuple[tuple[int, SoakAction], ...] = (
     (5, documents),
     (6, changed_documents),
     (8, faxes),
@@ -113,11 +113,11 @@ ACTIONS: tuple[tuple[int, Action], ...] = (
 """How often, and what."""
 
 
-async def _saved(stage: Stage) -> ds.StoredDocument:
-    sources = (lambda: stage.form, lambda: stage.form_file, lambda: _pieces(stage.form))
-    return await stage.suite.signing.save(stage.dice.choice(sources)())
+async def _save_document(stage: ActionContext) -> ds.StoredDocument:
+    sources = (lambda: stage.form, lambda: stage.form_file, lambda: _yield_pieces(stage.form))
+    return await stage.suite.signing.save(stage.rng.choice(sources)())
 
 
-async def _pieces(content: bytes) -> AsyncGenerator[bytes]:
-    for start in range(0, len(content), _PIECE):
-        yield content[start : start + _PIECE]
+async def _yield_pieces(content: bytes) -> AsyncGenerator[bytes]:
+    for start in range(0, len(content), _PIECE_BYTES):
+        yield content[start : start + _PIECE_BYTES]

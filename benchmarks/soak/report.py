@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from benchmarks.soak.census import MEGABYTE, Sample
-from benchmarks.soak.chart import drawing
-from benchmarks.soak.verdict import Check, growth, warm_up
+from benchmarks.soak.chart import draw_chart
+from benchmarks.soak.checks import SoakCheck, compute_growth, compute_warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,43 +23,43 @@ _WORDS = {True: "holds", False: "**fails**", None: "too short to tell"}
 
 
 @attrs.frozen(kw_only=True)
-class Soak:
+class SoakResult:
     """A run that is over. sockets: the most that there might have been."""
 
     command: str
     samples: Sequence[Sample]
     tally: Tally
-    checks: Sequence[Check]
+    checks: Sequence[SoakCheck]
     sockets: int
 
     @property
-    def held(self) -> bool:
+    def has_passed(self) -> bool:
         """Whether nothing failed that could be told."""
         return all(check.holds is not False for check in self.checks)
 
 
-def write(soak: Soak, folder: Path) -> None:
+def write(soak: SoakResult, folder: Path) -> None:
     """soak.json, soak.md and soak.svg, in a folder that is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "soak.json").write_text(f"{json.dumps(summary(soak), indent=2, sort_keys=True)}\n", encoding="utf-8")
-    (folder / "soak.md").write_text(page(soak), encoding="utf-8")
+    (folder / "soak.json").write_text(f"{json.dumps(make_summary(soak), indent=2, sort_keys=True)}\n", encoding="utf-8")
+    (folder / "soak.md").write_text(format_page(soak), encoding="utf-8")
     (folder / "soak.svg").write_text(
-        drawing(soak.samples, warm_up=warm_up(soak.samples), sockets=soak.sockets), encoding="utf-8"
+        draw_chart(soak.samples, warm_up=compute_warm_up(soak.samples), sockets=soak.sockets), encoding="utf-8"
     )
 
 
-def summary(soak: Soak) -> dict[str, Any]:
+def make_summary(soak: SoakResult) -> dict[str, Any]:
     """The figures as JSON."""
-    line, end = growth(soak.samples), soak.samples[-1]
+    line, end = compute_growth(soak.samples), soak.samples[-1]
     tally = attrs.asdict(soak.tally, filter=lambda field, _: field.name != "shown")
     return {
-        "held": soak.held,
+        "held": soak.has_passed,
         "command": soak.command,
         "python": platform.python_version(),
         "aiohttp": version("aiohttp"),
         "seconds": end.seconds,
         "samples": len(soak.samples),
-        "warm_up_seconds": round(warm_up(soak.samples), 2),
+        "warm_up_seconds": round(compute_warm_up(soak.samples), 2),
         "growth_mb_per_minute": round(line.slope, 4),
         "growth_standard_error": round(line.error, 4),
         "rss_mb": [round(soak.samples[0].rss / MEGABYTE, 2), round(end.rss / MEGABYTE, 2)],
@@ -70,12 +70,12 @@ def summary(soak: Soak) -> dict[str, Any]:
     }
 
 
-def page(soak: Soak) -> str:
+def format_page(soak: SoakResult) -> str:
     """The figures as Markdown."""
     tally, end = soak.tally, soak.samples[-1]
     minutes, calls = end.seconds / 60, end.calls
-    warm = warm_up(soak.samples) / 60
-    outcome = "everything held" if soak.held else "**not everything held**"
+    warm = compute_warm_up(soak.samples) / 60
+    outcome = "everything held" if soak.has_passed else "**not everything held**"
     endings = ", ".join(f"{name} {count:,}" for name, count in tally.endings.most_common())
     rows = "\n".join(f"| {c.name} | {c.found} | {c.bound} | {_WORDS[c.holds]} |" for c in soak.checks)
     return f"""# Soak

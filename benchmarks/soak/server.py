@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from pathlib import Path
 
-CONNECTIONS = 2
+CONTROL_CONNECTIONS = 2
 """Sockets that the control API may take, which are not the client's but are counted with them."""
 
 _TOKEN_SECONDS = 40
-_PATIENCE = 120.0  # seconds, on a busy machine too
+_START_TIMEOUT = 120.0  # seconds, on a busy machine too
 
 
-class Server:
+class SoakServer:
     """A running sandbox. urls: by service. pid: of its process."""
 
     def __init__(self, urls: Mapping[str, str], pid: int, http: aiohttp.ClientSession) -> None:
@@ -33,44 +33,44 @@ class Server:
         self.pid = pid
         self._http = http
 
-    async def control(self, method: str, path: str, body: Any = None) -> Any:
+    async def call_control(self, method: str, path: str, body: Any = None) -> Any:
         """One request to the control API: JSON, or a raw message as bytes."""
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": {} if body is None else body}
         async with self._http.request(method, f"{self.urls['control']}/{path}", **content) as answer:
             answer.raise_for_status()
             return await answer.json()
 
-    async def token(self) -> ds.AccessToken:
+    async def issue_token(self) -> ds.AccessToken:
         """A new access token of the demo account: the source of every suite's tokens."""
-        answer = await self.control("POST", "tokens", {"seconds": _TOKEN_SECONDS})
+        answer = await self.call_control("POST", "tokens", {"seconds": _TOKEN_SECONDS})
         return ds.AccessToken(answer["created"], _TOKEN_SECONDS)
 
-    async def start_over(self) -> None:
+    async def reset(self) -> None:
         """Forget everything that happened, and set the clock right: the server must not grow for ever."""
-        await self.control("POST", "reset")
-        await self.control("POST", "clock/set", {"at": datetime.now(UTC).isoformat()})
+        await self.call_control("POST", "reset")
+        await self.call_control("POST", "clock/set", {"at": datetime.now(UTC).isoformat()})
 
 
 @contextlib.asynccontextmanager
-async def running_server(data: Path | None = None, log: IO[bytes] | int = DEVNULL) -> AsyncGenerator[Server]:
+async def run_server(data: Path | None = None, log: IO[bytes] | int = DEVNULL) -> AsyncGenerator[SoakServer]:
     """A sandbox with sample content, its state in a folder or in memory, ended by SIGTERM. log: its standard error."""
     kept = ("--memory",) if data is None else ("--data", str(data))
     command = (sys.executable, "-m", "directsuite.sandbox", *kept, "--port", "0", "--json")
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
     try:
-        async with asyncio.timeout(_PATIENCE):
-            urls = await _ready(process)
-        connector = aiohttp.TCPConnector(limit=CONNECTIONS, force_close=True)
-        timeout = aiohttp.ClientTimeout(total=_PATIENCE)
+        async with asyncio.timeout(_START_TIMEOUT):
+            urls = await _read_startup_output(process)
+        connector = aiohttp.TCPConnector(limit=CONTROL_CONNECTIONS, force_close=True)
+        timeout = aiohttp.ClientTimeout(total=_START_TIMEOUT)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
-            yield Server(urls, process.pid, http)
+            yield SoakServer(urls, process.pid, http)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         await process.wait()
 
 
-async def _ready(process: asyncio.subprocess.Process) -> Mapping[str, str]:
+async def _read_startup_output(process: asyncio.subprocess.Process) -> Mapping[str, str]:
     assert process.stdout is not None
     if not (line := await process.stdout.readline()):
         raise RuntimeError("the sandbox ended before it was ready")
@@ -78,7 +78,7 @@ async def _ready(process: asyncio.subprocess.Process) -> Mapping[str, str]:
     return urls
 
 
-async def consent_form() -> bytes:
+async def make_consent_form() -> bytes:
     """A PDF with a text field and an empty signature field, made elsewhere: its library is not to be measured here."""
     program = (
         "import sys; from directsuite.cli.demo import documents; "

@@ -14,7 +14,7 @@ from directsuite.core import events
 if TYPE_CHECKING:
     import asyncio
 
-_KEPT = 5  # tracebacks and complaints that are kept whole
+_MAX_SHOWN = 5  # tracebacks and complaints that are kept whole
 
 
 @attrs.define
@@ -69,12 +69,12 @@ class Tally:
             case _:
                 pass
 
-    def stray(self, error: BaseException) -> None:
+    def count_untyped(self, error: BaseException) -> None:
         """Count an error that is none of the client's types: there should be none."""
         self.untyped += 1
         self._show("".join(traceback.format_exception(error)))
 
-    def complain(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def count_complaint(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Count what the event loop complains of: its exception handler."""
         self.complaints += 1
         error = context.get("exception")
@@ -82,7 +82,7 @@ class Tally:
         if isinstance(error, BaseException):
             self._show("".join(traceback.format_exception(error)))
 
-    def warned(
+    def count_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
     ) -> None:
         """Count a warning, such as of something left open: `warnings.showwarning`."""
@@ -90,5 +90,5 @@ class Tally:
         self._show(warnings.formatwarning(message, category, filename, lineno))
 
     def _show(self, text: str) -> None:
-        if len(self.shown) < _KEPT:
+        if len(self.shown) < _MAX_SHOWN:
             self.shown.append(text)

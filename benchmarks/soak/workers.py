@@ -11,26 +11,26 @@ import attrs
 
 import directsuite as ds
 from benchmarks.soak import mailbox_actions, other_actions
-from benchmarks.soak.stage import Stage
+from benchmarks.soak.action_context import ActionContext
 from directsuite.sandbox.server import DEMO_LOGIN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.soak.server import Server
-    from benchmarks.soak.stage import Action, Sent
+    from benchmarks.soak.action_context import SentMessages, SoakAction
+    from benchmarks.soak.server import SoakServer
     from benchmarks.soak.tally import Tally
 
 ACTIONS = mailbox_actions.ACTIONS + other_actions.ACTIONS
 _WEIGHTS = [weight for weight, _ in ACTIONS]
 
-CANCELLED = 0.04  # part of the actions whose caller leaves
-_LEAVES_AFTER = 0.03  # seconds, on the average
-_GRACES = (0.0, 0.1, 5.0)  # seconds that a visitor's suite waits for its calls
-_SCRAPES = 3  # tasks that a visitor runs at once
+CANCEL_SHARE = 0.04  # part of the actions whose caller leaves
+_CANCEL_AFTER_SECONDS = 0.03  # seconds, on the average
+_GRACE_SECONDS = (0.0, 0.1, 5.0)  # seconds that a visitor's suite waits for its calls
+_TASKS_PER_VISIT = 3  # tasks that a visitor runs at once
 
 
-class Gate:
+class EpochGate:
     """Open during an epoch. Closing it asks everybody to come to an end, and waits until they have."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Gate:
         self._shut.set()
         await self._left.wait()
 
-    async def shut(self, *, within: float) -> None:
+    async def wait_until_closed(self, *, within: float) -> None:
         """Wait until it closes, or so many seconds are over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -69,72 +69,74 @@ class Gate:
 
 
 @attrs.frozen(kw_only=True)
-class Crew:
+class WorkerPool:
     """What all workers share. pause: seconds between two actions, on the average."""
 
-    server: Server
+    server: SoakServer
     tally: Tally
-    gate: Gate
-    sent: Sent
+    gate: EpochGate
+    sent: SentMessages
     settings: ds.Settings
     form: bytes
     form_file: Path
     folder: Path
     pause: float
 
-    def suite(self, *, keep_alive: bool = False) -> ds.DirectSuite:
+    def make_suite(self, *, keep_alive: bool = False) -> ds.DirectSuite:
         """A suite that tells the tally what happens in it."""
         self.tally.suites += 1
         settings = attrs.evolve(self.settings, keep_alive=keep_alive)
-        return ds.DirectSuite(settings, token=self.server.token, login=ds.Login(*DEMO_LOGIN), listeners=[self.tally])
-
-    def stage(self, suite: ds.DirectSuite, dice: random.Random) -> Stage:
-        """What an action works with."""
-        return Stage(
-            suite=suite, dice=dice, form=self.form, form_file=self.form_file, folder=self.folder, sent=self.sent
+        return ds.DirectSuite(
+            settings, token=self.server.issue_token, login=ds.Login(*DEMO_LOGIN), listeners=[self.tally]
         )
 
-    async def reside(self, suite: ds.DirectSuite, seed: int) -> None:
+    def make_context(self, suite: ds.DirectSuite, dice: random.Random) -> ActionContext:
+        """What an action works with."""
+        return ActionContext(
+            suite=suite, rng=dice, form=self.form, form_file=self.form_file, folder=self.folder, sent=self.sent
+        )
+
+    async def run_on_shared_suite(self, suite: ds.DirectSuite, seed: int) -> None:
         """One action after the other, on a suite that stays."""
-        stage = self.stage(suite, random.Random(seed))
+        stage = self.make_context(suite, random.Random(seed))
         while True:
             async with self.gate:
                 await self._act(stage)
-            await asyncio.sleep(stage.dice.uniform(0, 2 * self.pause))
+            await asyncio.sleep(stage.rng.uniform(0, 2 * self.pause))
 
-    async def visit(self, seed: int) -> None:
+    async def run_on_own_suites(self, seed: int) -> None:
         """Suites opened and closed, one after the other; most are closed while calls are still under way."""
         dice = random.Random(seed)
         while True:
             async with self.gate:
-                await self._visit(dice)
+                await self._run_own_suite(dice)
             await asyncio.sleep(dice.uniform(0, 2.0))
 
-    async def _visit(self, dice: random.Random) -> None:
-        suite = self.suite(keep_alive=dice.random() < 0.5)
+    async def _run_own_suite(self, dice: random.Random) -> None:
+        suite = self.make_suite(keep_alive=dice.random() < 0.5)
         await suite.__aenter__()
         over = asyncio.Event()
         async with asyncio.TaskGroup() as scrapes:
-            scrapes.create_task(self._perform(other_actions.log_in, self.stage(suite, dice)))
-            for _ in range(_SCRAPES):
-                scrapes.create_task(self._scrape(self.stage(suite, random.Random(dice.random())), over))
-            await self.gate.shut(within=dice.uniform(0.5, 5.0))
+            scrapes.create_task(self._perform(other_actions.log_in, self.make_context(suite, dice)))
+            for _ in range(_TASKS_PER_VISIT):
+                scrapes.create_task(self._act_until_over(self.make_context(suite, random.Random(dice.random())), over))
+            await self.gate.wait_until_closed(within=dice.uniform(0.5, 5.0))
             over.set()
-            await suite.aclose(grace=dice.choice(_GRACES))
+            await suite.aclose(grace=dice.choice(_GRACE_SECONDS))
 
-    async def _scrape(self, stage: Stage, over: asyncio.Event) -> None:
+    async def _act_until_over(self, stage: ActionContext, over: asyncio.Event) -> None:
         while not over.is_set():
             await self._act(stage)
-            await asyncio.sleep(stage.dice.uniform(0, 2 * self.pause))
+            await asyncio.sleep(stage.rng.uniform(0, 2 * self.pause))
 
-    async def _act(self, stage: Stage) -> None:
-        [(_, action)] = stage.dice.choices(ACTIONS, _WEIGHTS)
+    async def _act(self, stage: ActionContext) -> None:
+        [(_, action)] = stage.rng.choices(ACTIONS, _WEIGHTS)
         await self._perform(action, stage)
 
-    async def _perform(self, action: Action, stage: Stage) -> None:
+    async def _perform(self, action: SoakAction, stage: ActionContext) -> None:
         self.tally.actions[action.__name__] += 1
         task = asyncio.ensure_future(action(stage))
-        patience = stage.dice.expovariate(1 / _LEAVES_AFTER) if stage.dice.random() < CANCELLED else None
+        patience = stage.rng.expovariate(1 / _CANCEL_AFTER_SECONDS) if stage.rng.random() < CANCEL_SHARE else None
         try:
             await asyncio.wait([task], timeout=patience)
         finally:
@@ -149,4 +151,4 @@ class Crew:
         error = task.exception()
         self.tally.endings["done" if error is None else type(error).__name__] += 1
         if error is not None and not isinstance(error, ds.DirectSuiteError):
-            self.tally.stray(error)
+            self.tally.count_untyped(error)

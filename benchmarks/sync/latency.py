@@ -17,21 +17,21 @@ from statistics import quantiles
 
 import attrs
 
-from directsuite.core.limits import Rate
+from directsuite.core.limits import LocalRateLimiter
 from directsuite.sync.model import Kind, RoundReport
 from directsuite.sync.schedule import PollSchedule, Schedule
 
 _RESULTS = Path(__file__).resolve().parents[1] / "results"
 _PER_SECOND, _BURST = 100.0, 150  # requests: the default limit
 _CONCURRENCY = 8  # the default
-_REQUEST = 0.05  # seconds
-_COMMIT = 0.005  # seconds
+_REQUEST_SECONDS = 0.05  # seconds
+_COMMIT_SECONDS = 0.005  # seconds
 _HOURS = 6
-_WARM = 3_600.0  # seconds that are not counted: at the beginning all mailboxes are polled at once
+_WARM_UP_SECONDS = 3_600.0  # seconds that are not counted: at the beginning all mailboxes are polled at once
 
 
 @attrs.frozen
-class Setting:
+class LatencySetting:
     """So many mailboxes, and how often messages come."""
 
     title: str
@@ -43,18 +43,18 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("100, a tenth of them busy", 100, 0.1),
-    Setting("1,000, one per cent of them busy", 1_000, 0.01),
-    Setting("1,000, a tenth of them busy", 1_000, 0.1),
-    Setting("1,000, half of them busy", 1_000, 0.5),
-    Setting("1,000 with 7 folders each, a tenth of them busy", 1_000, 0.1, 7),
-    Setting("10,000, one per cent of them busy", 10_000, 0.01),
-    Setting("10,000, a tenth of them busy", 10_000, 0.1),
+    LatencySetting("100, a tenth of them busy", 100, 0.1),
+    LatencySetting("1,000, one per cent of them busy", 1_000, 0.01),
+    LatencySetting("1,000, a tenth of them busy", 1_000, 0.1),
+    LatencySetting("1,000, half of them busy", 1_000, 0.5),
+    LatencySetting("1,000 with 7 folders each, a tenth of them busy", 1_000, 0.1, 7),
+    LatencySetting("10,000, one per cent of them busy", 10_000, 0.01),
+    LatencySetting("10,000, a tenth of them busy", 10_000, 0.1),
 )
 
 
 @attrs.define
-class _Time:
+class _SimulatedClock:
     """Simulated time, in seconds."""
 
     now: float = 0.0
@@ -83,18 +83,18 @@ class Latency:
     """Requests a second."""
 
 
-def simulate(setting: Setting, *, hours: float = _HOURS, seed: int = 1) -> Latency:
+def simulate(setting: LatencySetting, *, hours: float = _HOURS, seed: int = 1) -> Latency:
     """Run the schedule for some hours."""
     return _Simulation(setting, random.Random(seed), hours * 3600).run()
 
 
 class _Simulation:
-    def __init__(self, setting: Setting, chance: random.Random, end: float) -> None:
+    def __init__(self, setting: LatencySetting, chance: random.Random, end: float) -> None:
         self._setting = setting
         self._chance = chance
         self._end = end
-        self._time = _Time()
-        self._rate = Rate(_PER_SECOND, _BURST, self._time)
+        self._time = _SimulatedClock()
+        self._rate = LocalRateLimiter(_PER_SECOND, _BURST, self._time)
         self._polls = PollSchedule(
             interval=None,
             folders=["INBOX"] if setting.folders is None else None,
@@ -115,7 +115,7 @@ class _Simulation:
 
     def run(self) -> Latency:
         for name in self._arrived:
-            self._let_arrive(name)
+            self._deliver(name)
         self._start()
         while self._events:
             at, _, act = heapq.heappop(self._events)
@@ -131,24 +131,24 @@ class _Simulation:
         means = [sum(each) / len(each) for each in pauses]
         return Latency(
             messages=sum(map(len, self._latencies.values())),
-            busy=_percentiles(self._latencies[True]),
-            quiet=_percentiles(self._latencies[False]),
+            busy=_compute_percentiles(self._latencies[True]),
+            quiet=_compute_percentiles(self._latencies[False]),
             longest_pause=max(map(max, pauses)),
             fairness=max(means) / min(means),
-            rate=self._requests / (self._end - _WARM),
+            rate=self._requests / (self._end - _WARM_UP_SECONDS),
         )
 
-    def _at(self, moment: float, act: Callable[[], None]) -> None:
+    def _schedule_at(self, moment: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._events, (moment, next(self._numbers), act))
 
-    def _let_arrive(self, name: str) -> None:
+    def _deliver(self, name: str) -> None:
         mean = 600.0 if name in self._busy else 43_200.0
 
         def arrive() -> None:
             self._arrived[name].append(self._time.now)
-            self._let_arrive(name)
+            self._deliver(name)
 
-        self._at(self._time.now + self._chance.expovariate(1 / mean), arrive)
+        self._schedule_at(self._time.now + self._chance.expovariate(1 / mean), arrive)
 
     def _start(self) -> None:
         for name in self._schedule.start(self._time.now):
@@ -157,14 +157,14 @@ class _Simulation:
     def _step(self, work: Iterator[float]) -> None:
         """Go on with a round after so many seconds."""
         for seconds in work:
-            self._at(self._time.now + seconds, lambda: self._step(work))
+            self._schedule_at(self._time.now + seconds, lambda: self._step(work))
             return
 
     def _request(self) -> Iterator[float]:
         while not self._rate.try_acquire():
-            yield self._rate.wait() + 1e-9
-        self._requests += self._time.now >= _WARM
-        yield _REQUEST
+            yield self._rate.seconds_until_slot() + 1e-9
+        self._requests += self._time.now >= _WARM_UP_SECONDS
+        yield _REQUEST_SECONDS
 
     def _round(self, name: str) -> Iterator[float]:
         """List, fetch what is new, and commit it."""
@@ -176,35 +176,35 @@ class _Simulation:
         if new:
             self._with_mail.add(name)
             yield from self._request()
-            yield _COMMIT
+            yield _COMMIT_SECONDS
         now = self._time.now
-        if now >= _WARM:
+        if now >= _WARM_UP_SECONDS:
             self._polled[name].append(now)
             self._latencies[name in self._busy] += [now - arrived for arrived in new]
-        report = RoundReport(idle=folders or 1, changes=Counter({Kind.NEW: len(new)}))
+        report = RoundReport(idle_folders=folders or 1, changes=Counter({Kind.NEW: len(new)}))
         self._polls.learn(name, report)
-        pause = self._polls.next_poll_in(name, waiting=False) * self._chance.uniform(0.9, 1.1)
+        pause = self._polls.compute_poll_delay(name, waiting=False) * self._chance.uniform(0.9, 1.1)
         self._schedule.finish(name, now + pause, has_backlog=False)
-        self._at(now + pause, self._start)
+        self._schedule_at(now + pause, self._start)
         self._start()
 
 
-def _percentiles(seconds: list[float]) -> list[float]:
+def _compute_percentiles(seconds: list[float]) -> list[float]:
     cuts = quantiles(seconds, n=100)
     return [cuts[49], cuts[98]]
 
 
-def latency(out: Path = _RESULTS) -> int:
+def measure_latency(out: Path = _RESULTS) -> int:
     """Simulate all settings, and write latency.md and latency.json."""
     found = {setting.title: attrs.asdict(simulate(setting)) for setting in SETTINGS}
     (out / "latency.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    page = _page(found)
+    page = _format_page(found)
     (out / "latency.md").write_text(page, encoding="utf-8")
     print(page)
     return 0
 
 
-def _page(found: dict[str, dict[str, float | list[float]]]) -> str:
+def _format_page(found: dict[str, dict[str, float | list[float]]]) -> str:
     rows = list[str]()
     for title, each in found.items():
         busy, quiet = ("{:.0f} / {:.0f}".format(*each[key]) for key in ("busy", "quiet"))  # type: ignore[misc]
@@ -215,9 +215,9 @@ def _page(found: dict[str, dict[str, float | list[float]]]) -> str:
     return f"""# From arrival to commit
 
 `python -m benchmarks latency`: {_HOURS} simulated hours, the first of which isn't counted, with the default limit of
-{_PER_SECOND:.0f} requests a second, {_CONCURRENCY} rounds side by side, {_REQUEST * 1000:.0f} ms a request and
-{_COMMIT * 1000:.0f} ms a commit. A busy mailbox gets a message every ten minutes on average, any other two a day.
-Seconds.
+{_PER_SECOND:.0f} requests a second, {_CONCURRENCY} rounds side by side, {_REQUEST_SECONDS * 1000:.0f} ms a request and
+{_COMMIT_SECONDS * 1000:.0f} ms a commit. A busy mailbox gets a message every ten minutes on average, any other two a
+day. Seconds.
 
 | mailboxes | messages | to a busy mailbox, p50 / p99 | to another, p50 / p99 | longest pause without mail | fairness \
 | requests a second |

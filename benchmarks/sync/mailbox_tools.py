@@ -19,15 +19,15 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from benchmarks.measuring.machine import described, figures_of
-from benchmarks.measuring.spread import ratios, spread
-from benchmarks.server import served
-from benchmarks.sync.works import ATTACHED
+from benchmarks.measuring.machine import describe_machine, run_for_figures
+from benchmarks.measuring.spread import compute_ratios, compute_spread
+from benchmarks.server import run_server
+from benchmarks.sync.works import ATTACHMENT_BYTES
 
 _ROOT = Path(__file__).resolve().parents[2]
 _ROUNDS = 5
 _USER, _PASSWORD = "reader", "words"
-_PATIENCE = 20.0  # seconds for Dovecot to start
+_START_TIMEOUT = 20.0  # seconds for Dovecot to start
 _DOVECOT = """\
 base_dir = {folder}/run
 state_dir = {folder}/run
@@ -90,42 +90,42 @@ with MailBoxUnencrypted("127.0.0.1", int(port)).login(user, password) as mailbox
 """
 
 
-def mailbox_tools(out: Path = _ROOT / "benchmarks" / "results") -> int:
+def measure_mailbox_tools(out: Path = _ROOT / "benchmarks" / "results") -> int:
     """Measure all, and write mailbox-tools.md; 2 where Dovecot or mbsync isn't installed."""
     if missing := [name for name in ("dovecot", "mbsync") if shutil.which(name) is None]:
         print(f"This needs {' and '.join(missing)}: install dovecot-imapd and isync.", file=sys.stderr)
         return 2
-    page = _page(_measured(_ROUNDS))
+    page = _format_page(_measure_rounds(_ROUNDS))
     (out / "mailbox-tools.md").write_text(page, encoding="utf-8")
     print(page)
     return 0
 
 
-def _measured(rounds: int) -> dict[str, list[float]]:
+def _measure_rounds(rounds: int) -> dict[str, list[float]]:
     """Messages a second of each, by rounds."""
     found: dict[str, list[float]] = {"directsuite": [], "mbsync": [], "imap_tools": []}
-    with served() as url, tempfile.TemporaryDirectory(prefix="mail", dir="/tmp") as top:
+    with run_server() as url, tempfile.TemporaryDirectory(prefix="mail", dir="/tmp") as top:
         folder = Path(top)
         tools = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder / "tools"), "imap-tools"]
         subprocess.run(tools, check=True)  # noqa: S603  a package of that name
         (folder / "first").mkdir()
-        messages = round(figures_of("benchmarks.sync.works", "maildir", url, str(folder / "first"))["messages"])
-        with _dovecot(folder / "dovecot", next((folder / "first").rglob("new")).parent) as port:
+        messages = round(run_for_figures("benchmarks.sync.works", "maildir", url, str(folder / "first"))["messages"])
+        with _run_dovecot(folder / "dovecot", next((folder / "first").rglob("new")).parent) as port:
             for _ in range(rounds):
                 for name in found:
                     (fresh := folder / "fresh").mkdir()
                     if name == "directsuite":
-                        rate = figures_of("benchmarks.sync.works", "maildir", url, str(fresh))["messages a second"]
+                        rate = run_for_figures("benchmarks.sync.works", "maildir", url, str(fresh))["messages a second"]
                     else:
-                        rate = messages / _seconds(name, port, fresh, folder / "tools")
+                        rate = messages / _time_tool(name, port, fresh, folder / "tools")
                         sizes = [each.stat().st_size for each in (fresh / "mail").rglob("*") if each.is_file()]
-                        assert len([size for size in sizes if size > ATTACHED]) == messages
+                        assert len([size for size in sizes if size > ATTACHMENT_BYTES]) == messages
                     found[name].append(rate)
                     shutil.rmtree(fresh)
     return found
 
 
-def _seconds(name: str, port: int, folder: Path, tools: Path) -> float:
+def _time_tool(name: str, port: int, folder: Path, tools: Path) -> float:
     """Until this tool has all messages in the folder."""
     began = time.perf_counter()
     if name == "mbsync":
@@ -140,7 +140,7 @@ def _seconds(name: str, port: int, folder: Path, tools: Path) -> float:
 
 
 @contextlib.contextmanager
-def _dovecot(folder: Path, maildir: Path) -> Generator[int]:
+def _run_dovecot(folder: Path, maildir: Path) -> Generator[int]:
     """The port of a server on loopback that has the messages of this Maildir."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -166,7 +166,7 @@ def _dovecot(folder: Path, maildir: Path) -> Generator[int]:
 
 
 def _await_port(port: int) -> None:
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _START_TIMEOUT
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1.0).close()
@@ -178,13 +178,13 @@ def _await_port(port: int) -> None:
             return
 
 
-def _page(found: dict[str, list[float]]) -> str:
+def _format_page(found: dict[str, list[float]]) -> str:
     ours = found["directsuite"]
     rows = list[str]()
     for name, theirs in found.items():
-        ratio, rate = spread(ratios(ours, theirs)), spread(theirs)
+        ratio, rate = compute_spread(compute_ratios(ours, theirs)), compute_spread(theirs)
         rows.append(f"| {name} | {rate.median:,.0f} | {ratio.median:.2f} [{ratio.low:.2f}-{ratio.high:.2f}] x |")
-    table, about = "\n".join(rows), "\n".join(f"| {name} | {value} |" for name, value in described().items())
+    table, about = "\n".join(rows), "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
     return f"""# Beside mailbox tools
 
 `python -m benchmarks mailbox-tools`: the first synchronisation of one mailbox into files, {_ROUNDS} times in turns.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.remote import DirectRemote, Listing
+from directsuite.sync.remote import DirectRemote, UidListing
 
 
 class CannedRemote(DirectRemote):
@@ -18,26 +18,26 @@ class CannedRemote(DirectRemote):
         self._folder = f"INBOX.{messages}"
         self._ends: list[MessageDetail] = []
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
+    async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
         """Those of the canned folder."""
-        return await super().uids(self._folder, mark)
+        return await super().list_uids(self._folder, etag)
 
-    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
+    async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Those of the canned folder."""
-        return self._remembered(await super().messages(self._folder, uids))
+        return self._remember(await super().fetch_messages(self._folder, uids))
 
-    async def measured_messages(
+    async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
         """Those of the canned folder."""
-        messages, size = await super().measured_messages(self._folder, uids)
-        return messages if isinstance(messages, ResponseDecodeError) else self._remembered(messages), size
+        messages, size = await super().fetch_and_measure(self._folder, uids)
+        return messages if isinstance(messages, ResponseDecodeError) else self._remember(messages), size
 
-    def _remembered(self, messages: Sequence[MessageDetail]) -> Sequence[MessageDetail]:
+    def _remember(self, messages: Sequence[MessageDetail]) -> Sequence[MessageDetail]:
         ends = sorted([*self._ends, *messages], key=lambda each: each.uid or 0)
         self._ends = [ends[0], ends[-1]]
         return messages
 
-    async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
+    async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """The ends."""
         return self._ends

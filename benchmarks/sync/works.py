@@ -23,30 +23,30 @@ import msgspec
 
 import directsuite as ds
 from benchmarks.peers import work
-from benchmarks.server import at
-from benchmarks.soak.census import resident
+from benchmarks.server import make_scenario_url
+from benchmarks.soak.census import read_resident_bytes
 from benchmarks.sync.remotes import CannedRemote
 from directsuite.core.clock import SystemClock
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, Deliver, MaildirSink, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.identity import digest_of, identity_of, received_ms, size_of
+from directsuite.sync.identity import compute_digest, compute_identity, read_received_ms, read_size
 from directsuite.sync.model import ChangeSet, Lease
-from directsuite.sync.remote import MOST, Remote
+from directsuite.sync.remote import MAX_BATCH_MESSAGES, Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.status import MailboxProgress
 from directsuite.sync.store import DatabaseStore
 
-FOLDER_OF_MANY, POLLS = 100_000, 200
-FIRST, ATTACHED = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
-INTO_FILES = 4_000
-MAILBOXES, LARGE, SMALL = 1_000, 20_000, 3
-_PATIENCE = 0.05  # seconds between two looks at how the mailboxes stand
+LARGE_FOLDER_MESSAGES, POLLS = 100_000, 200
+FIRST_SYNC_MESSAGES, ATTACHMENT_BYTES = 20_000, 15_000  # messages, and bytes that are 20 KB on the wire
+MAILDIR_MESSAGES = 4_000
+MAILBOXES, LARGE_MAILBOX_MESSAGES, SMALL_MAILBOX_MESSAGES = 1_000, 20_000, 3
+_POLL_SECONDS = 0.05  # seconds between two looks at how the mailboxes stand
 
 Figures = dict[str, float]
 
 
 @attrs.define
-class Requests:
+class RequestCounter:
     """A listener that counts requests."""
 
     count: Counter[str] = attrs.field(factory=Counter[str])
@@ -68,21 +68,21 @@ class CountingStore(SqliteStore):
         await super().commit(lease, change_set, changes)
 
 
-def suite_of(url: str, **scenario: int) -> ds.DirectSuite:
+def make_suite(url: str, **scenario: int) -> ds.DirectSuite:
     """A client of the server of canned answers that nothing limits."""
-    url = at(url, **scenario) + work.MESSAGING
+    url = make_scenario_url(url, **scenario) + work.MESSAGING
     return ds.DirectSuite(ds.Settings(message_url=url, requests_per_second=1e9, burst=10**9))
 
 
 @contextlib.asynccontextmanager
-async def _kept(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, SqliteStore]]:
+async def _open_store(url: str, folder: Path) -> AsyncGenerator[tuple[ds.DirectSuite, SqliteStore]]:
     """A client of mailboxes with attachments, and a store that keeps them."""
     store = SqliteStore(folder / "sync.db", sink=SqliteSink())
-    async with suite_of(url, attachment=ATTACHED) as suite, store:
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, store:
         yield suite, store
 
 
-def rounds_of(
+def make_rounds(
     remote: CannedRemote, store: DatabaseStore, name: str = "alice", deliver: Deliver | None = None
 ) -> MailboxRounds:
     """The rounds of a canned mailbox's INBOX."""
@@ -99,35 +99,35 @@ def rounds_of(
 
 async def idle(url: str, folder: Path) -> Figures:
     """Looks at a folder in which nothing happened, beside the same listing asked for and parsed by bare aiohttp."""
-    requests = Requests()
-    async with suite_of(url) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
+    requests = RequestCounter()
+    async with make_suite(url) as suite, CountingStore(folder / "sync.db", sink=SqliteSink()) as store:
         box = suite.mailbox(work.USERNAME, work.PASSWORD)
-        rounds = rounds_of(CannedRemote(box, FOLDER_OF_MANY), store)
-        while (await rounds.round()).more:
+        rounds = make_rounds(CannedRemote(box, LARGE_FOLDER_MESSAGES), store)
+        while (await rounds.run_round()).has_more:
             pass
-        await rounds.round()
+        await rounds.run_round()
         suite.add_listener(requests)
-        commits, before = store.commits, resident(os.getpid())
-        ours = await _cpu(rounds.round)
+        commits, before = store.commits, read_resident_bytes(os.getpid())
+        ours = await _measure_cpu(rounds.run_round)
         figures = {
             "requests a look": requests.count.total() / POLLS,
             "commits": float(store.commits - commits),
-            "resident memory more after all looks, KB": (resident(os.getpid()) - before) / 1000,
+            "resident memory more after all looks, KB": (read_resident_bytes(os.getpid()) - before) / 1000,
         }
     async with aiohttp.ClientSession() as session:
         body = msgspec.json.encode({"username": work.USERNAME, "password": work.PASSWORD})
 
         async def listing() -> None:
             """The listing as a list of numbers."""
-            path = f"{at(url)}{work.MESSAGING}/GetUIDs/INBOX.{FOLDER_OF_MANY}"
+            path = f"{make_scenario_url(url)}{work.MESSAGING}/GetUIDs/INBOX.{LARGE_FOLDER_MESSAGES}"
             async with session.post(path, data=body, headers={"Content-Type": "application/json"}) as answer:
-                assert len(msgspec.json.decode(await answer.read())["uids"]) == FOLDER_OF_MANY
+                assert len(msgspec.json.decode(await answer.read())["uids"]) == LARGE_FOLDER_MESSAGES
 
-        bare = await _cpu(listing)
+        bare = await _measure_cpu(listing)
     return figures | {"CPU of a look, ms": 1000 * ours, "of bare aiohttp, ms": 1000 * bare, "ratio": ours / bare}
 
 
-async def _cpu(look: Callable[[], Awaitable[object]]) -> float:
+async def _measure_cpu(look: Callable[[], Awaitable[object]]) -> float:
     """Seconds of CPU of one look: the median."""
     taken = list[float]()
     for _ in range(POLLS):
@@ -139,44 +139,48 @@ async def _cpu(look: Callable[[], Awaitable[object]]) -> float:
 
 async def first(url: str, folder: Path) -> Figures:
     """A first synchronisation into SQLite, in the store's own transactions."""
-    async with _kept(url, folder) as (suite, store):
-        rounds = rounds_of(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST), store)
+    async with _open_store(url, folder) as (suite, store):
+        rounds = make_rounds(CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), FIRST_SYNC_MESSAGES), store)
         began = time.perf_counter()
-        while (await rounds.round()).more:
+        while (await rounds.run_round()).has_more:
             pass
         seconds = time.perf_counter() - began
-    return {"messages a second": FIRST / seconds}
+    return {"messages a second": FIRST_SYNC_MESSAGES / seconds}
 
 
 async def iterated(url: str, folder: Path) -> Figures:
     """The same messages by the bare iterator, which keeps nothing."""
-    async with suite_of(url, attachment=ATTACHED) as suite:
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite:
         began, count = time.perf_counter(), 0
-        async with suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}") as messages:
+        async with suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(
+            f"INBOX.{FIRST_SYNC_MESSAGES}"
+        ) as messages:
             async for _ in messages:
                 count += 1
-        assert count == FIRST
-        return {"messages a second": FIRST / (time.perf_counter() - began)}
+        assert count == FIRST_SYNC_MESSAGES
+        return {"messages a second": FIRST_SYNC_MESSAGES / (time.perf_counter() - began)}
 
 
 async def floor(url: str, folder: Path) -> Figures:
     """The bare iterator, with the same rows put in by plain sqlite3 in batches of the same size."""
-    async with _kept(url, folder) as (_, store):
+    async with _open_store(url, folder) as (_, store):
         await store.folder(await store.claim("alice"), "INBOX")
     rows = contextlib.closing(sqlite3.connect(folder / "sync.db", isolation_level=None))
-    async with suite_of(url, attachment=ATTACHED) as suite:
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite:
         began, batch = time.perf_counter(), list[ds.MessageDetail]()
-        messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(f"INBOX.{FIRST}", batch_size=MOST)
+        messages = suite.mailbox(work.USERNAME, work.PASSWORD).iter_messages(
+            f"INBOX.{FIRST_SYNC_MESSAGES}", batch_size=MAX_BATCH_MESSAGES
+        )
         with rows as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA wal_autocheckpoint = 2048")
             async with messages:
                 async for message in messages:
                     batch.append(message)
-                    if len(batch) == MOST:
+                    if len(batch) == MAX_BATCH_MESSAGES:
                         _insert(connection, batch)
                         batch = []
-        return {"messages a second": FIRST / (time.perf_counter() - began)}
+        return {"messages a second": FIRST_SYNC_MESSAGES / (time.perf_counter() - began)}
 
 
 def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> None:
@@ -184,18 +188,18 @@ def _insert(connection: sqlite3.Connection, batch: list[ds.MessageDetail]) -> No
         return msgspec.json.encode(records).decode()
 
     connection.execute("BEGIN IMMEDIATE")
-    for table, rows in rows_of(batch, time=datetime.isoformat, json=as_text).items():
+    for table, rows in make_rows(batch, time=datetime.isoformat, json=as_text).items():
         connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
     connection.execute("COMMIT")
 
 
-def rows_of(
+def make_rows(
     batch: Sequence[ds.MessageDetail], *, time: Callable[[datetime], Any], json: Callable[[list[dict[str, Any]]], Any]
 ) -> dict[str, list[tuple[Any, ...]]]:
     """What the store and its sink keep of messages, for each table. time, json: what the database takes for them."""
-    digests = [digest_of(message) for message in batch]
+    digests = [compute_digest(message) for message in batch]
     known = [
-        (1, 1, each.uid, 1, identity_of(each), digest, size_of(each), received_ms(each), 0, None)
+        (1, 1, each.uid, 1, compute_identity(each), digest, read_size(each), read_received_ms(each), 0, None)
         for each, digest in zip(batch, digests, strict=True)
     ]
     kept = [
@@ -219,34 +223,34 @@ def rows_of(
 async def maildir(url: str, folder: Path) -> Figures:
     """Fewer of them into a Maildir."""
     sink = MaildirSink(folder / "mail")
-    async with suite_of(url, attachment=ATTACHED) as suite, SqliteStore(folder / "sync.db") as store:
-        remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), INTO_FILES)
-        rounds = rounds_of(remote, store, deliver=sink)
+    async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, SqliteStore(folder / "sync.db") as store:
+        remote = CannedRemote(suite.mailbox(work.USERNAME, work.PASSWORD), MAILDIR_MESSAGES)
+        rounds = make_rounds(remote, store, deliver=sink)
         began = time.perf_counter()
-        while (await rounds.round()).more:
+        while (await rounds.run_round()).has_more:
             pass
-        return {"messages": INTO_FILES, "messages a second": INTO_FILES / (time.perf_counter() - began)}
+        return {"messages": MAILDIR_MESSAGES, "messages a second": MAILDIR_MESSAGES / (time.perf_counter() - began)}
 
 
 async def fairness(url: str, folder: Path) -> Figures:
     """Small mailboxes beside a very large one: seconds until each is in step."""
-    return await _in_step(url, folder, large=LARGE)
+    return await _measure_fairness(url, folder, large=LARGE_MAILBOX_MESSAGES)
 
 
 async def fairness_without(url: str, folder: Path) -> Figures:
     """The small mailboxes alone."""
-    return await _in_step(url, folder, large=SMALL)
+    return await _measure_fairness(url, folder, large=SMALL_MAILBOX_MESSAGES)
 
 
-async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
+async def _measure_fairness(url: str, folder: Path, *, large: int) -> Figures:
     names = [f"mailbox-{number}" for number in range(MAILBOXES)]
-    async with _kept(url, folder) as (suite, store):
-        sync = Synchronizer(suite, store, names, password_of)
+    async with _open_store(url, folder) as (suite, store):
+        sync = Synchronizer(suite, store, names, get_password)
 
         async def opened(status: MailboxProgress) -> Remote:
             """A canned mailbox; the first is the large one."""
             box = suite.mailbox(work.USERNAME, work.PASSWORD)
-            return CannedRemote(box, large if status.name == names[0] else SMALL)
+            return CannedRemote(box, large if status.name == names[0] else SMALL_MAILBOX_MESSAGES)
 
         sync._worker._open = opened  # type: ignore[method-assign]
         began = time.time()
@@ -255,14 +259,14 @@ async def _in_step(url: str, folder: Path, *, large: int) -> Figures:
             waits = [each.up_to_date_at for name, each in sync.status.items() if name != names[0]]
             if None not in waits:
                 break
-            await asyncio.sleep(_PATIENCE)
+            await asyncio.sleep(_POLL_SECONDS)
         running.cancel()
         await asyncio.wait([running])
     seconds = sorted(each - began for each in waits if each is not None)
     return {"median, seconds": statistics.median(seconds), "last, seconds": seconds[-1]}
 
 
-async def password_of(_: str) -> str:
+async def get_password(_: str) -> str:
     """That of all canned mailboxes."""
     return work.PASSWORD
 
@@ -274,7 +278,7 @@ WORKS = {each.__name__: each for each in (idle, first, floor, iterated, maildir,
 def main() -> None:
     """Do one and print its figures, with the highest resident memory."""
     name, url, folder = sys.argv[1:]
-    before = resident(os.getpid())
+    before = read_resident_bytes(os.getpid())
     figures: dict[str, Any] = asyncio.run(WORKS[name](url, Path(folder)))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps(figures | {"peak memory above the start, MB": (peak - before) / 1e6}))

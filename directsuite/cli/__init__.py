@@ -37,55 +37,55 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; without `arguments`, the process's own."""
     try:
-        return _status_of(sys.argv[1:] if arguments is None else arguments)
+        return _run_command_line(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         from directsuite.cli import process
 
         process.prepare_streams()  # which Ctrl-C may have prevented
         process.end_line()
-        process.say("interrupted" if process.has_begun else f"stopped; {process.NOTHING_CHANGED}")
+        process.echo_err("interrupted" if process.has_begun else f"stopped; {process.NOTHING_CHANGED}")
         return process.ExitStatus.INTERRUPTED
 
 
-def _status_of(arguments: Sequence[str]) -> int:
+def _run_command_line(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit status, whatever but Ctrl-C ends it."""
     import contextlib
 
     from directsuite.cli import process
-    from directsuite.cli.process import ExitStatus, MissingExtraError, say
+    from directsuite.cli.process import ExitStatus, MissingExtraError, echo_err
 
     process.has_begun = False
     try:
         process.prepare_streams()
         process.prepare_width()
-        process.require("cli")
+        process.require_extra("cli")
         from directsuite.cli.app import run
 
         status = run(arguments)
         sys.stdout.flush()
     except MissingExtraError as missing:
-        say(str(missing))
+        echo_err(str(missing))
         return ExitStatus.FAILED
     except BrokenPipeError:  # as after `| head`: it has read what it wanted
         with contextlib.suppress(Exception):
             process.discard_stdout()
         return ExitStatus.FAILED
     except OSError as error:  # of files, where no command knows better
-        from directsuite.cli.errors import ending_of
+        from directsuite.cli.errors import exit_for_error
 
         try:
             sys.stdout.flush()
         except OSError:
             process.discard_stdout()  # else Python tries again when it ends
-        say(ending_of(error)[1])
+        echo_err(exit_for_error(error)[1])
         return ExitStatus.FAILED
     except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
-        say(f"directsuite itself is at fault ({_place_of(error)}): report that, with the command's name")
+        echo_err(f"directsuite itself is at fault ({_describe_location(error)}): report that, with the command's name")
         return ExitStatus.FAILED
     return status
 
 
-def _place_of(error: Exception) -> str:
+def _describe_location(error: Exception) -> str:
     """The error's type, and the file and line that raised it, for whoever mends it."""
     from pathlib import Path
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from directsuite._version import __version__
-from directsuite.cli.examples import epilogue
+from directsuite.cli.examples import build_epilogue
 from directsuite.cli.options import (
-    COMMANDS,
+    COMMANDS_GROUP,
     EPILOGUE,
     MAIL,
-    OTHERS,
+    MISC,
     SERVICES,
-    TRYING,
+    TOOLS,
     CommonOptions,
     ConfigOptions,
     ControlListOptions,
@@ -49,7 +49,7 @@ from directsuite.cli.options import (
     SandboxOptions,
     SendOptions,
     SignOptions,
-    Sources,
+    SourcePaths,
     StatusOptions,
     StoreOptions,
     SyncRunOptions,
@@ -58,18 +58,18 @@ from directsuite.cli.options import (
     Uid,
     Uids,
     VerifyOptions,
-    named,
+    convert_path,
 )
-from directsuite.cli.process import ExitStatus, require, say
-from directsuite.cli.usage import secret_among, wrong_usage
+from directsuite.cli.process import ExitStatus, echo_err, require_extra
+from directsuite.cli.usage import explain_usage_error, find_secret_argument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
 
-_COMPLETION_NEEDS = {"zsh": ", where ~/.zshrc runs compinit"}
-_OWN_COMPLETION_FILE_NEEDS = {
+_COMPLETION_REQUIREMENTS = {"zsh": ", where ~/.zshrc runs compinit"}
+_CUSTOM_FILE_COMPLETION_REQUIREMENTS = {
     "zsh": ", where ~/.zshrc runs compinit, and the file is called _directsuite",
     "fish": ", where config.fish sources that file",
 }
@@ -93,85 +93,85 @@ Exit status:
     version_format="plaintext",  # quicker
     suppress_keyboard_interrupt=False,
     result_action="return_value",
-    group_commands=OTHERS,
+    group_commands=MISC,
 )
 
 
-def _group(name: str, text: str, group: Group, sort_key: int) -> App:
+def _make_group(name: str, help_text: str, group: Group, sort_key: int) -> App:
     """A command that has others below it."""
     return App(
         name=name,
-        help=text,
-        help_epilogue=epilogue(name),
-        group_commands=COMMANDS,
+        help=help_text,
+        help_epilogue=build_epilogue(name),
+        group_commands=COMMANDS_GROUP,
         result_action="return_value",
         group=group,
         sort_key=sort_key,
     )
 
 
-inbox = _group("inbox", "List, read, save, move, delete and answer the messages of a mailbox.", MAIL, 2)
-sync = _group("sync", "Run and control a worker that synchronises mailboxes.", MAIL, 4)
+inbox = _make_group("inbox", "List, read, save, move, delete and answer the messages of a mailbox.", MAIL, 2)
+sync = _make_group("sync", "Run and control a worker that synchronises mailboxes.", MAIL, 4)
 sign = App(
     name="sign",
-    help_epilogue=epilogue("sign"),
-    group_commands=COMMANDS,
+    help_epilogue=build_epilogue("sign"),
+    group_commands=COMMANDS_GROUP,
     result_action="return_value",
     group=SERVICES,
     sort_key=1,
 )
 sandbox = App(
     name="sandbox",
-    help_epilogue=epilogue("sandbox"),
-    group_commands=COMMANDS,
+    help_epilogue=build_epilogue("sandbox"),
+    group_commands=COMMANDS_GROUP,
     result_action="return_value",
-    group=TRYING,
+    group=TOOLS,
     sort_key=3,
 )
-fax = _group("fax", "Show the status of faxes.", SERVICES, 2)
-patient = _group("patient", "Find and add patients, and set their passwords.", SERVICES, 3)
+fax = _make_group("fax", "Show the status of faxes.", SERVICES, 2)
+patient = _make_group("patient", "Find and add patients, and set their passwords.", SERVICES, 3)
 
-config = _group("config", "Show the configuration.", TRYING, 5)
+config = _make_group("config", "Show the configuration.", TOOLS, 5)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status."""
-    if (sentence := secret_among(app, arguments)) is not None:
-        return _refused(sentence)
+    if (sentence := find_secret_argument(app, arguments)) is not None:
+        return _report_usage_error(sentence)
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        with _chosen(CommonOptions(verbose=len({"-v", "-vv", "--verbose"}.intersection(arguments)))):
-            return _refused(wrong_usage(error))
-    with _chosen(bound.arguments.get("options")):
+        with _apply_common_options(CommonOptions(verbose=len({"-v", "-vv", "--verbose"}.intersection(arguments)))):
+            return _report_usage_error(explain_usage_error(error))
+    with _apply_common_options(bound.arguments.get("options")):
         return int(command(*bound.args, **bound.kwargs) or 0)
 
 
 @contextlib.contextmanager
-def _chosen(options: object) -> Generator[None]:
+def _apply_common_options(options: object) -> Generator[None]:
     """Have the configuration, and whoever writes to stderr, know what the options say that all commands have."""
     if not isinstance(options, CommonOptions):
         yield
         return
-    chosen = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "") or None}
-    before = {name: os.environ.get(name) for name in chosen}
-    os.environ.update({name: text for name, text in chosen.items() if text is not None})
+    variables = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "") or None}
+    previous_variables = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: text for name, text in variables.items() if text is not None})
     try:
         yield
     finally:
-        for name, text in before.items():
+        for name, text in previous_variables.items():
             if text is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = text
 
 
-def _refused(sentence: str) -> int:
-    say(sentence)
-    return ExitStatus.REFUSED
+def _report_usage_error(sentence: str) -> int:
+    echo_err(sentence)
+    return ExitStatus.USAGE_ERROR
 
 
-@app.command(group=MAIL, sort_key=1, help_epilogue=epilogue("send"))
+@app.command(group=MAIL, sort_key=1, help_epilogue=build_epilogue("send"))
 def send(*, options: SendOptions = SendOptions()) -> int:
     """Send a message, with attachments.
 
@@ -186,7 +186,7 @@ def send(*, options: SendOptions = SendOptions()) -> int:
 app.command(inbox)
 
 
-@inbox.command(name="list", sort_key=1, help_epilogue=epilogue("inbox list"))
+@inbox.command(name="list", sort_key=1, help_epilogue=build_epilogue("inbox list"))
 def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     """List messages, newest first.
 
@@ -198,7 +198,7 @@ def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     return inbox.list_messages(options)
 
 
-@inbox.command(name="read", sort_key=2, help_epilogue=epilogue("inbox read"))
+@inbox.command(name="read", sort_key=2, help_epilogue=build_epilogue("inbox read"))
 def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
     """Show one message as text.
 
@@ -214,7 +214,7 @@ def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions())
     return inbox.read_message(uid, options)
 
 
-@inbox.command(name="save", sort_key=3, help_epilogue=epilogue("inbox save"))
+@inbox.command(name="save", sort_key=3, help_epilogue=build_epilogue("inbox save"))
 def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages.
 
@@ -226,7 +226,7 @@ def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
     return inbox.save_messages(uid, options)
 
 
-@inbox.command(name="folders", sort_key=4, help_epilogue=epilogue("inbox folders"))
+@inbox.command(name="folders", sort_key=4, help_epilogue=build_epilogue("inbox folders"))
 def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
     """List folders, and how many messages each has."""
     from directsuite.cli import mailbox
@@ -234,7 +234,7 @@ def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
     return mailbox.list_folders(options)
 
 
-@inbox.command(name="move", sort_key=5, help_epilogue=epilogue("inbox move"))
+@inbox.command(name="move", sort_key=5, help_epilogue=build_epilogue("inbox move"))
 def move_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     """Move messages to another folder, where they get new numbers."""
     from directsuite.cli import mailbox
@@ -242,7 +242,7 @@ def move_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     return mailbox.move(uid, options)
 
 
-@inbox.command(name="copy", sort_key=6, help_epilogue=epilogue("inbox copy"))
+@inbox.command(name="copy", sort_key=6, help_epilogue=build_epilogue("inbox copy"))
 def copy_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     """Copy messages to another folder."""
     from directsuite.cli import mailbox
@@ -250,7 +250,7 @@ def copy_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
     return mailbox.copy(uid, options)
 
 
-@inbox.command(name="delete", sort_key=7, help_epilogue=epilogue("inbox delete"))
+@inbox.command(name="delete", sort_key=7, help_epilogue=build_epilogue("inbox delete"))
 def delete_messages(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
     """Delete messages, after a question."""
     from directsuite.cli import mailbox
@@ -258,7 +258,7 @@ def delete_messages(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOp
     return mailbox.delete(uid, options)
 
 
-@inbox.command(name="mark", sort_key=8, help_epilogue=epilogue("inbox mark"))
+@inbox.command(name="mark", sort_key=8, help_epilogue=build_epilogue("inbox mark"))
 def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions()) -> int:
     """Mark messages as read or unread."""
     from directsuite.cli import mailbox
@@ -266,7 +266,7 @@ def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions(
     return mailbox.mark(uid, options)
 
 
-@inbox.command(name="forward", sort_key=9, help_epilogue=epilogue("inbox forward"))
+@inbox.command(name="forward", sort_key=9, help_epilogue=build_epilogue("inbox forward"))
 def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
     """Forward messages; several go as attachments of one, whole, as `inbox save --eml` saves them.
 
@@ -279,7 +279,7 @@ def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
     return mailbox.forward(uid, options)
 
 
-@inbox.command(name="reply", sort_key=10, help_epilogue=epilogue("inbox reply"))
+@inbox.command(name="reply", sort_key=10, help_epilogue=build_epilogue("inbox reply"))
 def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
     """Answer a message's sender, or with --all also its other recipients.
 
@@ -295,7 +295,7 @@ def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOpti
     return mailbox.reply(uid, options)
 
 
-@app.command(group=MAIL, sort_key=3, help_epilogue=epilogue("status"))
+@app.command(group=MAIL, sort_key=3, help_epilogue=build_epilogue("status"))
 def status(
     smtp_id: Annotated[tuple[str, ...], Parameter(consume_multiple=True, negative=(), show_default=False)],
     /,
@@ -313,9 +313,9 @@ def status(
     smtp_id: tuple[str, ...]
         The SMTP id that `send` printed, or `inbox read UID --folder INBOX.Sent` shows; several are separated by blanks.
     """
-    from directsuite.cli.status import status
+    from directsuite.cli.status import show_status
 
-    return status(smtp_id, options)
+    return show_status(smtp_id, options)
 
 
 app.command(sync)
@@ -326,8 +326,8 @@ app.command(config)
 app.command(sandbox)
 
 
-@sync.command(name="run", help_epilogue=epilogue("sync run"))
-def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
+@sync.command(name="run", help_epilogue=build_epilogue("sync run"))
+def run_sync_worker(options: SyncRunOptions = SyncRunOptions()) -> int:
     """Synchronise mailboxes until Ctrl-C or SIGTERM.
 
     Messages go into the store itself, each exactly once, or into Maildirs. After a signal, the worker finishes what is
@@ -338,13 +338,13 @@ def run_(options: SyncRunOptions = SyncRunOptions()) -> int:
     variable is wrong or the store can't be used; 130 and 143 that a signal interrupted --once, or came before the
     start.
     """
-    from directsuite.cli.sync import run
+    from directsuite.cli.sync import run_sync
 
-    return run(options)
+    return run_sync(options)
 
 
-@sync.command(name="status", help_epilogue=epilogue("sync status"))
-def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
+@sync.command(name="status", help_epilogue=build_epilogue("sync status"))
+def show_sync_status(options: SyncStatusOptions = SyncStatusOptions()) -> int:
     """Show the status of each mailbox, whether or not a worker is running.
 
     Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
@@ -353,10 +353,10 @@ def status_(options: SyncStatusOptions = SyncStatusOptions()) -> int:
     """
     from directsuite.cli import sync_status
 
-    return sync_status.status(options)
+    return sync_status.show_status(options)
 
 
-@sync.command(help_epilogue=epilogue("sync audit"))
+@sync.command(help_epilogue=build_epilogue("sync audit"))
 def audit(options: StoreOptions = StoreOptions()) -> int:
     """Ask the worker that is running, or the next one, to compare all messages with the server."""
     from directsuite.cli import sync_status
@@ -364,7 +364,7 @@ def audit(options: StoreOptions = StoreOptions()) -> int:
     return sync_status.audit(options)
 
 
-@sync.command(help_epilogue=epilogue("sync retry"))
+@sync.command(help_epilogue=build_epilogue("sync retry"))
 def retry(options: StoreOptions = StoreOptions()) -> int:
     """Ask the worker that is running, or the next one, to retry quarantined messages and failing mailboxes."""
     from directsuite.cli import sync_status
@@ -373,7 +373,7 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
 
 
 @sign.default
-def sign_(sources: Sources, /, *, options: SignOptions) -> int:
+def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
     """Sign PDF files, and the PDFs of folders.
 
     After Ctrl-C, a crash or an outage, give the same command again: it continues, and signs nothing twice. It records
@@ -384,12 +384,12 @@ def sign_(sources: Sources, /, *, options: SignOptions) -> int:
     from directsuite.cli.sign import sign
 
     if document.is_one_file(sources, options.output):
-        return document.sign_one(sources[0], options)
+        return document.sign_file(sources[0], options)
     return sign(sources, options)
 
 
-@sign.command(sort_key=1, help_epilogue=epilogue("sign verify"))
-def verify(sources: Sources, /, *, options: VerifyOptions = VerifyOptions()) -> int:
+@sign.command(sort_key=1, help_epilogue=build_epilogue("sign verify"))
+def verify(sources: SourcePaths, /, *, options: VerifyOptions = VerifyOptions()) -> int:
     """Show the signatures of PDFs, and whether the service finds them valid.
 
     The stated signer is the name that the signature itself gives; it is not proof of identity. The service doesn't say
@@ -401,7 +401,7 @@ def verify(sources: Sources, /, *, options: VerifyOptions = VerifyOptions()) -> 
     return document.verify(sources, options)
 
 
-@sign.command(sort_key=2, help_epilogue=epilogue("sign info"))
+@sign.command(sort_key=2, help_epilogue=build_epilogue("sign info"))
 def info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show the pages, fields, signatures and properties of a PDF.
 
@@ -412,10 +412,10 @@ def info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
     """
     from directsuite.cli import document
 
-    return document.info(source, options)
+    return document.show_info(source, options)
 
 
-@sign.command(sort_key=3, help_epilogue=epilogue("sign flatten"))
+@sign.command(sort_key=3, help_epilogue=build_epilogue("sign flatten"))
 def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
     """Make a PDF's form fields part of its pages, in another file.
 
@@ -429,7 +429,7 @@ def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
     return document.flatten(source, options)
 
 
-@sign.command(sort_key=4, help_epilogue=epilogue("sign clear"))
+@sign.command(sort_key=4, help_epilogue=build_epilogue("sign clear"))
 def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
     """Remove the signature fields of a PDF that nobody has signed, in another file.
 
@@ -443,7 +443,7 @@ def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
     return document.clear(source, options)
 
 
-@fax.command(name="list", sort_key=1, help_epilogue=epilogue("fax list"))
+@fax.command(name="list", sort_key=1, help_epilogue=build_epilogue("fax list"))
 def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions()) -> int:
     """List the faxes of a number, newest first."""
     from directsuite.cli import fax
@@ -451,7 +451,7 @@ def list_faxes(number: FaxNumber, /, *, options: FaxListOptions = FaxListOptions
     return fax.list_faxes(number, options)
 
 
-@fax.command(name="show", sort_key=2, help_epilogue=epilogue("fax show"))
+@fax.command(name="show", sort_key=2, help_epilogue=build_epilogue("fax show"))
 def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = TokenOptions()) -> int:
     """Show one fax with its recipients.
 
@@ -465,15 +465,15 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = Token
     return fax.show_fax(number, handle, options)
 
 
-@fax.command(name="watch", sort_key=3, help_epilogue=epilogue("fax watch"))
+@fax.command(name="watch", sort_key=3, help_epilogue=build_epilogue("fax watch"))
 def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
     """Show each new or changed fax of a number until Ctrl-C, or one fax until it is over."""
     from directsuite.cli import fax
 
-    return fax.watch(number, options)
+    return fax.watch_faxes(number, options)
 
 
-@patient.command(sort_key=1, help_epilogue=epilogue("patient find"))
+@patient.command(sort_key=1, help_epilogue=build_epilogue("patient find"))
 def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
     """Find the Direct address of the patient whom a file describes.
 
@@ -485,10 +485,10 @@ def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
     """
     from directsuite.cli import patient
 
-    return patient.find(individual, options)
+    return patient.find_patient(individual, options)
 
 
-@patient.command(sort_key=2, help_epilogue=epilogue("patient by-username"))
+@patient.command(sort_key=2, help_epilogue=build_epilogue("patient by-username"))
 def by_username(
     username: Annotated[str, Parameter(allow_leading_hyphen=True)], /, *, options: PatientFindOptions
 ) -> int:
@@ -505,7 +505,7 @@ def by_username(
     return patient.find_by_username(username, options)
 
 
-@patient.command(sort_key=3, help_epilogue=epilogue("patient add"))
+@patient.command(sort_key=3, help_epilogue=build_epilogue("patient add"))
 def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
     """Provision a Direct address for a patient, which is charged.
 
@@ -522,10 +522,10 @@ def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
     """
     from directsuite.cli import patient
 
-    return patient.add(individual, options)
+    return patient.add_patient(individual, options)
 
 
-@patient.command(sort_key=4, help_epilogue=epilogue("patient passwords"))
+@patient.command(sort_key=4, help_epilogue=build_epilogue("patient passwords"))
 def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
     """Set the passwords of patients.
 
@@ -542,7 +542,7 @@ def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
     return patient.set_passwords(file, options)
 
 
-@app.command(group=TRYING, sort_key=1, help_epilogue=epilogue("doctor"))
+@app.command(group=TOOLS, sort_key=1, help_epilogue=build_epilogue("doctor"))
 def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     """Find what is wrong, and say what to do about it.
 
@@ -558,19 +558,19 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
     return doctor(options)
 
 
-@config.command(name="show", help_epilogue=epilogue("config show"))
+@config.command(name="show", help_epilogue=build_epilogue("config show"))
 def show_config(*, options: ConfigOptions = ConfigOptions()) -> int:
     """Show each setting and its source: a variable, a line of the settings file, or the default."""
     from directsuite.cli import config
 
-    return config.show(options)
+    return config.show_config(options)
 
 
-@app.command(name="--install-completion", group=OTHERS, help_epilogue=EPILOGUE)
+@app.command(name="--install-completion", group=MISC, help_epilogue=EPILOGUE)
 def install_completion(
     *,
     shell: Literal["bash", "zsh", "fish", "powershell"] | None = None,
-    output: Annotated[Path | None, Parameter(name=("--output", "-o"), converter=named)] = None,
+    output: Annotated[Path | None, Parameter(name=("--output", "-o"), converter=convert_path)] = None,
 ) -> int:
     """Install completion for a shell.
 
@@ -586,11 +586,11 @@ def install_completion(
     try:
         shell = detect_shell() if shell is None else shell
     except ShellDetectionError:
-        say("nobody can tell which shell this is: give --shell bash, zsh, fish or powershell")
-        return ExitStatus.REFUSED
+        echo_err("nobody can tell which shell this is: give --shell bash, zsh, fish or powershell")
+        return ExitStatus.USAGE_ERROR
     app.install_completion(shell=shell, output=output)
-    needed = (_COMPLETION_NEEDS if output is None else _OWN_COMPLETION_FILE_NEEDS).get(shell, "")
-    say(f"{shell} completes commands and options from its next start on{needed}")
+    needed = (_COMPLETION_REQUIREMENTS if output is None else _CUSTOM_FILE_COMPLETION_REQUIREMENTS).get(shell, "")
+    echo_err(f"{shell} completes commands and options from its next start on{needed}")
     return ExitStatus.DONE
 
 
@@ -605,15 +605,15 @@ def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
     return sandbox.serve(options)
 
 
-@sandbox.command(name="env", sort_key=1, help_epilogue=epilogue("sandbox env"))
+@sandbox.command(name="env", sort_key=1, help_epilogue=build_epilogue("sandbox env"))
 def sandbox_env(*, options: ControlOptions = ControlOptions()) -> int:
     """Print the variables that a client needs, for a shell: eval "$(directsuite sandbox env)"."""
     from directsuite.cli import sandbox
 
-    return sandbox.env(options)
+    return sandbox.show_environment(options)
 
 
-@sandbox.command(name="account", sort_key=2, help_epilogue=epilogue("sandbox account"))
+@sandbox.command(name="account", sort_key=2, help_epilogue=build_epilogue("sandbox account"))
 def sandbox_account(
     address: str,
     password: Annotated[str | None, Parameter(show=False)] = None,
@@ -630,10 +630,10 @@ def sandbox_account(
     """
     from directsuite.cli import sandbox
 
-    return sandbox.account(options, address, password)
+    return sandbox.add_account(options, address, password)
 
 
-@sandbox.command(name="patient", sort_key=3, help_epilogue=epilogue("sandbox patient"))
+@sandbox.command(name="patient", sort_key=3, help_epilogue=build_epilogue("sandbox patient"))
 def sandbox_patient(
     first_name: str, last_name: str, ssn4: str, dob: str, /, *, options: ControlOptions = ControlOptions()
 ) -> int:
@@ -652,10 +652,10 @@ def sandbox_patient(
     """
     from directsuite.cli import sandbox
 
-    return sandbox.patient(options, first_name, last_name, ssn4, dob)
+    return sandbox.add_patient(options, first_name, last_name, ssn4, dob)
 
 
-@sandbox.command(name="fax", sort_key=4, help_epilogue=epilogue("sandbox fax"))
+@sandbox.command(name="fax", sort_key=4, help_epilogue=build_epilogue("sandbox fax"))
 def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOptions()) -> int:
     """Add a fax, or give one another status.
 
@@ -666,18 +666,18 @@ def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOption
     """
     from directsuite.cli import sandbox
 
-    return sandbox.fax(options, number)
+    return sandbox.add_or_update_fax(options, number)
 
 
-@sandbox.command(name="clock", sort_key=5, help_epilogue=epilogue("sandbox clock"))
+@sandbox.command(name="clock", sort_key=5, help_epilogue=build_epilogue("sandbox clock"))
 def sandbox_clock(*, options: SandboxClockOptions = SandboxClockOptions()) -> int:
     """Show or change the sandbox's time, which sessions, tokens and deliveries follow."""
     from directsuite.cli import sandbox
 
-    return sandbox.clock(options)
+    return sandbox.show_or_set_clock(options)
 
 
-@sandbox.command(name="fault", sort_key=6, help_epilogue=epilogue("sandbox fault"))
+@sandbox.command(name="fault", sort_key=6, help_epilogue=build_epilogue("sandbox fault"))
 def sandbox_fault(
     operation: str | None = None,
     kind: str | None = None,
@@ -697,10 +697,10 @@ def sandbox_fault(
     """
     from directsuite.cli import sandbox
 
-    return sandbox.fault(options, operation, kind)
+    return sandbox.manage_faults(options, operation, kind)
 
 
-@sandbox.command(name="ledger", sort_key=7, help_epilogue=epilogue("sandbox ledger"))
+@sandbox.command(name="ledger", sort_key=7, help_epilogue=build_epilogue("sandbox ledger"))
 def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptions = ControlListOptions()) -> int:
     """List the effects of calls: messages sent, documents signed, patients provisioned.
 
@@ -711,31 +711,31 @@ def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptio
     """
     from directsuite.cli import sandbox
 
-    return sandbox.ledger(options, operation)
+    return sandbox.show_ledger(options, operation)
 
 
-@sandbox.command(name="reset", sort_key=8, help_epilogue=epilogue("sandbox reset"))
+@sandbox.command(name="reset", sort_key=8, help_epilogue=build_epilogue("sandbox reset"))
 def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
     """Restore the content of the first start."""
     from directsuite.cli import sandbox
 
-    return sandbox.reset(options)
+    return sandbox.reset_sandbox(options)
 
 
-@app.command(group=TRYING, sort_key=2, help_epilogue=epilogue("demo"))
+@app.command(group=TOOLS, sort_key=2, help_epilogue=build_epilogue("demo"))
 def demo(*, options: DemoOptions = DemoOptions()) -> int:
     """Use all four services of a sandbox, and check what they did.
 
     The demo runs a sandbox of its own; with --keep, its page stays up afterwards. Exit status 0 means that every check
     passed.
     """
-    require("sandbox")
-    from directsuite.cli.demo.command import demonstrate
+    require_extra("sandbox")
+    from directsuite.cli.demo.command import run_demo
 
-    return demonstrate(options)
+    return run_demo(options)
 
 
-@app.command(group=TRYING, sort_key=4, help_epilogue=epilogue("guide"))
+@app.command(group=TOOLS, sort_key=4, help_epilogue=build_epilogue("guide"))
 def guide(topic: str | None = None, /) -> int:
     """Show a guide, or list the guides.
 
@@ -744,6 +744,6 @@ def guide(topic: str | None = None, /) -> int:
     topic: str
         The name of a guide; without it, all guides are listed.
     """
-    from directsuite.cli.guide import guide
+    from directsuite.cli.guide import show_guide
 
-    return guide(topic)
+    return show_guide(topic)

@@ -7,30 +7,30 @@ import json
 import attrs
 
 from directsuite.cli.command import Command
-from directsuite.cli.errors import ending_of
+from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import ConfigOptions
 from directsuite.cli.output import show_json, show_text
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.configuration import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.errors import ConfigurationError
-from directsuite.settings import PLAIN, Settings, settings_of
+from directsuite.settings import PLAIN_SETTINGS, Settings, make_settings
 
-_HIDDEN = "(set)"
+_HIDDEN_VALUE = "(set)"
 """In place of what is a secret, or may hold one."""
 
 
-def show(options: ConfigOptions) -> int:
+def show_config(options: ConfigOptions) -> int:
     """Print each setting, its value and where that comes from."""
 
-    async def work() -> int:
+    async def show_settings() -> int:
         """Read the configuration and print it."""
         configuration = Configuration.read()
         problem: ConfigurationError | None = None
         try:
-            settings_of(Settings, configuration)
+            make_settings(Settings, configuration)
         except ConfigurationError as error:
             problem = error
-        rows = _rows(configuration)
+        rows = _build_rows(configuration)
         if options.json:
             show_json(
                 {
@@ -46,29 +46,30 @@ def show(options: ConfigOptions) -> int:
             show_text(f"# profile: {configuration.profile or 'none'}; the file has {profiles}")
             for name, value, origin in rows:
                 if value is not None:
-                    show_text(f"{name} = {_HIDDEN if value is _HIDDEN else json.dumps(value, default=str)}  # {origin}")
+                    shown = _HIDDEN_VALUE if value is _HIDDEN_VALUE else json.dumps(value, default=str)
+                    show_text(f"{name} = {shown}  # {origin}")
         if problem is None:
             return ExitStatus.DONE
-        status, sentence = ending_of(problem)
-        say(sentence)
+        status, sentence = exit_for_error(problem)
+        echo_err(sentence)
         return status
 
-    return Command().run(work)
+    return Command().run(show_settings)
 
 
-def _rows(configuration: Configuration) -> list[tuple[str, object, str]]:
+def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
     """Each setting, its value and its origin."""
     defaults = {field.name: field.default for field in attrs.fields(Settings)}
     defaults["retry_attempts"] = Settings().retry.attempts
     rows = list[tuple[str, object, str]]()
-    for name in (*PLAIN, *CERTIFICATES, *IDENTITY):
+    for name in (*PLAIN_SETTINGS, *CERTIFICATES, *IDENTITY):
         if name in configuration:
             entry = configuration[name]
-            rows.append((name, _HIDDEN if name == "proxy" else entry.value, entry.origin))
+            rows.append((name, _HIDDEN_VALUE if name == "proxy" else entry.value, entry.origin))
         else:
             rows.append((name, defaults.get(name), "default"))
     for name in SECRETS:
         variable = f"{PREFIX}{name.upper()}"
         if configuration.variables.get(variable):
-            rows.append((name, _HIDDEN, variable))
+            rows.append((name, _HIDDEN_VALUE, variable))
     return rows

@@ -25,17 +25,17 @@ from typing import Any, Literal, cast
 
 import attrs
 
-from directsuite.cli.errors import NO_TEXT, RefusedError, naming, refuse_no_text
-from directsuite.configuration import DEFAULT_FILE, PREFIX, Configuration, private_bytes, secret_of_file
+from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, validate_text, with_value
+from directsuite.configuration import DEFAULT_FILE, PREFIX, Configuration, read_private_file, read_secret_file
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import Settings
 
-MAILBOX = "DIRECTSUITE_MAILBOX"
-MAILBOX_PASSWORD = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable's name
-LOGIN = "DIRECTSUITE_LOGIN_USERNAME"
+MAILBOX_VAR = "DIRECTSUITE_MAILBOX"
+MAILBOX_PASSWORD_VAR = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable's name
+LOGIN_VAR = "DIRECTSUITE_LOGIN_USERNAME"
 KEYRING_SERVICE = "directsuite"
 """The name under which secrets stand in a keyring: `keyring set directsuite ADDRESS`."""
 
@@ -52,22 +52,22 @@ class MailboxAccess:
 
 
 @attrs.frozen(kw_only=True)
-class SecretPlaces:
+class SecretLookup:
     """The places of one secret."""
 
-    what: str
+    description: str
     """The secret's kind in a sentence, as in "access token"."""
     prompt: str = attrs.field(repr=False)
     """The question on a terminal, which may name whose secret it is."""
     option: str
     setting: str
     """Its name among the settings, which has a variable and, with `_file` at its end, a place in the settings file."""
-    name: str = attrs.field(repr=False)
+    keyring_name: str = attrs.field(repr=False)
     """The secret's name in the keyring."""
-    called: str
+    keyring_placeholder: str
     """What `name` is, in a sentence that names nobody."""
 
-    def secret(
+    def find_secret(
         self,
         file: Path | None,
         environment: Mapping[str, str] = os.environ,
@@ -75,43 +75,43 @@ class SecretPlaces:
     ) -> Secret:
         """The secret. file: that of the option, if it was given."""
         if file is not None:
-            return secret_of_file(file, f"the file of {self.option}")
-        refuse_no_text(environment.get(self._variable), self._variable)
-        if (value := Configuration.read(environment).secret(self.setting)) is not None:
+            return read_secret_file(file, f"the file of {self.option}")
+        validate_text(environment.get(self._variable), self._variable)
+        if (value := Configuration.read(environment).read_secret(self.setting)) is not None:
             return value
-        if (kept := in_keyring(self.name)) is not None:
-            return kept
-        if is_somebody_there():
-            return self.typed(ask)
-        raise RefusedError(
-            f"there is no {self.what}: set {self._variable}, give {self.option} FILE, "
-            f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.called}`"
+        if (stored_secret := find_in_keyring(self.keyring_name)) is not None:
+            return stored_secret
+        if is_interactive():
+            return self.ask_for_secret(ask)
+        raise UsageError(
+            f"there is no {self.description}: set {self._variable}, give {self.option} FILE, "
+            f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`"
         )
 
     @property
     def _variable(self) -> str:
         return f"{PREFIX}{self.setting.upper()}"
 
-    def typed(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
+    def ask_for_secret(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
         """The secret that somebody types."""
         text = ""
         with contextlib.suppress(EOFError):
             try:
                 text = ask(f"{self.prompt}: ")
             except UnicodeDecodeError:  # which has what was typed
-                raise RefusedError(f"the {self.what} {NO_TEXT}") from None
+                raise UsageError(f"the {self.description} {NOT_TEXT_PROBLEM}") from None
         if not text:
-            raise RefusedError(f"no {self.what} was typed")
-        refuse_no_text(text, f"the {self.what}")
+            raise UsageError(f"no {self.description} was typed")
+        validate_text(text, f"the {self.description}")
         return Secret(text)
 
 
-def settings_for(service: Service) -> Settings:
+def load_settings(service: Service) -> Settings:
     """The settings of the environment, which have the URL of this service. Raises ConfigurationError, too."""
     settings = Settings.from_env()
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
-        raise RefusedError(
+        raise UsageError(
             f"where is the {name} service? Set DIRECTSUITE_{service.upper()}_URL, "
             f"or {service}_url in the settings file, {DEFAULT_FILE}; "
             "to try things, `directsuite sandbox` runs all services on this machine"
@@ -119,79 +119,79 @@ def settings_for(service: Service) -> Settings:
     return settings
 
 
-def configured(name: str) -> str | None:
+def read_setting(name: str) -> str | None:
     """A text of the configuration. Raises ConfigurationError, too."""
-    return Configuration.read().text(name)
+    return Configuration.read().get_text(name)
 
 
-def mailbox_access(
+def get_mailbox_access(
     address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: Settings | None = None
 ) -> MailboxAccess:
     """The mailbox of `option`, and its password. settings: None for the environment's, which have to have its URL."""
-    settings = settings_for("message") if settings is None else settings
-    address = address or configured("mailbox")
+    settings = load_settings("message") if settings is None else settings
+    address = address or read_setting("mailbox")
     if not address:
-        raise RefusedError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX}, or mailbox in the settings file")
-    refuse_no_text(address, option)
+        raise UsageError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file")
+    validate_text(address, option)
     if not is_address(address):
-        raise RefusedError(f"{naming(option, address)} is no address: nurse@direct.example.org is one")
-    return MailboxAccess(settings, address, mailbox_password(address, "--password-file").secret(password_file))
+        raise UsageError(f"{with_value(option, address)} is no address: nurse@direct.example.org is one")
+    return MailboxAccess(settings, address, make_password_lookup(address, "--password-file").find_secret(password_file))
 
 
 def is_address(text: str) -> bool:
     """Return True if the services' calls take `text` as an address and it has no blanks."""
     try:
-        arguments.address(text, "address")
+        arguments.validate_address(text, "address")
     except InvalidArgumentError:
         return False
     return not any(character.isspace() for character in text)
 
 
-def mailbox_password(address: str, option: str) -> SecretPlaces:
+def make_password_lookup(address: str, option: str) -> SecretLookup:
     """The places of a mailbox's password. option: that of its file."""
-    return SecretPlaces(
-        what="mailbox password",
+    return SecretLookup(
+        description="mailbox password",
         prompt=f"Password of {address}",
         option=option,
         setting="mailbox_password",
-        name=address,
-        called="ADDRESS",
+        keyring_name=address,
+        keyring_placeholder="ADDRESS",
     )
 
 
-def token(file: Path | None) -> Secret:
+def read_token(file: Path | None) -> Secret:
     """The access token for signing and fax."""
-    places = SecretPlaces(
-        what="access token",
+    places = SecretLookup(
+        description="access token",
         prompt="Access token, which the service's provider gives",
         option="--token-file",
         setting="token",
-        name="token",
-        called="token",
+        keyring_name="token",
+        keyring_placeholder="token",
     )
-    return places.secret(file)
+    return places.find_secret(file)
 
 
-def login(username: str | None, password_file: Path | None) -> Login:
+def read_login(username: str | None, password_file: Path | None) -> Login:
     """The login for registration. username: None for the environment's."""
-    username = username or configured("login_username")
+    username = username or read_setting("login_username")
     if not username:
-        raise RefusedError(
-            f"who logs in? Give --login USERNAME, or set {LOGIN}, or login_username in the settings file"
+        raise UsageError(
+            f"who logs in? Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file"
         )
-    refuse_no_text(username, "--login")
-    places = SecretPlaces(
-        what="password of the login",
+    validate_text(username, "--login")
+    places = SecretLookup(
+        description="password of the login",
         prompt=f"Password of {username}",
         option="--password-file",
         setting="login_password",
-        name=username,
-        called="USERNAME",
+        keyring_name=username,
+        keyring_placeholder="USERNAME",
     )
-    return Login(username, places.secret(password_file))
+    return Login(username, places.find_secret(password_file))
 
 
-def is_somebody_there() -> bool:
+def is_interactive() -> bool:
     """Return True if somebody can be asked: stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
@@ -206,7 +206,7 @@ def has_keyring() -> bool:
     return False
 
 
-def in_keyring(name: str) -> Secret | None:
+def find_in_keyring(name: str) -> Secret | None:
     """A secret of the keyring; None where it has none, is locked, or isn't there."""
     if not has_keyring():
         return None
@@ -217,23 +217,23 @@ def in_keyring(name: str) -> Secret | None:
     return None
 
 
-def private_document(path: Path, name: str, holding: str) -> dict[str, Any]:
+def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:
     """The table of TOML or the object of JSON in a private file. name: the file, for people. holding: its members.
 
     path: - for stdin.
     """
-    content = sys.stdin.buffer.read() if str(path) == "-" else private_bytes(path, name)
+    content = sys.stdin.buffer.read() if str(path) == "-" else read_private_file(path, name)
     document: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # the errors of parsers hold what they read
         text = content.decode("utf-8-sig")
         is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
-        document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_without_repetition)
+        document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     if not isinstance(document, dict):
-        raise RefusedError(f"{name} can't be understood: it holds {holding}, as JSON or TOML")
+        raise UsageError(f"{name} can't be understood: it holds {expected_members}, as JSON or TOML")
     return cast("dict[str, Any]", document)
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON. Raises ValueError where it names a member twice, as TOML does."""
     document = dict(pairs)
     if len(document) < len(pairs):
@@ -241,13 +241,13 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return document
 
 
-def private_passwords(
+def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, Secret]:
     """Names and their passwords, in a private file of TOML or JSON. name: the file, for people. keys: the names."""
-    document = private_document(path, name, f"{keys} and their passwords, each name once")
+    document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):
-        raise RefusedError(
+        raise UsageError(
             f"not all {keys} and passwords in {name.removeprefix('the passwords file ')} are texts: "
             f'in TOML both go into quotes, "{"a@b" if keys == "addresses" else "ada"}" = "c"'
         )

@@ -15,20 +15,20 @@ from typing import Any, TypeVar
 
 import attrs
 
-from directsuite.cli.command import request_listeners
+from directsuite.cli.command import make_request_listeners
 from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess
 from directsuite.cli.options import DoctorOptions
 from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
-from directsuite.core.response import Answer
+from directsuite.core.response import BufferedResponse
 from directsuite.core.retry import RetryPolicy
 from directsuite.errors import DirectSuiteError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
-from directsuite.messaging.send_once import SENT
+from directsuite.messaging.send_once import SENT_FOLDER
 from directsuite.messaging.service import Mailbox
 from directsuite.registration import operations as patients
 from directsuite.registration.models import IDProofedIndividual, Login
@@ -74,8 +74,8 @@ _SOURCES: Mapping[str, str] = {
     "subject": f"a message with a subject in {INBOX}",
     "begin": f"a message with a date in {INBOX}",
     "end": f"a message with a date in {INBOX}",
-    "sent_id": f"1 to {_MAX_LISTED:,} messages in {SENT}",
-    "sent_ids": f"1 to {_MAX_LISTED:,} messages in {SENT}",
+    "sent_id": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
+    "sent_ids": f"1 to {_MAX_LISTED:,} messages in {SENT_FOLDER}",
 }
 """Where the facades and values that requests need come from."""
 
@@ -139,13 +139,13 @@ class DeepExamination:
     mailbox: MailboxAccess | None = None
     tuser: Login | None = None
     _known: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
-    _answers: list[Answer] = attrs.field(factory=list[Answer], init=False)
+    _answers: list[BufferedResponse] = attrs.field(factory=list[BufferedResponse], init=False)
 
     async def run(self) -> list[OperationReport]:
         """Return a report of each operation that only reads."""
         reports, codec = dict[str, OperationReport](), Codec(self.settings.converter)
         async with DirectSuite(
-            self.settings, token=self.token, login=self.login, listeners=request_listeners()
+            self.settings, token=self.token, login=self.login, listeners=make_request_listeners()
         ) as suite:
             await self._learn_options(suite)
             for facade, requests in _REQUESTS.items():
@@ -201,7 +201,7 @@ class DeepExamination:
     def _view(self, facade: F) -> F:
         """Return a view that sends each request once, and keeps the responses."""
         once = facade.with_options(timeout=self.options.timeout, retry=RetryPolicy.none())
-        return once.observed(lambda exchanged: self._answers.append(exchanged.answer))
+        return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
         """Call an operation, and keep the responses. Return why it was skipped, or None."""
@@ -220,9 +220,9 @@ class DeepExamination:
 async def _list_sent(mailbox: Mailbox) -> list[str]:
     """Return Message-IDs of the newest sent messages. These requests are not reported."""
     try:
-        if await mailbox.get_message_count(SENT) > _MAX_LISTED:
+        if await mailbox.get_message_count(SENT_FOLDER) > _MAX_LISTED:
             return []
-        sent = await mailbox.get_message_metadata(SENT)
+        sent = await mailbox.get_message_metadata(SENT_FOLDER)
     except DirectSuiteError:
         return []
     return [each.msg_id for each in sent if each.msg_id][-_MAX_IDS:]
@@ -232,7 +232,7 @@ def report_operation(
     specification: Specification,
     codec: Codec,
     operation: Operation[Any],
-    answers: Sequence[Answer],
+    answers: Sequence[BufferedResponse],
     skipped: str | None = None,
 ) -> OperationReport:
     """Compare the responses to the requests of one call."""

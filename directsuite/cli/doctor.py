@@ -23,7 +23,7 @@ from directsuite._version import __version__
 from directsuite.cli import credentials
 from directsuite.cli.command import Command
 from directsuite.cli.conformance import Specification
-from directsuite.cli.credentials import in_keyring
+from directsuite.cli.credentials import find_in_keyring
 from directsuite.cli.deep import DeepExamination
 from directsuite.cli.doctor_checks import (
     Finding,
@@ -36,12 +36,12 @@ from directsuite.cli.doctor_checks import (
     ok,
     run_checks,
 )
-from directsuite.cli.errors import RefusedError, in_own_words
+from directsuite.cli.errors import UsageError, rewrite_explanation
 from directsuite.cli.options import DoctorOptions
-from directsuite.cli.output import progress, show_json, show_table
-from directsuite.cli.process import REMEDY, ExitStatus, say
-from directsuite.configuration import Configuration, secret_of_file
-from directsuite.durable.files import create
+from directsuite.cli.output import show_json, show_progress, show_table
+from directsuite.cli.process import INSTALL_COMMAND, ExitStatus, echo_err
+from directsuite.configuration import Configuration, read_secret_file
+from directsuite.durable.files import create_file
 from directsuite.errors import ConfigurationError
 from directsuite.registration.models import Login
 from directsuite.sandbox.dialect import OperationReport, Report
@@ -60,9 +60,9 @@ def doctor(options: DoctorOptions) -> int:
     def begin() -> Coroutine[Any, Any, int]:
         if not options.deep and any(getattr(options, name) is not None for name in _DEEP_OPTIONS):
             names = ", ".join(f"--{name.replace('_', '-')}" for name in _DEEP_OPTIONS)
-            raise RefusedError(f"These options need --deep: {names}.")
+            raise UsageError(f"These options need --deep: {names}.")
         if (options.tuser is None) != (options.tuser_password_file is None):
-            raise RefusedError("--tuser and --tuser-password-file must be given together.")
+            raise UsageError("--tuser and --tuser-password-file must be given together.")
         settings, finding = _read_settings()
         machine = [("settings", finding), *check_machine(settings, os.environ)]
         findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
@@ -76,7 +76,7 @@ def _read_settings() -> tuple[Settings, Finding]:
     try:
         settings = Settings.from_env()
     except ConfigurationError as error:
-        return Settings(), failed(in_own_words(error.explanation))
+        return Settings(), failed(rewrite_explanation(error.explanation))
     if not any(getattr(settings, f"{service}_url") for service in SERVICES):
         text = "Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX or REGISTRATION, or use the settings file."
         return settings, failed(f"No service has a URL. {text}")
@@ -87,10 +87,10 @@ def _find(is_given: Callable[[], object], read: Callable[[], T], advice: str) ->
     """Return a credential, or the finding that says why there is none."""
     try:
         return read() if is_given() else not_checked(advice)
-    except RefusedError as error:
+    except UsageError as error:
         return failed(str(error))
     except ConfigurationError as error:
-        return failed(in_own_words(error.explanation))
+        return failed(rewrite_explanation(error.explanation))
 
 
 class _Examination:
@@ -99,25 +99,25 @@ class _Examination:
     def __init__(self, options: DoctorOptions, settings: Settings) -> None:
         self._options, self._settings = options, settings
         self._token = _find(
-            lambda: options.token_file or Configuration.read().secret("token") or in_keyring("token"),
-            lambda: credentials.token(options.token_file),
+            lambda: options.token_file or Configuration.read().read_secret("token") or find_in_keyring("token"),
+            lambda: credentials.read_token(options.token_file),
             "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.",
         )
         self._login = _find(
-            lambda: settings.registration_url and (options.login or credentials.configured("login_username")),
-            lambda: credentials.login(options.login, options.login_password_file),
-            f"There is no login. Set {credentials.LOGIN}, or give --login USERNAME.",
+            lambda: settings.registration_url and (options.login or credentials.read_setting("login_username")),
+            lambda: credentials.read_login(options.login, options.login_password_file),
+            f"There is no login. Set {credentials.LOGIN_VAR}, or give --login USERNAME.",
         )
         self._mailbox = _find(
-            lambda: settings.message_url and (options.mailbox or credentials.configured("mailbox")),
-            lambda: credentials.mailbox_access(options.mailbox, options.password_file, settings=settings),
-            f"No mailbox is named. Set {credentials.MAILBOX}, or give --mailbox ADDRESS.",
+            lambda: settings.message_url and (options.mailbox or credentials.read_setting("mailbox")),
+            lambda: credentials.get_mailbox_access(options.mailbox, options.password_file, settings=settings),
+            f"No mailbox is named. Set {credentials.MAILBOX_VAR}, or give --mailbox ADDRESS.",
         )
 
     async def run(self, findings: list[Finding]) -> int:
         """Add the findings about the services, print all findings, and return the exit status."""
         options, reports = self._options, None
-        async with progress("examining"):
+        async with show_progress("examining"):
             for found in await asyncio.gather(*map(self._check_service, SERVICES)):
                 findings += found
             if options.deep:
@@ -133,11 +133,11 @@ class _Examination:
             if reports is not None:
                 _show_reports(reports.operations)
         if failures:
-            say(f"Checks failed: {failures}. Follow the advice in the table.")
+            echo_err(f"Checks failed: {failures}. Follow the advice in the table.")
             return ExitStatus.FAILED
-        say(f"Nothing failed. Warnings: {warnings}." if warnings else "Nothing failed.")
+        echo_err(f"Nothing failed. Warnings: {warnings}." if warnings else "Nothing failed.")
         if differences := sum(len(each.differences) for each in reports.operations) if reports else 0:
-            say(f"Differences from the OpenAPI document: {differences}.")
+            echo_err(f"Differences from the OpenAPI document: {differences}.")
         return ExitStatus.FAILED if differences else ExitStatus.DONE
 
     async def _check_service(self, service: str) -> list[Finding]:
@@ -155,16 +155,16 @@ class _Examination:
 
     async def _examine_deeply(self) -> Report:
         """Return the report of --deep, and write it to the file of --report."""
-        from directsuite.sandbox.server import openapi_document
+        from directsuite.sandbox.server import load_openapi_document
 
         options, tuser = self._options, None
         if options.tuser is not None and options.tuser_password_file is not None:
-            password = secret_of_file(options.tuser_password_file, "the file of --tuser-password-file")
+            password = read_secret_file(options.tuser_password_file, "the file of --tuser-password-file")
             tuser = Login(options.tuser, password)
         try:
-            specification = Specification(openapi_document())
+            specification = Specification(load_openapi_document())
         except ImportError:
-            raise RefusedError(f"--deep needs packages that are not installed. Run {REMEDY}.") from None
+            raise UsageError(f"--deep needs packages that are not installed. Run {INSTALL_COMMAND}.") from None
         deep = DeepExamination(
             settings=self._settings,
             specification=specification,
@@ -176,7 +176,7 @@ class _Examination:
         )
         report = Report(directsuite=__version__, operations=await deep.run())
         if options.report is not None:
-            with create(options.report) as file:
+            with create_file(options.report) as file:
                 file.write(msgspec.json.format(msgspec.json.encode(report)))
         return report
 
@@ -196,7 +196,7 @@ def _show_findings(findings: Sequence[Finding]) -> None:
     show_table(
         ("subject", "check", "result", "details"),
         rows,
-        whole=("subject", "check", "result"),
+        no_wrap=("subject", "check", "result"),
         styles={"failed": "red", "warning": "yellow", "ok": "green"},
     )
 
@@ -206,4 +206,4 @@ def _show_reports(reports: Sequence[OperationReport]) -> None:
     rows = [(each.operation, found.path, found.what) for each in reports for found in (*each.differences, *each.forms)]
     rows += [(each.operation, "not called", each.skipped) for each in reports if each.skipped]
     rows.append((f"others: {sum(not (each.differences or each.skipped) for each in reports)}", "", "no differences"))
-    show_table(("operation", "path", "difference"), rows, whole=("operation",))
+    show_table(("operation", "path", "difference"), rows, no_wrap=("operation",))

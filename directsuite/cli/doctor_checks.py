@@ -31,14 +31,14 @@ from yarl import URL
 
 from directsuite import errors
 from directsuite._version import __version__
-from directsuite.cli.command import request_listeners
+from directsuite.cli.command import make_request_listeners
 from directsuite.cli.credentials import MailboxAccess
-from directsuite.cli.errors import RENEW, Advice, ending_of
-from directsuite.cli.process import EXTRAS, missing
-from directsuite.core.checks import problem_of_url
+from directsuite.cli.errors import HINT_RENEW_CREDENTIAL, Advice, exit_for_error
+from directsuite.cli.process import EXTRAS, find_missing
+from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.failures import reason_of
-from directsuite.core.files import in_thread
+from directsuite.core.failures import explain_os_error
+from directsuite.core.files import run_in_thread
 from directsuite.core.retry import RetryPolicy
 from directsuite.registration.models import Login
 from directsuite.secret import Secret
@@ -125,7 +125,7 @@ def check_machine(settings: Settings, environment: Mapping[str, str]) -> Iterato
     libraries = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
     yield "versions", ok(f"directsuite {__version__}, {python}, {libraries}")
-    lacks = {extra: missing(libraries) for extra, libraries in EXTRAS.items()}
+    lacks = {extra: find_missing(libraries) for extra, libraries in EXTRAS.items()}
     installed = f"Installed: {', '.join(extra for extra in lacks if not lacks[extra]) or 'none'}."
     if incomplete := ",".join(extra for extra in lacks if 0 < len(lacks[extra]) < len(EXTRAS[extra])):
         yield "extras", warning(f"{installed} Incomplete: {incomplete}. Run pip install 'directsuite[{incomplete}]'.")
@@ -187,7 +187,7 @@ class Server:
         """Check that the host has an address."""
         try:
             # In a separate thread, because the resolver may block for longer than the timeout.
-            resolved = await in_thread(socket.getaddrinfo, self._host, self._port)
+            resolved = await run_in_thread(socket.getaddrinfo, self._host, self._port)
         except (OSError, UnicodeError):
             return failed(f"{self._host} has no address. Check the host in the URL, and that this machine is online.")
         addresses = dict.fromkeys(str(each[4][0]) for each in resolved)
@@ -199,7 +199,7 @@ class Server:
             _, self._writer = await asyncio.open_connection(self._host, self._port, happy_eyeballs_delay=0.25)
         except OSError as error:
             return failed(
-                f"There is no connection to port {self._port} of {self._host} ({reason_of(error)}). "
+                f"There is no connection to port {self._port} of {self._host} ({explain_os_error(error)}). "
                 "Check host and port in the URL, and that the service is running."
             )
         return ok(f"Port {self._port} is open.")
@@ -207,7 +207,7 @@ class Server:
     async def check_tls(self) -> Finding:
         """Check that the certificate is accepted, and valid for some time."""
         if self._url.scheme != "https":
-            if problem_of_url(str(self._url)) is None:
+            if find_url_problem(str(self._url)) is None:
                 return not_checked("The URL starts with http://, on this machine.")
             return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
         writer = self._writer
@@ -218,7 +218,7 @@ class Server:
             problem = _CERTIFICATE_PROBLEMS.get(error.verify_code, f"{error.verify_message}.")
             return failed(f"The certificate is not accepted. {problem}")
         except OSError as error:
-            reason = error.reason if isinstance(error, ssl.SSLError) else reason_of(error)
+            reason = error.reason if isinstance(error, ssl.SSLError) else explain_os_error(error)
             return failed(
                 f"The TLS handshake failed ({reason}). Check scheme and port in the URL. If they are right, ask the "
                 "service's provider whether it supports TLS 1.2 or newer."
@@ -289,7 +289,7 @@ async def check_credential(
     async def call(settings: Settings) -> errors.DirectSuiteError | None:
         """Return the error of the request, or None."""
         try:
-            async with DirectSuite(settings, token=token, login=login, listeners=request_listeners()) as suite:
+            async with DirectSuite(settings, token=token, login=login, listeners=make_request_listeners()) as suite:
                 facade: Facade = (
                     suite.mailbox(credential.address, credential.password)
                     if isinstance(credential, MailboxAccess)
@@ -326,7 +326,7 @@ def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: 
     if isinstance(error, errors.AuthenticationError):
         credential = "mailbox" if service == "message" else "login"
         text = f"The service rejects the {credential}. Check its name, and that the password belongs to it."
-        return failed(f"{RENEW[0].upper()}{RENEW[1:]}." if has_token else text)
+        return failed(f"{HINT_RENEW_CREDENTIAL[0].upper()}{HINT_RENEW_CREDENTIAL[1:]}." if has_token else text)
     if has_token and isinstance(error, errors.PermissionDeniedError):
         if service == "fax":  # because the number in the request is not the user's
             return warning(
@@ -338,4 +338,4 @@ def _explain(service: str, error: errors.DirectSuiteError | None, *, has_token: 
     if is_not_found or isinstance(error, errors.ResponseDecodeError):
         return failed(f"This is not the service. Check the path of DIRECTSUITE_{service.upper()}_URL.")
     advice: Advice = {errors.ConnectFailedError: "see the checks before this one, and try again"}
-    return failed(ending_of(error, advice=advice)[1])
+    return failed(exit_for_error(error, advice=advice)[1])

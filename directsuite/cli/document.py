@@ -21,14 +21,21 @@ from typing import Any
 import attrs
 
 from directsuite.cli.command import Command
-from directsuite.cli.credentials import settings_for, token
-from directsuite.cli.errors import RefusedError, in_own_words, naming, quoted, words_of
+from directsuite.cli.credentials import load_settings, read_token
+from directsuite.cli.errors import UsageError, quote_message, quote_service_message, rewrite_explanation, with_value
 from directsuite.cli.options import DocumentOutputOptions, SignOptions, TokenOptions, VerifyOptions
-from directsuite.cli.output import members_of, progress, show_json, show_table
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, end_line, say
-from directsuite.cli.sign import INVISIBLE, is_invisible, signatures_of
-from directsuite.cli.sign_sources import is_named_as_pdf, no_pdf, pdfs_in, problem_of_source, same_file, tell_skipped
-from directsuite.core.failures import Scope, scope_of
+from directsuite.cli.output import model_to_dict, show_json, show_progress, show_table
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, end_line
+from directsuite.cli.sign import HINT_INVISIBLE, is_invisible, make_signatures
+from directsuite.cli.sign_sources import (
+    describe_no_pdf,
+    find_source_problem,
+    is_named_as_pdf,
+    is_same_file,
+    iter_pdfs,
+    report_skipped,
+)
+from directsuite.core.failures import ErrorScope, find_error_scope
 from directsuite.durable.files import move_new
 from directsuite.errors import (
     BadRequestError,
@@ -38,20 +45,20 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.jobs.signing.workflow import FieldProblem, field_problem
+from directsuite.jobs.signing.workflow import FieldProblem, find_field_problem
 from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Signature, StoredDocument
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
 
-_DELETING = 5.0  # seconds: what isn't deleted expires by itself
-_ENCRYPTED = re.compile(rb"/Encrypt[\s<]")
-_FIND_OUT = "no file was written, and the service's copy is deleted, or expires: give the same command again"
-_BROKEN = 5  # PDFs in a row that the service fails with: it is broken for all
-_OF_FOLDERS = ("dry_run", "again", "recursive", "concurrency", "patience")
-_NO_PDF_IN_IT = "there is no PDF in this folder"
-_WHY_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
+_DELETE_TIMEOUT = 5.0  # seconds: what isn't deleted expires by itself
+_ENCRYPT_ENTRY_PATTERN = re.compile(rb"/Encrypt[\s<]")
+_RECOVERY_HINT = "no file was written, and the service's copy is deleted, or expires: give the same command again"
+_MAX_SERVER_ERRORS_IN_A_ROW = 5  # PDFs in a row that the service fails with: it is broken for all
+_FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
+_NO_PDF_PROBLEM = "there is no PDF in this folder"
+_HINT_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
 
-_Change = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
+_ChangeFunction = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
 
 
 def is_one_file(sources: Sequence[Path], output: Path) -> bool:
@@ -59,84 +66,84 @@ def is_one_file(sources: Sequence[Path], output: Path) -> bool:
     return len(sources) == 1 and sources[0].is_file() and is_named_as_pdf(output)
 
 
-def sign_one(source: Path, options: SignOptions) -> int:
+def sign_file(source: Path, options: SignOptions) -> int:
     """Sign one PDF into one file, and return the exit status."""
-    command = _command(source)
+    command = _make_command(source)
 
     def begin() -> Coroutine[Any, Any, int]:
-        signatures = signatures_of(options)
-        _refuse_options_of_folders(options)
+        signatures = make_signatures(options)
+        _validate_single_file_options(options)
 
-        async def sign(signing: Signing, stored: StoredDocument, output: Path) -> None:
+        async def sign_stored(signing: Signing, stored: StoredDocument, output: Path) -> None:
             """Sign the stored PDF into a file, as its options say. Raises RefusedError."""
             if options.name:
-                _refuse_fields(signatures, (await signing.get_doc_info(stored)).signatures)
+                _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
             if len(signatures) == 1:
                 await signing.sign_and_pull(stored, signatures[0], destination=output)
             else:
                 await signing.multi_sign_and_pull(stored, signatures, destination=output)
 
-        return _writing(command, source, options, sign)
+        return _begin_change(command, source, options, sign_stored)
 
     return command.run(begin)
 
 
 def flatten(source: Path, options: DocumentOutputOptions) -> int:
     """Flatten one PDF into another file, and return the exit status."""
-    command = _command(source)
-    return command.run(lambda: _writing(command, source, options, _flatten))
+    command = _make_command(source)
+    return command.run(lambda: _begin_change(command, source, options, _flatten))
 
 
 def clear(source: Path, options: DocumentOutputOptions) -> int:
     """Remove the unsigned fields of one PDF into another file, and return the exit status."""
-    command = _command(source)
-    return command.run(lambda: _writing(command, source, options, _clear))
+    command = _make_command(source)
+    return command.run(lambda: _begin_change(command, source, options, _clear))
 
 
 def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
     """Show the signatures of PDFs, and return the exit status: done where each has some, and all are valid."""
-    command = _command(*sources)
+    command = _make_command(*sources)
     is_one = len(sources) == 1 and not sources[0].is_dir()
-    return command.run(lambda: _verify(command, _pdfs_of(sources, options), options, is_one=is_one))
+    return command.run(lambda: _verify_files(command, _find_pdfs(sources, options), options, is_one=is_one))
 
 
-def info(source: Path, options: TokenOptions) -> int:
+def show_info(source: Path, options: TokenOptions) -> int:
     """Show the pages, fields and properties of a PDF, and return the exit status."""
-    command = _command(source)
-    return command.run(lambda: _info(command, source, options))
+    command = _make_command(source)
+    return command.run(lambda: _show_info(command, source, options))
 
 
-def _command(*sources: Path) -> Command:
+def _make_command(*sources: Path) -> Command:
     """The command on these PDFs, which names one where it is the only one."""
-    pdf = naming("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
+    pdf = with_value("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
     return Command(
-        resume=NOTHING_CHANGED,
-        find_out=_FIND_OUT,
-        unknown=ExitStatus.UNAVAILABLE,  # only a copy may have changed
-        options={"pdf": pdf, "destination": "--output"},
+        resume_hint=NOTHING_CHANGED,
+        recovery_hint=_RECOVERY_HINT,
+        unknown_status=ExitStatus.UNAVAILABLE,  # only a copy may have changed
+        option_names={"pdf": pdf, "destination": "--output"},
     )
 
 
-def _refuse_options_of_folders(options: SignOptions) -> None:
+def _validate_single_file_options(options: SignOptions) -> None:
     """Raise RefusedError where an option that would be passed over differs from its default."""
     fields = attrs.fields_dict(SignOptions)
-    given = [name for name in _OF_FOLDERS if getattr(options, name) != fields[name].default]
-    if given:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-        verb, them = ("are", "them") if len(given) > 1 else ("is", "it")
-        raise RefusedError(f"{names} {verb} for folders: give --output FOLDER, or leave {them} out")
+    given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != fields[name].default]
+    if given_options:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given_options)
+        verb, them = ("are", "them") if len(given_options) > 1 else ("is", "it")
+        raise UsageError(f"{names} {verb} for folders: give --output FOLDER, or leave {them} out")
 
 
-def _refuse_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
+def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
     """Raise RefusedError where a signature would not stand where its --name says."""
     for signature in signatures:
-        problem = field_problem(signature, fields)
+        problem = find_field_problem(signature, fields)
         if problem is not None:
-            name = naming("--name", signature.name)
-            raise RefusedError(f"{name}: the PDF {problem.value}{_advice_on(problem, fields)}")
+            name = with_value("--name", signature.name)
+            raise UsageError(f"{name}: the PDF {problem.value}{_get_field_advice(problem, fields)}")
 
 
-def _advice_on(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> str:
+def _get_field_advice(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> str:
     """What to do, with the names of the empty fields where stderr may show them."""
     if problem is FieldProblem.PLACED:
         return ", or give a new name"
@@ -145,7 +152,7 @@ def _advice_on(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> st
     empty = [field.name for field in fields if field.name and not field.is_signed]
     if not empty:
         return ": it has no empty one at all; --widget makes one of that name"
-    return f": {naming('`directsuite sign info` lists the empty ones', ', '.join(empty))}; --widget makes one"
+    return f": {with_value('`directsuite sign info` lists the empty ones', ', '.join(empty))}; --widget makes one"
 
 
 async def _flatten(signing: Signing, stored: StoredDocument, output: Path) -> None:
@@ -156,46 +163,48 @@ async def _clear(signing: Signing, stored: StoredDocument, output: Path) -> None
     await signing.clear_unsigned_fields_and_pull(stored, destination=output)
 
 
-def _writing(
-    command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _Change
+def _begin_change(
+    command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> Coroutine[Any, Any, int]:
     """Have the service change a PDF, and write it to a file, whole or not at all. Raises RefusedError."""
     if options.output.is_dir():
-        raise RefusedError("--output is a folder: name a file")
-    if same_file(options.output, source):
-        raise RefusedError(f"{naming('the file of --output', options.output)} is the PDF itself: name another")
+        raise UsageError("--output is a folder: name a file")
+    if is_same_file(options.output, source):
+        raise UsageError(f"{with_value('the file of --output', options.output)} is the PDF itself: name another")
     if not options.overwrite and options.output.exists():
-        raise _is_there(options.output)
-    return _write(_suite(command, options), source, options, change)
+        raise _make_exists_error(options.output)
+    return _write_changed_pdf(_make_suite(command, options), source, options, change)
 
 
-async def _write(
-    suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _Change
+async def _write_changed_pdf(
+    suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> int:
     output = options.output
     temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # beside it, so that it only has to be given its name
     try:
-        async with suite, progress("working"), _stored(suite.signing, source) as stored:
+        async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
             await change(suite.signing, stored, output if options.overwrite else temporary)
             if not options.overwrite and not move_new(temporary, output):  # somebody made it meanwhile
-                raise _is_there(output)
+                raise _make_exists_error(output)
     finally:
         temporary.unlink(missing_ok=True)
     if options.json:
         show_json({"output": str(output)})
     else:
-        say(f"written to {naming('the file of --output', output)}")
+        echo_err(f"written to {with_value('the file of --output', output)}")
     if isinstance(options, SignOptions) and is_invisible(options) and not options.json:
-        say(INVISIBLE)
+        echo_err(HINT_INVISIBLE)
     return ExitStatus.DONE
 
 
-def _is_there(output: Path) -> RefusedError:
-    return RefusedError(f"{naming('the file of --output', output)} is there already: name another, or give --overwrite")
+def _make_exists_error(output: Path) -> UsageError:
+    return UsageError(
+        f"{with_value('the file of --output', output)} is there already: name another, or give --overwrite"
+    )
 
 
 @attrs.frozen(repr=False)
-class _Verified:
+class _VerificationResult:
     """What the service says of the signatures of a PDF."""
 
     file: Path
@@ -214,66 +223,71 @@ class _Verified:
                 self.file,
                 each.name,
                 each.signer_name,
-                _moment(each.signature_time),
+                _parse_time(each.signature_time),
                 each.reason,
-                _in_words(each.is_valid),
+                _format_validity(each.is_valid),
             )
             for each in self.signatures
         ]
 
 
-def _pdfs_of(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
+def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
     """The PDFs, and those of the folders, each with its problem. Raises RefusedError where there is none."""
     found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
         if source.is_dir():
-            of_folder = sorted(pdfs_in(source, recursive=options.recursive, skipped=skipped))
-            found += of_folder or [(source, _NO_PDF_IN_IT)]
-            is_any = is_any or bool(of_folder)
+            folder_pdfs = sorted(iter_pdfs(source, recursive=options.recursive, skipped=skipped))
+            found += folder_pdfs or [(source, _NO_PDF_PROBLEM)]
+            is_any = is_any or bool(folder_pdfs)
         else:
             found.append((source, None))
             is_any = True
     if not is_any:
-        raise RefusedError(no_pdf(recursive=options.recursive))
-    tell_skipped(skipped)
+        raise UsageError(describe_no_pdf(recursive=options.recursive))
+    report_skipped(skipped)
     return found
 
 
-async def _verify(
+async def _verify_files(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
     """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
-    found, broken, are_valid = list[_Verified](), 0, False
+    found, failures_in_a_row, are_valid = list[_VerificationResult](), 0, False
     try:
-        async with _suite(command, options) as suite, progress("verifying", unit="pieces", total=len(files)) as bar:
+        async with (
+            _make_suite(command, options) as suite,
+            show_progress("verifying", unit="pieces", total=len(files)) as bar,
+        ):
             for file, problem in files:
                 try:
                     if problem is not None:
-                        raise RefusedError(problem)
-                    found.append(await _verified(suite, file))
-                    broken = 0
-                except RefusedError as error:
+                        raise UsageError(problem)
+                    found.append(await _verify_file(suite, file))
+                    failures_in_a_row = 0
+                except UsageError as error:
                     if is_one:
                         raise
-                    found.append(_Verified(file, str(error)))
+                    found.append(_VerificationResult(file, str(error)))
                 except DirectSuiteError as error:
-                    if is_one or not _is_about_the_file(error):
+                    if is_one or not _is_file_error(error):
                         raise
                     message = error.message if isinstance(error, ServiceError) else None
-                    found.append(_Verified(file, f"{in_own_words(error.explanation)}{quoted(message)}"))
-                    broken = broken + 1 if isinstance(error, ServerError) else 0
-                    if broken == _BROKEN:
+                    found.append(
+                        _VerificationResult(file, f"{rewrite_explanation(error.explanation)}{quote_message(message)}")
+                    )
+                    failures_in_a_row = failures_in_a_row + 1 if isinstance(error, ServerError) else 0
+                    if failures_in_a_row == _MAX_SERVER_ERRORS_IN_A_ROW:
                         raise
                 bar.advance()
     finally:  # where the service fails meanwhile, and at Ctrl-C
         if found:
             end_line()
-            _show_verified(found, options)
-            are_valid = _say_what_is_wrong(found, left=len(files) - len(found))
+            _show_results(found, options)
+            are_valid = _report_problems(found, left=len(files) - len(found))
     return ExitStatus.DONE if are_valid else ExitStatus.FAILED
 
 
-def _say_what_is_wrong(found: Sequence[_Verified], left: int) -> bool:
+def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
     """Say on stderr which PDFs are not proven valid; return True where there is none. left: PDFs not looked at."""
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
@@ -281,38 +295,38 @@ def _say_what_is_wrong(found: Sequence[_Verified], left: int) -> bool:
         each.problem is not None or any(signature.is_valid is None for signature in each.signatures) for each in found
     )
     if unsigned:
-        say(f"{unsigned} of {len(found)} PDFs: no signature")
+        echo_err(f"{unsigned} of {len(found)} PDFs: no signature")
     if invalid:
-        say(f"{invalid} of {len(found)} PDFs: a signature is not valid; {_WHY_NOT_VALID}")
+        echo_err(f"{invalid} of {len(found)} PDFs: a signature is not valid; {_HINT_NOT_VALID}")
     if unknown:
-        say(f"{unknown} of {len(found)} PDFs could not be verified: the table says why")
+        echo_err(f"{unknown} of {len(found)} PDFs could not be verified: the table says why")
     if left:
-        say(f"{left} of {len(found) + left} PDFs were not looked at")
+        echo_err(f"{left} of {len(found) + left} PDFs were not looked at")
     return not (unsigned or invalid or unknown or left)
 
 
-async def _verified(suite: DirectSuite, file: Path) -> _Verified:
+async def _verify_file(suite: DirectSuite, file: Path) -> _VerificationResult:
     """What the service says of a file. Raises RefusedError, DirectSuiteError."""
-    signatures = (await _read(suite, file)).signatures
-    return _Verified(file, signatures=[each for each in signatures if each.is_signed])
+    signatures = (await _read_info(suite, file)).signatures
+    return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 
 
-def _is_about_the_file(error: DirectSuiteError) -> bool:
+def _is_file_error(error: DirectSuiteError) -> bool:
     """Return True if another file may fare better. A wrong URL answers 404 to each, and a service that is away 503."""
     if isinstance(error, ServerError):
         return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
     if isinstance(error, NotFoundError):
         return False
-    return isinstance(error, InvalidArgumentError) or scope_of(error) is Scope.ITEM
+    return isinstance(error, InvalidArgumentError) or find_error_scope(error) is ErrorScope.ITEM
 
 
-def _show_verified(found: Sequence[_Verified], options: VerifyOptions) -> None:
+def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) -> None:
     if options.json:
         show_json(
             [
                 {
                     "file": str(each.file),
-                    "signatures": [members_of(signature) for signature in each.signatures],
+                    "signatures": [model_to_dict(signature) for signature in each.signatures],
                     "problem": each.problem,
                 }
                 for each in found
@@ -320,33 +334,38 @@ def _show_verified(found: Sequence[_Verified], options: VerifyOptions) -> None:
         )
     else:
         rows = [row for each in found for row in each.rows]
-        show_table(("file", "signature", "stated signer", "time", "reason", "valid"), rows, whole=("file", "signature"))
+        show_table(
+            ("file", "signature", "stated signer", "time", "reason", "valid"), rows, no_wrap=("file", "signature")
+        )
 
 
-def _moment(text: str | None) -> datetime | str | None:
+def _parse_time(text: str | None) -> datetime | str | None:
     """A time of a signature, which some services write in forms of their own."""
     with suppress(ValueError):
         return None if text is None else datetime.fromisoformat(text)
     return text
 
 
-def _in_words(is_valid: bool | None) -> str:
+def _format_validity(is_valid: bool | None) -> str:
     return "not verified: the service doesn't say" if is_valid is None else "valid" if is_valid else "NOT VALID"
 
 
-async def _info(command: Command, source: Path, options: TokenOptions) -> int:
-    suite = _suite(command, options)
-    async with suite, progress("reading"):
-        found = await _read(suite, source)
+async def _show_info(command: Command, source: Path, options: TokenOptions) -> int:
+    suite = _make_suite(command, options)
+    async with suite, show_progress("reading"):
+        found = await _read_info(suite, source)
     if options.json:
-        show_json(members_of(found))
+        show_json(model_to_dict(found))
         return ExitStatus.DONE
-    rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_page_sizes(found.pages)]
+    rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_build_page_size_rows(found.pages)]
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
     rows += [
         (
             "Signature",
-            f"{each.name}: {_in_words(each.is_valid) if each.is_signed else 'not signed'}{_place_of(each)}",
+            (
+                f"{each.name}: {_format_validity(each.is_valid) if each.is_signed else 'not signed'}"
+                f"{_format_position(each)}"
+            ),
         )
         for each in found.signatures
     ]
@@ -355,25 +374,25 @@ async def _info(command: Command, source: Path, options: TokenOptions) -> int:
     return ExitStatus.DONE
 
 
-def _page_sizes(pages: Sequence[Page]) -> list[Sequence[object]]:
+def _build_page_size_rows(pages: Sequence[Page]) -> list[Sequence[object]]:
     """The sizes of pages before they are turned, and how far they are; with the pages' numbers where they differ."""
-    of_size = dict[str, list[int]]()
+    pages_by_size = dict[str, list[int]]()
     for number, page in enumerate(pages, 1):
         if page.width and page.height:
             turned = f", shown turned by {page.rotate} degrees" if page.rotate else ""
-            of_size.setdefault(f"{page.width:g} x {page.height:g}{turned}", []).append(number)
-    if len(of_size) == 1:
-        return [("Page size", size) for size in of_size]
-    return [(f"Page {_ranges(numbers)}", size) for size, numbers in of_size.items()]
+            pages_by_size.setdefault(f"{page.width:g} x {page.height:g}{turned}", []).append(number)
+    if len(pages_by_size) == 1:
+        return [("Page size", size) for size in pages_by_size]
+    return [(f"Page {_format_ranges(numbers)}", size) for size, numbers in pages_by_size.items()]
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def _format_ranges(numbers: Iterable[int]) -> str:
     """Ascending numbers as people write them: 1-3, 7."""
     runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
 
-def _place_of(field: DocumentSignature) -> str:
+def _format_position(field: DocumentSignature) -> str:
     """Where a field stands, as --widget takes it; empty for one that is invisible."""
     if not field.width or not field.height or field.left is None or field.top is None:
         return ""
@@ -381,38 +400,38 @@ def _place_of(field: DocumentSignature) -> str:
     return f", at {field.left:g},{field.top:g},{field.width:g},{field.height:g}{page}"
 
 
-async def _read(suite: DirectSuite, source: Path) -> DocumentInfo:
-    async with _stored(suite.signing, source) as stored:
+async def _read_info(suite: DirectSuite, source: Path) -> DocumentInfo:
+    async with _store_temporarily(suite.signing, source) as stored:
         return await suite.signing.get_doc_info(stored)
 
 
 @asynccontextmanager
-async def _stored(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
+async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
     """The PDF as the service has it meanwhile. Raises RefusedError where it can't be read."""
-    problem = await asyncio.to_thread(_problem_of, source)
+    problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
-        raise RefusedError(f"{naming('the file', source)} {problem}")
+        raise UsageError(f"{with_value('the file', source)} {problem}")
     try:
         stored = await signing.save(source)
     except BadRequestError as error:
         if await asyncio.to_thread(_is_encrypted, source):
-            pdf = naming("the PDF", source)
-            raise RefusedError(f"{pdf} is encrypted{words_of(error)}: give one without a password") from None
+            pdf = with_value("the PDF", source)
+            raise UsageError(f"{pdf} is encrypted{quote_service_message(error)}: give one without a password") from None
         raise
     try:
         yield stored
     finally:
         try:
-            await signing.delete(stored.identifier, timeout=_DELETING)
+            await signing.delete(stored.identifier, timeout=_DELETE_TIMEOUT)
         except NotFoundError:
             pass
         except DirectSuiteError:
-            copy = naming("the service's copy of the PDF", stored.identifier)
-            say(f"{copy} could not be deleted: it expires there, 4 hours after its last use")
+            copy = with_value("the service's copy of the PDF", stored.identifier)
+            echo_err(f"{copy} could not be deleted: it expires there, 4 hours after its last use")
 
 
-def _problem_of(source: Path) -> str | None:
-    return "is a folder: name a PDF in it" if source.is_dir() else problem_of_source(source)
+def _find_problem(source: Path) -> str | None:
+    return "is a folder: name a PDF in it" if source.is_dir() else find_source_problem(source)
 
 
 def _is_encrypted(pdf: Path) -> bool:
@@ -422,9 +441,9 @@ def _is_encrypted(pdf: Path) -> bool:
         pdf.open("rb") as opened,
         mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        return _ENCRYPTED.search(content) is not None
+        return _ENCRYPT_ENTRY_PATTERN.search(content) is not None
     return False
 
 
-def _suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> DirectSuite:
-    return command.suite(settings_for("signing"), token=token(options.token_file))
+def _make_suite(command: Command, options: TokenOptions | SignOptions | DocumentOutputOptions) -> DirectSuite:
+    return command.make_suite(load_settings("signing"), token=read_token(options.token_file))

@@ -13,30 +13,30 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from directsuite import errors
-from directsuite.cli.process import ExitStatus, printable, shows_details
+from directsuite.cli.process import ExitStatus, is_verbose, make_printable
 from directsuite.configuration import Configuration
-from directsuite.core.failures import Scope, reason_of, scope_of
+from directsuite.core.failures import ErrorScope, explain_os_error, find_error_scope
 
 Advice = Mapping[type[BaseException] | int | str, str]
 """What to do, by the error's class in the table below, or before that by the service's own code."""
 
-NO_TEXT = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
+NOT_TEXT_PROBLEM = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
 """The predicate of the sentence about text that came as other bytes."""
 
-_INSECURE = "allow_insecure_http = true in the settings file"
+_ALLOW_HTTP_SETTING = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
-_SHOWN = " (`directsuite config show`)"
-_UNKNOWN = "it may or may not have happened"
-_TIMEOUT = "timeout in the settings file"
-RENEW = (
+_HINT_CONFIG_SHOW = " (`directsuite config show`)"
+_OUTCOME_UNKNOWN_TEXT = "it may or may not have happened"
+_TIMEOUT_SETTING = "timeout in the settings file"
+HINT_RENEW_CREDENTIAL = (
     "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
     "or DIRECTSUITE_TOKEN"
 )
 """What to do where a service refuses an access token."""
-_WITH_TOKEN = ("signing", "fax")  # services that take an access token
-_QUOTED = 300  # characters of a service's words
+_TOKEN_SERVICES = ("signing", "fax")  # services that take an access token
+_MAX_QUOTED_CHARS = 300  # characters of a service's words
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
-_CONNECTIONS = {
+_CONNECTION_PROBLEMS = {
     "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
     "has expired",
     "ClientConnectorDNSError": "its name has no address",
@@ -48,19 +48,19 @@ _CONNECTIONS = {
 """Why a connection failed, by the name of aiohttp's error."""
 
 
-class RefusedError(Exception):
+class UsageError(Exception):
     """Options, files or the environment are not as they have to be; the text says what to do."""
 
 
-class NotThereError(Exception):
+class ItemNotFoundError(Exception):
     """What was asked for isn't there; the text says how to find what is."""
 
 
-_ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
-    RefusedError: (ExitStatus.REFUSED, ""),
-    NotThereError: (ExitStatus.NOT_FOUND, ""),
-    errors.ConfigurationError: (ExitStatus.REFUSED, ""),
-    errors.InvalidArgumentError: (ExitStatus.REFUSED, ""),
+_EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
+    UsageError: (ExitStatus.USAGE_ERROR, ""),
+    ItemNotFoundError: (ExitStatus.NOT_FOUND, ""),
+    errors.ConfigurationError: (ExitStatus.USAGE_ERROR, ""),
+    errors.InvalidArgumentError: (ExitStatus.USAGE_ERROR, ""),
     errors.DirectSuiteError: (ExitStatus.FAILED, ""),
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.ConnectFailedError: (
@@ -71,20 +71,20 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.DeadlineExceededError: (
         ExitStatus.UNAVAILABLE,
-        f"try again, or raise {_TIMEOUT}",
+        f"try again, or raise {_TIMEOUT_SETTING}",
     ),
     errors.OutcomeUnknownError: (ExitStatus.UNKNOWN, ""),
-    errors.ServiceError: (ExitStatus.DECLINED, "ask the service's provider what it means"),
+    errors.ServiceError: (ExitStatus.REJECTED, "ask the service's provider what it means"),
     errors.AuthenticationError: (
         ExitStatus.DENIED,
         "check that the name or address is right, and that the password or token belongs to it",
     ),
     errors.PermissionDeniedError: (ExitStatus.DENIED, "ask the service's provider to allow it, or use another account"),
     errors.NotFoundError: (ExitStatus.NOT_FOUND, "check what you asked for, and the service's URL"),
-    errors.ConflictError: (ExitStatus.DECLINED, "choose another domain"),
-    errors.AddressError: (ExitStatus.DECLINED, "check the addresses"),
-    errors.BadRequestError: (ExitStatus.DECLINED, "check the arguments and options of the command"),
-    errors.PaymentError: (ExitStatus.DECLINED, "see to the account with the service's provider"),
+    errors.ConflictError: (ExitStatus.REJECTED, "choose another domain"),
+    errors.AddressError: (ExitStatus.REJECTED, "check the addresses"),
+    errors.BadRequestError: (ExitStatus.REJECTED, "check the arguments and options of the command"),
+    errors.PaymentError: (ExitStatus.REJECTED, "see to the account with the service's provider"),
     errors.RateLimitedError: (ExitStatus.UNAVAILABLE, "wait a while and try again"),
     errors.ServerError: (ExitStatus.UNAVAILABLE, "the service itself fails: try again later, or ask its provider"),
     errors.ResponseDecodeError: (
@@ -95,37 +95,37 @@ _ENDINGS: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
 """The exit status and what to do, by the error's class or its nearest base; empty where the error's text says it."""
 
 
-def naming(what: str, value: object) -> str:
+def with_value(label: str, value: object) -> str:
     """`what`, with the value that was typed where stderr may show it."""
-    return f"{what} ({printable(str(value))})" if shows_details() else what
+    return f"{label} ({make_printable(str(value))})" if is_verbose() else label
 
 
-def _with_value(explanation: str) -> str:
+def _insert_setting_value(explanation: str) -> str:
     """The explanation of a ConfigurationError, with the value of its setting after the setting's name.
 
     The value of `proxy`, and a URL with an @, may hold a password.
     """
     with contextlib.suppress(errors.ConfigurationError):
         for name, entry in Configuration.read().items():
-            beginning = f"{entry.origin}: {name}"
-            if explanation.startswith(f"{beginning} ") and name != "proxy" and "@" not in str(entry.value):
-                return f"{naming(beginning, entry.value)}{explanation.removeprefix(beginning)}"
+            prefix = f"{entry.origin}: {name}"
+            if explanation.startswith(f"{prefix} ") and name != "proxy" and "@" not in str(entry.value):
+                return f"{with_value(prefix, entry.value)}{explanation.removeprefix(prefix)}"
     return explanation
 
 
-def refuse_no_text(text: str | None, source: str) -> None:
+def validate_text(text: str | None, source: str) -> None:
     """Raise RefusedError where `text` came as bytes that are no text here. source: its option or variable."""
     with contextlib.suppress(UnicodeEncodeError):  # the error would hold the text, as a cause or context
         (text or "").encode()
         return
-    raise RefusedError(f"{source} {NO_TEXT}")
+    raise UsageError(f"{source} {NOT_TEXT_PROBLEM}")
 
 
-def ending_of(
+def exit_for_error(
     error: Exception,
     *,
-    options: Mapping[str, str] = MappingProxyType({}),
-    find_out: str = "",
+    option_names: Mapping[str, str] = MappingProxyType({}),
+    recovery_hint: str = "",
     advice: Advice = MappingProxyType({}),
 ) -> tuple[ExitStatus, str]:
     """The exit status and the sentence for what ended a command.
@@ -134,93 +134,95 @@ def ending_of(
     commands, what became of a change whose answer was lost. advice: what to do, in place of the table's.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
-        return ExitStatus.FAILED, _file_sentence(error)
+        return ExitStatus.FAILED, _explain_file_error(error)
     if isinstance(error, errors.InvalidArgumentError):
-        said = in_own_words(error.explanation.removeprefix(f"{error.parameter}: "))
-        option = options.get(error.parameter.partition("[")[0], error.parameter)
-        return ExitStatus.REFUSED, f"{option}: {said}"
-    kind, (status, what_to_do) = next((kind, _ENDINGS[kind]) for kind in type(error).__mro__ if kind in _ENDINGS)
+        explanation = rewrite_explanation(error.explanation.removeprefix(f"{error.parameter}: "))
+        option = option_names.get(error.parameter.partition("[")[0], error.parameter)
+        return ExitStatus.USAGE_ERROR, f"{option}: {explanation}"
+    kind, (status, what_to_do) = next((kind, _EXIT_TABLE[kind]) for kind in type(error).__mro__ if kind in _EXIT_TABLE)
     if isinstance(error, errors.DirectSuiteError):
         if _CHECK_THE_URL in error.explanation:
             what_to_do = ""  # it says that itself
-        elif scope_of(error) is Scope.ENDPOINT:
-            url = _variable_of(error.service) or "the URL"
+        elif find_error_scope(error) is ErrorScope.ENDPOINT:
+            url = _get_url_variable(error.service) or "the URL"
             what_to_do = f"this isn't the service: check {url} and the proxy with `directsuite doctor`"
         elif isinstance(error, errors.ResponseDecodeError) and error.service:
-            what_to_do = what_to_do.replace("URL is", f"URL ({_variable_of(error.service)}) is")
-    if isinstance(error, errors.AuthenticationError) and error.service in _WITH_TOKEN:
-        what_to_do = RENEW
+            what_to_do = what_to_do.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
+    if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
+        what_to_do = HINT_RENEW_CREDENTIAL
     code = error.code if isinstance(error, errors.ServiceError) else None
     known_better = kind if code is None or code not in advice else code
     what_to_do = advice.get(known_better, what_to_do)
     if isinstance(error, errors.OutcomeUnknownError):
-        said = explanation_of(error)
-        unknown = "" if "may or may not have" in said else f"; {_UNKNOWN}"
-        late = f"; raise {_TIMEOUT}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
-        return status, f"{said}{unknown}: {find_out or error.how_to_find_out}{late}"
+        explanation = explain_error(error)
+        unknown = "" if "may or may not have" in explanation else f"; {_OUTCOME_UNKNOWN_TEXT}"
+        late = f"; raise {_TIMEOUT_SETTING}" if isinstance(error.__cause__, errors.DeadlineExceededError) else ""
+        return status, f"{explanation}{unknown}: {recovery_hint or error.how_to_find_out}{late}"
     if isinstance(error, errors.DirectSuiteError):
         if error.retry_after is not None:
             what_to_do = f"wait {error.retry_after:.0f} s and try again"
-        said = f"{explanation_of(error)}{words_of(error)}"
-        withheld = isinstance(error, errors.BadRequestError) and error.message and not shows_details()
+        explanation = f"{explain_error(error)}{quote_service_message(error)}"
+        withheld = isinstance(error, errors.BadRequestError) and error.message and not is_verbose()
         if withheld and known_better not in advice:
             what_to_do = f"{what_to_do}; --verbose adds what the service says"
-        return status, f"{said}: {what_to_do}" if what_to_do else said
+        return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
     return status, str(error)
 
 
-def words_of(error: errors.DirectSuiteError) -> str:
+def quote_service_message(error: errors.DirectSuiteError) -> str:
     """What the service says itself, in quotes; empty where it says nothing or nobody may see it."""
-    if not isinstance(error, errors.ServiceError) or not shows_details():
+    if not isinstance(error, errors.ServiceError) or not is_verbose():
         return ""
-    return quoted(error.message)
+    return quote_message(error.message)
 
 
-def quoted(message: str | None) -> str:
+def quote_message(message: str | None) -> str:
     """What the service says itself, in quotes after a sentence of ours; empty where it says nothing."""
-    words = printable(" ".join((message or "").split()))
+    words = make_printable(" ".join((message or "").split()))
     if not words:
         return ""
-    return f' ("{words if len(words) <= _QUOTED else f"{words[: _QUOTED - 1]}…"}")'
+    return f' ("{words if len(words) <= _MAX_QUOTED_CHARS else f"{words[: _MAX_QUOTED_CHARS - 1]}…"}")'
 
 
-def in_own_words(explanation: str) -> str:
+def rewrite_explanation(explanation: str) -> str:
     """Rewrite an error's explanation for people who write TOML and no Python."""
-    explanation = explanation.replace("set allow_insecure_http=True", f"set {_INSECURE}")
-    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_SHOWN}")
-    return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NO_TEXT}")
+    explanation = explanation.replace("set allow_insecure_http=True", f"set {_ALLOW_HTTP_SETTING}")
+    explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_HINT_CONFIG_SHOW}")
+    return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NOT_TEXT_PROBLEM}")
 
 
-def _variable_of(service: str | None) -> str:
+def _get_url_variable(service: str | None) -> str:
     """The variable of a service's URL; empty for None."""
     name = "message" if service == "messaging" else service
     return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
 
 
-def explanation_of(error: errors.DirectSuiteError) -> str:
+def explain_error(error: errors.DirectSuiteError) -> str:
     """What went wrong, without what to do about it."""
-    said = error.explanation.rstrip(".")
-    if isinstance(error, errors.ConfigurationError) and shows_details():
-        said = _with_value(said)
+    explanation = error.explanation.rstrip(".")
+    if isinstance(error, errors.ConfigurationError) and is_verbose():
+        explanation = _insert_setting_value(explanation)
     if error.service:
-        said = said.replace(_CHECK_THE_URL, f"the URL may be wrong, so check {_variable_of(error.service)}{_SHOWN}")
-    said = in_own_words(said)
+        explanation = explanation.replace(
+            _CHECK_THE_URL, f"the URL may be wrong, so check {_get_url_variable(error.service)}{_HINT_CONFIG_SHOW}"
+        )
+    explanation = rewrite_explanation(explanation)
     if isinstance(error, errors.TransportError):
-        said = _CONNECTION_ERROR.sub(_connection_words, said)
-    return said if error.operation is None else f"{error.operation}: {said}"
+        explanation = _CONNECTION_ERROR.sub(_explain_connection, explanation)
+    return explanation if error.operation is None else f"{error.operation}: {explanation}"
 
 
-def _connection_words(match: re.Match[str]) -> str:
+def _explain_connection(match: re.Match[str]) -> str:
     number = int(match["number"] or 0)
-    words = _CONNECTIONS.get(match["kind"]) or (os.strerror(number) if number > 0 else "")
+    words = _CONNECTION_PROBLEMS.get(match["kind"]) or (os.strerror(number) if number > 0 else "")
     return f" ({words})" if words else ""
 
 
-def _file_sentence(error: OSError) -> str:
+def _explain_file_error(error: OSError) -> str:
     """The sentence has the file's name, which may be a patient's, only where `shows_details` allows that."""
-    reason = reason_of(error)
-    if error.filename is not None and shows_details():
-        reason = f"{reason}: {printable(os.fsdecode(error.filename))}"
+    reason = explain_os_error(error)
+    if error.filename is not None and is_verbose():
+        reason = f"{reason}: {make_printable(os.fsdecode(error.filename))}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({reason}): free some space and give the same command again"
     return f"a file can't be read or written ({reason}): see to the files and folders that you named"

@@ -77,11 +77,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 """The arguments of each command."""
 
-_OF_A_MAILBOX = ("send", "inbox", "status", "sync", "doctor")
+_MAILBOX_COMMANDS = ("send", "inbox", "status", "sync", "doctor")
 
 
-def epilogue(command: str) -> str:
+def build_epilogue(command: str) -> str:
     """The text below the help of a command."""
     lines = "\n".join(f"    directsuite {command} {arguments}".rstrip() for arguments in EXAMPLES[command])
-    where = " with DIRECTSUITE_MAILBOX=alice@direct.example.test" if command.split()[0] in _OF_A_MAILBOX else ""
+    where = " with DIRECTSUITE_MAILBOX=alice@direct.example.test" if command.split()[0] in _MAILBOX_COMMANDS else ""
     return f"Examples{where}:\n\n{lines}\n\n{EPILOGUE}"

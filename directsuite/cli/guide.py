@@ -10,34 +10,34 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from directsuite.cli.output import show_table
-from directsuite.cli.process import ExitStatus, say
+from directsuite.cli.process import ExitStatus, echo_err
 
-_FOLDER = Path(__file__).parents[1] / "guides"
+_GUIDES_FOLDER = Path(__file__).parents[1] / "guides"
 
 
-def guide(topic: str | None) -> int:
+def show_guide(topic: str | None) -> int:
     """Show a guide, or the list of them where no topic is given, and return the exit status."""
-    guides = {file.stem: file.read_text("utf-8") for file in sorted(_FOLDER.glob("*.md"))}
+    guides = {file.stem: file.read_text("utf-8") for file in sorted(_GUIDES_FOLDER.glob("*.md"))}
     if topic is None:
-        show_table(("topic", "about"), [(name, _title(text)) for name, text in guides.items()], whole=("topic",))
+        show_table(("topic", "about"), [(name, _get_title(text)) for name, text in guides.items()], no_wrap=("topic",))
     elif topic in guides:
-        _show(guides[topic])
+        _show_markdown(guides[topic])
     else:
-        say(f"there is no such guide: {_suggestion(topic, list(guides))}")
-        return ExitStatus.REFUSED
+        echo_err(f"there is no such guide: {_suggest_topic(topic, list(guides))}")
+        return ExitStatus.USAGE_ERROR
     return ExitStatus.DONE
 
 
-def _title(text: str) -> str:
+def _get_title(text: str) -> str:
     return text.partition("\n")[0].removeprefix("# ")
 
 
-def _suggestion(topic: str, topics: list[str]) -> str:
+def _suggest_topic(topic: str, topics: list[str]) -> str:
     near = get_close_matches(topic, topics, n=1)
     return f"did you mean {near[0]}?" if near else f"give one of {', '.join(topics)}"
 
 
-def _show(text: str) -> None:
+def _show_markdown(text: str) -> None:
     """Show Markdown: drawn and paged on a terminal, and as it is elsewhere."""
     console = Console()
     if not console.is_terminal:

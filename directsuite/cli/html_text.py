@@ -7,9 +7,9 @@ import re
 import attrs
 from justhtml import stream
 
-_UNSEEN = frozenset(("script", "style", "title"))
-_FOREIGN = frozenset(("svg", "math"))
-_LINES = frozenset(
+_HIDDEN_ELEMENTS = frozenset(("script", "style", "title"))
+_FOREIGN_ELEMENTS = frozenset(("svg", "math"))
+_BLOCK_ELEMENTS = frozenset(
     (
         *("address", "article", "aside", "blockquote", "caption", "center", "dd", "details", "dialog", "dir", "div"),
         *("dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6"),
@@ -17,45 +17,51 @@ _LINES = frozenset(
         *("table", "template", "textarea", "tr", "ul"),
     )
 )
-_BREAKS = frozenset(("br", "hr"))
-_APART = frozenset(("audio", "button", "canvas", "iframe", "img", "object", "option", "select", "td", "th", "video"))
-_AS_IT_STANDS = frozenset(("pre", "textarea"))
-_STRUCK = frozenset(("del", "s", "strike"))
-_STRUCK_BEGINS, _STRUCK_ENDS = "[DEL: ", " :DEL]"  # as w3m has them
-_CDATA = "[CDATA["
-_END, _BLANK = "\v", "\x1f"  # of a line, and one that stays where it is
-_BLANKS = re.compile(r"[ \t\r\n\f\xa0]+")
-_ENDLESS_TITLE = re.compile(r"<title(?=[\s/>])[^<>]*+>(?=[^<]*+(?:\Z|<(?!/title\b)))", re.IGNORECASE)
+_BREAK_ELEMENTS = frozenset(("br", "hr"))
+_SPACED_ELEMENTS = frozenset(
+    ("audio", "button", "canvas", "iframe", "img", "object", "option", "select", "td", "th", "video")
+)
+_PREFORMATTED_ELEMENTS = frozenset(("pre", "textarea"))
+_STRIKETHROUGH_ELEMENTS = frozenset(("del", "s", "strike"))
+_DEL_OPEN, _DEL_CLOSE = "[DEL: ", " :DEL]"  # as w3m has them
+_CDATA_PREFIX = "[CDATA["
+_LINE_END, _HARD_SPACE = "\v", "\x1f"  # of a line, and one that stays where it is
+_WHITESPACE = re.compile(r"[ \t\r\n\f\xa0]+")
+_UNCLOSED_TITLE = re.compile(r"<title(?=[\s/>])[^<>]*+>(?=[^<]*+(?:\Z|<(?!/title\b)))", re.IGNORECASE)
 _NOSCRIPT = re.compile(r"(?<=<)(/?)noscript(?=[\s/>])", re.IGNORECASE)
-_COMMENT_ENDS = re.compile("--!?>")
-_MARK = "</--!>"  # which is nothing: the one way to end a comment, near the other
+_COMMENT_END = re.compile("--!?>")
+_COMMENT_END_MARKER = "</--!>"  # which is nothing: the one way to end a comment, near the other
 
 
-def text_of(html: str) -> str:
+def html_to_text(html: str) -> str:
     """What a browser would show, without form: blocks are lines, and a link's address stands behind it.
 
     Where programs differ the text is there: that of templates and CDATA sections, of pictures that aren't loaded, what
     is for readers without scripts, and what follows a title that has no end. Struck text is marked as that.
     """
-    reader = _Reader()
-    html = _NOSCRIPT.sub(r"\1no-script", _ENDLESS_TITLE.sub("", html))
-    html = _COMMENT_ENDS.sub(f"-->{_MARK}", html)  # else it looks through all the rest for the other, at each comment
+    reader = _TextReader()
+    html = _NOSCRIPT.sub(r"\1no-script", _UNCLOSED_TITLE.sub("", html))
+    html = _COMMENT_END.sub(
+        f"-->{_COMMENT_END_MARKER}", html
+    )  # else it looks through all the rest for the other, at each comment
     # Of tags and not of a tree, which can be made the square of its HTML: each paragraph in it has all open formats.
     for event in stream(html):
         if event[0] == "start":
-            reader.begin(*event[1])
+            reader.begin_element(*event[1])
         elif event[0] == "end":
-            reader.end(event[1])
+            reader.end_element(event[1])
         elif event[0] == "text":
-            reader.text(event[1])
+            reader.add_text(event[1])
         elif event[0] == "comment":
-            reader.text(_of_cdata(event[1]))
-    lines = [_BLANKS.sub(" ", line).strip(" ").replace(_BLANK, " ") for line in reader.read().split(_END)]
+            reader.add_text(_get_cdata_text(event[1]))
+    lines = [
+        _WHITESPACE.sub(" ", line).strip(" ").replace(_HARD_SPACE, " ") for line in reader.get_text().split(_LINE_END)
+    ]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
 
 
 @attrs.define
-class _Fraction:
+class _OpenFraction:
     """A fraction that is open. parts: those that began. depth: of the elements in it that are open."""
 
     parts: int = 0
@@ -63,103 +69,107 @@ class _Fraction:
 
 
 @attrs.define
-class _Reader:
+class _TextReader:
     """Collects text, tag by tag. A sender may leave open, or end, what they like."""
 
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
-    _held: list[str] = attrs.field(factory=list[str], init=False)  # what is unseen if its element ends behind it
-    _unseen: str | None = attrs.field(default=None, init=False)
-    _address: str | None = attrs.field(default=None, init=False)
-    _foreign: int = attrs.field(default=0, init=False)
-    _standing: int = attrs.field(default=0, init=False)
-    _struck: int = attrs.field(default=0, init=False)
-    _fractions: list[_Fraction] = attrs.field(factory=list[_Fraction], init=False)
+    _pending_pieces: list[str] = attrs.field(
+        factory=list[str], init=False
+    )  # what is unseen if its element ends behind it
+    _hidden_element: str | None = attrs.field(default=None, init=False)
+    _link_url: str | None = attrs.field(default=None, init=False)
+    _foreign_depth: int = attrs.field(default=0, init=False)
+    _preformatted_depth: int = attrs.field(default=0, init=False)
+    _strikethrough_depth: int = attrs.field(default=0, init=False)
+    _open_fractions: list[_OpenFraction] = attrs.field(factory=list[_OpenFraction], init=False)
 
-    def begin(self, name: str, attributes: dict[str, str | None]) -> None:
+    def begin_element(self, name: str, attributes: dict[str, str | None]) -> None:
         """An element begins."""
-        self._show_held()
-        if name in _UNSEEN and not (name == "title" and self._foreign):  # an SVG's title is a part of its picture
-            self._unseen = name
-        self._foreign += name in _FOREIGN
-        self._standing += name in _AS_IT_STANDS
-        self._begin_part(name)
-        if name in _LINES or name in _BREAKS:
-            self._pieces.append(_END)
-        elif name in _APART:
-            self._pieces.append(f" {_flowing(attributes.get('alt') or '')} ")
+        self._show_pending()
+        if name in _HIDDEN_ELEMENTS and not (
+            name == "title" and self._foreign_depth
+        ):  # an SVG's title is a part of its picture
+            self._hidden_element = name
+        self._foreign_depth += name in _FOREIGN_ELEMENTS
+        self._preformatted_depth += name in _PREFORMATTED_ELEMENTS
+        self._begin_fraction_part(name)
+        if name in _BLOCK_ELEMENTS or name in _BREAK_ELEMENTS:
+            self._pieces.append(_LINE_END)
+        elif name in _SPACED_ELEMENTS:
+            self._pieces.append(f" {_collapse_control_chars(attributes.get('alt') or '')} ")
         elif name == "input":
-            self._pieces.append(f" {_flowing(_of_input(attributes))} ")
+            self._pieces.append(f" {_collapse_control_chars(_get_input_text(attributes))} ")
         elif name == "sup":
             self._pieces.append("^")  # 10 to the power of 9 isn't 109
-        elif name in _STRUCK:
-            self._struck += 1
-            self._pieces.append(_STRUCK_BEGINS)
+        elif name in _STRIKETHROUGH_ELEMENTS:
+            self._strikethrough_depth += 1
+            self._pieces.append(_DEL_OPEN)
         elif name == "a":
             self._end_link()  # there are no links in links
-            self._address = attributes.get("href")
+            self._link_url = attributes.get("href")
 
-    def end(self, name: str) -> None:
+    def end_element(self, name: str) -> None:
         """An element ends."""
-        if name == self._unseen:
-            self._held.clear()
-        self._show_held()
-        self._foreign -= name in _FOREIGN and self._foreign > 0
-        self._standing -= name in _AS_IT_STANDS and self._standing > 0
-        self._end_part(name)
-        if name in _LINES or name == "br":
-            self._pieces.append(_END)
-        elif name in _APART:
+        if name == self._hidden_element:
+            self._pending_pieces.clear()
+        self._show_pending()
+        self._foreign_depth -= name in _FOREIGN_ELEMENTS and self._foreign_depth > 0
+        self._preformatted_depth -= name in _PREFORMATTED_ELEMENTS and self._preformatted_depth > 0
+        self._end_fraction_part(name)
+        if name in _BLOCK_ELEMENTS or name == "br":
+            self._pieces.append(_LINE_END)
+        elif name in _SPACED_ELEMENTS:
             self._pieces.append(" ")
-        elif name in _STRUCK and self._struck:
-            self._struck -= 1
-            self._pieces.append(_STRUCK_ENDS)
+        elif name in _STRIKETHROUGH_ELEMENTS and self._strikethrough_depth:
+            self._strikethrough_depth -= 1
+            self._pieces.append(_DEL_CLOSE)
         elif name == "a":
             self._end_link()
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         """Text, as it is written."""
-        shown = _standing(text) if self._standing else _flowing(text)
-        (self._pieces if self._unseen is None else self._held).append(shown)
+        shown = _preserve_whitespace(text) if self._preformatted_depth else _collapse_control_chars(text)
+        (self._pieces if self._hidden_element is None else self._pending_pieces).append(shown)
 
-    def read(self) -> str:
+    def get_text(self) -> str:
         """Return the whole text once the HTML is read."""
-        if self._foreign:
-            self._show_held()
+        if self._foreign_depth:
+            self._show_pending()
         self._end_link()
-        return "".join((*self._pieces, _STRUCK_ENDS * self._struck))
+        return "".join((*self._pieces, _DEL_CLOSE * self._strikethrough_depth))
 
-    def _show_held(self) -> None:
+    def _show_pending(self) -> None:
         """An element whose end isn't the next tag is none of those whose text is unseen: `<style/>` in an SVG."""
-        self._pieces += self._held
-        self._held.clear()
-        self._unseen = None
+        self._pieces += self._pending_pieces
+        self._pending_pieces.clear()
+        self._hidden_element = None
 
     def _end_link(self) -> None:
-        if self._address:
-            self._pieces.append(f" <{_flowing(self._address)}>")
-        self._address = None
+        if self._link_url:
+            self._pieces.append(f" <{_collapse_control_chars(self._link_url)}>")
+        self._link_url = None
 
-    def _begin_part(self, name: str) -> None:
-        if self._fractions:
-            fraction = self._fractions[-1]
+    def _begin_fraction_part(self, name: str) -> None:
+        if self._open_fractions:
+            fraction = self._open_fractions[-1]
             if not fraction.depth:
                 fraction.parts += 1
                 self._pieces.append("/" if fraction.parts == 2 else "")  # a half isn't 12
             fraction.depth += 1
             self._pieces.append("(" if name in ("mrow", "mfrac") else "")
         if name == "mfrac":
-            self._fractions.append(_Fraction())
+            self._open_fractions.append(_OpenFraction())
 
-    def _end_part(self, name: str) -> None:
-        if name == "mfrac" and self._fractions:
-            self._fractions.pop()
-        if self._fractions:
-            fraction = self._fractions[-1]
+    def _end_fraction_part(self, name: str) -> None:
+        if name == "mfrac" and self._open_fractions:
+            self._open_fractions.pop()
+        if self._open_fractions:
+            fraction = self._open_fractions[-1]
             self._pieces.append(")" if name in ("mrow", "mfrac") and fraction.depth else "")
             fraction.depth = max(0, fraction.depth - 1)
 
 
-def _of_input(attributes: dict[str, str | None]) -> str:
+def _get_input_text(attributes: dict[str, str | None]) -> str:
     match (attributes.get("type") or "").lower():
         case "hidden" | "password":
             return ""
@@ -169,17 +179,17 @@ def _of_input(attributes: dict[str, str | None]) -> str:
             return attributes.get("value") or attributes.get("alt") or ""
 
 
-def _of_cdata(comment: str) -> str:
+def _get_cdata_text(comment: str) -> str:
     """What stands in a CDATA section, which to a browser is a comment up to the next `>`; nothing of others."""
-    if not comment.startswith(_CDATA):
+    if not comment.startswith(_CDATA_PREFIX):
         return ""
-    text = comment.removeprefix(_CDATA)
+    text = comment.removeprefix(_CDATA_PREFIX)
     return text.removesuffix("]]") if text.endswith("]]") else f"{text}>"
 
 
-def _flowing(text: str) -> str:
-    return text.replace(_MARK, "").replace(_END, " ").replace(_BLANK, " ")
+def _collapse_control_chars(text: str) -> str:
+    return text.replace(_COMMENT_END_MARKER, "").replace(_LINE_END, " ").replace(_HARD_SPACE, " ")
 
 
-def _standing(text: str) -> str:
-    return _flowing(text).expandtabs().replace("\n", _END).replace(" ", _BLANK)
+def _preserve_whitespace(text: str) -> str:
+    return _collapse_control_chars(text).expandtabs().replace("\n", _LINE_END).replace(" ", _HARD_SPACE)

@@ -20,29 +20,29 @@ from typing import Any
 import attrs
 
 from directsuite.cli.command import Command
-from directsuite.cli.credentials import MailboxAccess, mailbox_access
-from directsuite.cli.errors import NotThereError, RefusedError, naming
-from directsuite.cli.html_text import text_of
+from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
+from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
+from directsuite.cli.html_text import html_to_text
 from directsuite.cli.options import InboxListOptions, InboxOptions, InboxReadOptions, InboxSaveOptions
 from directsuite.cli.output import (
-    members_of,
-    moment,
-    progress,
+    format_size,
+    format_time,
+    make_table_console,
+    model_to_dict,
     show_effect,
     show_json,
+    show_progress,
     show_table,
     show_text,
-    size_in_words,
-    table_console,
 )
-from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, printable, say, show_line, shows_details
-from directsuite.core.failures import Scope, reason_of, scope_of
-from directsuite.durable.files import DEVICE, create
+from directsuite.cli.process import NOTHING_CHANGED, ExitStatus, echo_err, is_verbose, make_printable, show_line
+from directsuite.core.failures import ErrorScope, explain_os_error, find_error_scope
+from directsuite.durable.files import DEVICE, create_file
 from directsuite.errors import BadRequestError, DirectSuiteError, ServiceError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
-from directsuite.messaging.send_once import SENT
+from directsuite.messaging.send_once import SENT_FOLDER
 from directsuite.messaging.service import Mailbox
 
 Period = tuple[datetime | None, datetime | None]
@@ -51,79 +51,83 @@ Period = tuple[datetime | None, datetime | None]
 NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
 CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
-_LONGEST = 150  # bytes of a name; file systems take 255
-_LONGEST_ENDING = 20
-_INDENT = 10  # columns before what stands below a row, with its title
-_RECIPIENTS = ("To", "Cc", "Bcc")
-_NAMED = 20  # messages that a sentence names
-_ODD = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))  # controls, also those that turn or hide text, and broken characters
-_BLANK = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
+_MAX_NAME_BYTES = 150  # bytes of a name; file systems take 255
+_MAX_SUFFIX_BYTES = 20
+_INDENT_COLUMNS = 10  # columns before what stands below a row, with its title
+_RECIPIENT_HEADERS = ("To", "Cc", "Bcc")
+_MAX_LISTED_UIDS = 20  # messages that a sentence names
+_UNSAFE_CATEGORIES = frozenset(
+    ("Cc", "Cf", "Cs", "Zl", "Zp")
+)  # controls, also those that turn or hide text, and broken characters
+_OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
 def list_messages(options: InboxListOptions) -> int:
     """List the newest messages of a folder, and return the exit status."""
-    command = _command("the number", options)
+    command = _make_command("the number", options)
 
     def begin() -> Coroutine[Any, Any, int]:
         if options.all_folders and options.before is not None:
-            raise RefusedError("--before goes with one folder, for each has its own numbers: leave out --all-folders")
-        since = None if options.since is None else with_zone(options.since)
-        until = None if options.until is None else with_zone(options.until, "--until")
-        return _list(command, _access(options), (since, until), options)
+            raise UsageError("--before goes with one folder, for each has its own numbers: leave out --all-folders")
+        since = None if options.since is None else add_local_zone(options.since)
+        until = None if options.until is None else add_local_zone(options.until, "--until")
+        return _list_messages(command, _get_access(options), (since, until), options)
 
     return command.run(begin)
 
 
 def read_message(uid: int, options: InboxReadOptions) -> int:
     """Show one message, and return the exit status."""
-    command = _command("the number", options)
-    return command.run(lambda: _read(command, _access(options), uid, options))
+    command = _make_command("the number", options)
+    return command.run(lambda: _read_message(command, _get_access(options), uid, options))
 
 
 def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages, and return the exit status."""
-    command = _command(
+    command = _make_command(
         "the numbers",
         options,
         resume="the files that are there are whole; the same command saves all of them once more, under other names",
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        access = _access(options)
+        access = _get_access(options)
         try:
             options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            what = naming("the folder of --into", options.into)
-            raise RefusedError(f"{what} can't be made, {reason_of(error)}: give another") from None
-        return _save(command, access, list(dict.fromkeys(uids)), options)
+            what = with_value("the folder of --into", options.into)
+            raise UsageError(f"{what} can't be made, {explain_os_error(error)}: give another") from None
+        return _save_files(command, access, list(dict.fromkeys(uids)), options)
 
     return command.run(begin)
 
 
-def safe_name(name: str | None, fallback: str) -> str:
+def make_safe_name(name: str | None, fallback: str) -> str:
     """A file's name on any system: no folder, no device, not hidden, no control character, not too long.
 
     fallback: a name that is safe already, where nothing is left of this one.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name or ""))[-1]
-    marked = "".join("\0" if letter in '<>:"|?*' or unicodedata.category(letter) in _ODD else letter for letter in last)
-    safe, before = re.sub("\0+", "_", marked), None
+    replaced = "".join(
+        "\0" if letter in '<>:"|?*' or unicodedata.category(letter) in _UNSAFE_CATEGORIES else letter for letter in last
+    )
+    safe, before = re.sub("\0+", "_", replaced), None
     while safe != before:  # what is cut may leave a name that is not safe
-        before, safe = safe, _shortened(_no_word_of_a_system(_BLANK.sub("", safe)))
+        before, safe = safe, _shorten_name(_escape_reserved_name(_OUTER_BLANKS.sub("", safe)))
     return safe if safe.strip("_") else fallback
 
 
-def write_new(folder: Path, name: str, content: bytes) -> Path:
+def write_new_file(folder: Path, name: str, content: bytes) -> Path:
     """Write a new file that only its owner can read, under this name or one like it. name: what `safe_name` gave.
 
     Raises OSError, and leaves no part of a file.
     """
-    stem, ending = _parted(name)
+    stem, suffix = _split_suffix(name)
     number = 1
     while True:
-        path = folder / (name if number == 1 else f"{stem}-{number}{ending}")
+        path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")
         try:
-            file = create(path)
+            file = create_file(path)
         except FileExistsError:
             number += 1
             continue
@@ -137,19 +141,19 @@ def write_new(folder: Path, name: str, content: bytes) -> Path:
         return path
 
 
-def _command(uids: str, options: InboxOptions, resume: str = NOTHING_CHANGED) -> Command:
+def _make_command(uids_label: str, options: InboxOptions, resume: str = NOTHING_CHANGED) -> Command:
     return Command(
-        resume=resume,
-        options={"folder": naming("--folder", options.folder), "username": "--mailbox", "uids": uids},
+        resume_hint=resume,
+        option_names={"folder": with_value("--folder", options.folder), "username": "--mailbox", "uids": uids_label},
         advice={BadRequestError: CHECK_THE_MESSAGES},
     )
 
 
-def _access(options: InboxOptions) -> MailboxAccess:
-    return mailbox_access(options.mailbox, options.password_file)
+def _get_access(options: InboxOptions) -> MailboxAccess:
+    return get_mailbox_access(options.mailbox, options.password_file)
 
 
-def with_zone(value: datetime, option: str = "--since") -> datetime:
+def add_local_zone(value: datetime, option: str = "--since") -> datetime:
     """What an option says, in this machine's time zone where it names none. Raises RefusedError."""
     if value.utcoffset() is not None:
         return value
@@ -158,38 +162,38 @@ def with_zone(value: datetime, option: str = "--since") -> datetime:
     except (OSError, OverflowError, ValueError):
         if value.year == MAXYEAR:
             return value.replace(tzinfo=UTC)  # the end of the calendar, of which nobody means the hour
-        what = naming(option, value.isoformat())
-        raise RefusedError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
+        what = with_value(option, value.isoformat())
+        raise UsageError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
 
 
-async def _list(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
-    async with command.suite(access.settings) as suite, progress("reading the folder"):
+async def _list_messages(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
+    async with command.make_suite(access.settings) as suite, show_progress("reading the folder"):
         box = suite.mailbox(access.address, access.password)
         if options.all_folders:
             folders = list(dict.fromkeys([INBOX, *await box.get_folders()]))
-            newest, more = await _newest(box, folders, period, options)
+            newest, more = await _find_newest(box, folders, period, options)
         else:
-            async with missing_folder_explained(box, options.folder):
-                newest, more = await _newest(box, [options.folder], period, options)
+            async with explain_missing_folder(box, options.folder):
+                newest, more = await _find_newest(box, [options.folder], period, options)
     if options.json:
-        show_json([_document(message) for message in newest])
+        show_json([_message_to_dict(message) for message in newest])
     elif not newest:
         elsewhere = "" if options.all_folders else "; --all-folders looks in all folders"
-        say(f"no such messages{elsewhere}" if _has_conditions(options) else "there are no messages")
+        echo_err(f"no such messages{elsewhere}" if _has_conditions(options) else "there are no messages")
     else:
         _show_list(newest, options)
     if more:
         next_ones = "" if options.all_folders else f", or --before {newest[-1].uid} for the next ones"
-        say(f"{more} more: --limit {options.limit + more}{' or' if options.all_folders else ','} --all{next_ones}")
+        echo_err(f"{more} more: --limit {options.limit + more}{' or' if options.all_folders else ','} --all{next_ones}")
     return ExitStatus.DONE
 
 
 def _show_list(messages: Sequence[MessageDetail], options: InboxListOptions) -> None:
-    rows = [_row(message) for message in messages]
+    rows = [_build_row(message) for message in messages]
     titles = ["folder", "uid", "received", "sent", "from", "to", "subject", "files", "size"]
     if options.all_folders:
         left_out = {"sent"}
-    elif options.folder.upper() == SENT.upper():
+    elif options.folder.upper() == SENT_FOLDER.upper():
         left_out = {"folder", "received", "from"}
     else:
         left_out = {"folder", "sent", "to"}
@@ -198,7 +202,7 @@ def _show_list(messages: Sequence[MessageDetail], options: InboxListOptions) -> 
         titles,
         [[row[title] for title in titles] for row in rows],
         right=("uid", "files", "size"),
-        whole=("folder", "received", "sent", "from", "to"),
+        no_wrap=("folder", "received", "sent", "from", "to"),
     )
 
 
@@ -207,7 +211,7 @@ def _has_conditions(options: InboxListOptions) -> bool:
     return any(conditions) or options.before is not None
 
 
-async def _newest(
+async def _find_newest(
     box: Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[MessageDetail], int]:
     """The newest messages, and how many more there are.
@@ -217,9 +221,9 @@ async def _newest(
     """
     newest, count = list[MessageDetail](), 0
     limit = None if options.all else options.limit
-    age = _received if options.all_folders else _number
+    age = _get_received_time if options.all_folders else _get_number
     for folder in folders:
-        async for message in _messages(box, folder, period, options):
+        async for message in _iter_messages(box, folder, period, options):
             if _is_wanted(message, period, options):
                 newest.append(message if message.folder else attrs.evolve(message, folder=folder))
                 count += 1
@@ -229,16 +233,16 @@ async def _newest(
     return newest, count - len(newest)
 
 
-def _number(message: MessageDetail) -> int:
+def _get_number(message: MessageDetail) -> int:
     return -1 if message.uid is None else message.uid
 
 
-def _received(message: MessageDetail) -> float:
+def _get_received_time(message: MessageDetail) -> float:
     received = message.received_date or message.sent_date
     return 0.0 if received is None else received.timestamp()
 
 
-async def _messages(
+async def _iter_messages(
     box: Mailbox, folder: str, period: Period, options: InboxListOptions
 ) -> AsyncGenerator[MessageDetail]:
     if options.unread:
@@ -248,7 +252,7 @@ async def _messages(
         for message in await box.search_messages_metadata_by_received_date(folder, *period):
             yield message
     else:
-        async with box.iter_metadata(folder, timeout=box.time_limit()) as messages:
+        async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
             async for message in messages:
                 yield message
 
@@ -259,24 +263,24 @@ def _is_wanted(message: MessageDetail, period: Period, options: InboxListOptions
     return (
         (options.before is None or (message.uid or 0) < options.before)
         and (until is None or received is None or received <= until)
-        and _has(options.sender, message.sender)
-        and _has(options.to, *(each.email for each in message.recipients))
-        and _has(options.subject, message.subject)
+        and _has_text(options.sender, message.sender)
+        and _has_text(options.to, *(each.email for each in message.recipients))
+        and _has_text(options.subject, message.subject)
     )
 
 
-def _has(wanted: str | None, *texts: str | None) -> bool:
+def _has_text(wanted: str | None, *texts: str | None) -> bool:
     """Return True if one of the texts has what is wanted, whatever its case."""
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
-def _document(message: MessageDetail) -> dict[str, Any]:
-    members = members_of(message)
+def _message_to_dict(message: MessageDetail) -> dict[str, Any]:
+    members = model_to_dict(message)
     del members["body"], members["headers"]
     return members
 
 
-def _row(message: MessageDetail) -> dict[str, object]:
+def _build_row(message: MessageDetail) -> dict[str, object]:
     """The cells of a listing, by the titles of their columns."""
     return {
         "folder": message.folder,
@@ -284,14 +288,14 @@ def _row(message: MessageDetail) -> dict[str, object]:
         "received": message.received_date or message.sent_date,
         "sent": message.sent_date or message.received_date,
         "from": message.sender,
-        "to": _fitting([each.email for each in message.recipients], table_console().width - _INDENT),
+        "to": _fit_addresses([each.email for each in message.recipients], make_table_console().width - _INDENT_COLUMNS),
         "subject": message.subject,
         "files": len(message.attachments) or None,
-        "size": None if message.size is None or message.size < 0 else size_in_words(message.size),
+        "size": None if message.size is None or message.size < 0 else format_size(message.size),
     }
 
 
-def _fitting(addresses: Sequence[str], width: int) -> str:
+def _fit_addresses(addresses: Sequence[str], width: int) -> str:
     """As many addresses as stand in one line, none of them broken, and how many more there are."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
@@ -300,92 +304,92 @@ def _fitting(addresses: Sequence[str], width: int) -> str:
     return ", ".join(addresses[:1]) + (f" and {len(addresses) - 1} more" if addresses[1:] else "")
 
 
-async def _read(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
-    async with command.suite(access.settings) as suite:
+async def _read_message(command: Command, access: MailboxAccess, uid: int, options: InboxReadOptions) -> int:
+    async with command.make_suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with progress("fetching the message"), missing_folder_explained(box, options.folder):
+        async with show_progress("fetching the message"), explain_missing_folder(box, options.folder):
             messages = await box.get_messages_by_uids(options.folder, [uid])
         if not messages:
-            raise NotThereError(NO_SUCH_MESSAGE)
+            raise ItemNotFoundError(NO_SUCH_MESSAGE)
         message = messages[0]
         if options.json:
-            attachments = [{**members_of(each), "size": len(each.content)} for each in message.attachments]
-            show_json({**members_of(message), "attachments": attachments})
+            attachments = [{**model_to_dict(each), "size": len(each.content)} for each in message.attachments]
+            show_json({**model_to_dict(message), "attachments": attachments})
         else:
-            _show(message, access.address)
+            _show_message(message, access.address)
         sys.stdout.flush()
         if options.mark_read:
-            async with progress("marking it as read"):
+            async with show_progress("marking it as read"):
                 await box.mark_messages_as_read_by_uids(options.folder, [uid])
     return ExitStatus.DONE
 
 
-def _show(message: MessageDetail, own: str) -> None:
+def _show_message(message: MessageDetail, own: str) -> None:
     received = message.received_date or message.sent_date
     is_own = parseaddr(message.sender or "")[1].casefold() == own.casefold()
     lines = {
         "From": message.sender,
         **{
             kind: ", ".join(each.email for each in message.recipients if each.type == kind.upper())
-            for kind in _RECIPIENTS
+            for kind in _RECIPIENT_HEADERS
         },
         "Subject": message.subject,
-        "Received": None if received is None else moment(received),
+        "Received": None if received is None else format_time(received),
         "SMTP id": message.msg_id if is_own else None,  # which `directsuite status` asks for
     }
-    width = max(table_console().width, 2 * _INDENT)
+    width = max(make_table_console().width, 2 * _INDENT_COLUMNS)
     for name, value in lines.items():
         if not value:
             continue
-        text = f"{name + ':':<10}{printable(value)}"
-        if name in _RECIPIENTS:  # no address is broken
+        text = f"{name + ':':<10}{make_printable(value)}"
+        if name in _RECIPIENT_HEADERS:  # no address is broken
             text = textwrap.fill(
                 text, width, subsequent_indent=" " * 10, break_long_words=False, break_on_hyphens=False
             )
         show_text(text)
     for attachment in message.attachments:
-        size = size_in_words(len(attachment.content))
+        size = format_size(len(attachment.content))
         show_line(f"{'File:':<10}{attachment.filename}, {attachment.media_type}, {size}")
     show_line()
     body = message.body or ""
     if not message.html_body:
         show_text(body)
         return
-    text = text_of(body)
+    text = html_to_text(body)
     show_text(text)
     if body.strip() and not text:
-        say("its HTML shows no text: the same command with --json tells it as it came")
+        echo_err("its HTML shows no text: the same command with --json tells it as it came")
 
 
-async def _save(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
+async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
     saved, missing = list[tuple[int, Path, int]](), list[int]()
     is_shown = True
     try:
         async with (
-            command.suite(access.settings) as suite,
-            progress("saving", unit="pieces", total=len(uids)) as bar,
+            command.make_suite(access.settings) as suite,
+            show_progress("saving", unit="pieces", total=len(uids)) as bar,
         ):
             box = suite.mailbox(access.address, access.password)
             for uid in uids:
-                async with missing_folder_explained(box, options.folder):
-                    files = await _files_of(box, uid, options)
+                async with explain_missing_folder(box, options.folder):
+                    files = await _fetch_files(box, uid, options)
                 missing += [uid] if files is None else []
                 for name, content in files or ():
-                    saved.append((uid, write_new(options.into, name, content), len(content)))
+                    saved.append((uid, write_new_file(options.into, name, content), len(content)))
                 bar.advance()
     finally:  # what is there is told, whatever came then
         if saved or options.json:
             count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
             is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
     if len(missing) == len(uids):
-        raise NotThereError(NO_SUCH_MESSAGE)
+        raise ItemNotFoundError(NO_SUCH_MESSAGE)
     if missing:
-        say(those_missing(missing, uids))
+        echo_err(describe_missing(missing, uids))
         return ExitStatus.NOT_FOUND
     if not is_shown:
         return ExitStatus.FAILED
     if not saved:
-        say("there are no attachments; --eml saves the messages themselves")
+        echo_err("there are no attachments; --eml saves the messages themselves")
     return ExitStatus.DONE
 
 
@@ -393,50 +397,50 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
     if options.json:
         show_json([{"uid": uid, "path": str(path), "size": size} for uid, path, size in saved])
     else:
-        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), whole=("file",))
+        show_table(("uid", "file", "bytes"), saved, right=("uid", "bytes"), no_wrap=("file",))
 
 
-async def _files_of(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
+async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
     """The names and contents of a message's files; None if the message isn't there."""
-    box = box.requiring(CONTENT_PATHS)
+    box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
         for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
             return [] if raw.data is None else [(f"message-{uid}.eml", raw.data)]
         return None
     for message in await box.get_messages_by_uids(options.folder, [uid]):
         return [
-            (safe_name(each.filename, f"message-{uid}-file-{number}"), each.content)
+            (make_safe_name(each.filename, f"message-{uid}-file-{number}"), each.content)
             for number, each in enumerate(message.attachments, start=1)
         ]
     return None
 
 
 @contextlib.asynccontextmanager
-async def missing_folder_explained(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
+async def explain_missing_folder(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
     """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
     try:
         yield
     except ServiceError as error:
-        folders = await _folders_of(box) if scope_of(error) is Scope.ITEM else []
+        folders = await _list_folders(box) if find_error_scope(error) is ErrorScope.ITEM else []
         if not folders or folder.casefold() in (name.casefold() for name in folders):
             raise
         meant = next((name for name in folders if name.casefold().endswith(f".{folder.casefold()}")), None)
-        suggestion = f"did you mean {printable(meant)}? " if meant and shows_details() else ""
-        raise NotThereError(
-            f"{naming(option, folder)}: the mailbox has no such folder; {suggestion}`directsuite inbox folders` lists "
-            "those that it has"
+        suggestion = f"did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
+        raise ItemNotFoundError(
+            f"{with_value(option, folder)}: the mailbox has no such folder; {suggestion}`directsuite inbox folders` "
+            "lists those that it has"
         ) from None
 
 
-def those_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
+def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
     """A sentence that names the messages that aren't there."""
-    named = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
+    named = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
     return (
         f"{len(missing)} of {len(uids)} messages aren't there ({named}): `directsuite inbox list` tells those that are"
     )
 
 
-async def _folders_of(box: Mailbox) -> list[str]:
+async def _list_folders(box: Mailbox) -> list[str]:
     """The names of a mailbox's folders; none where they can't be listed."""
     try:
         return [INBOX, *await box.get_folders()]
@@ -444,17 +448,17 @@ async def _folders_of(box: Mailbox) -> list[str]:
         return []
 
 
-def _no_word_of_a_system(name: str) -> str:
+def _escape_reserved_name(name: str) -> str:
     """Not a device of Windows, and nothing that commands would take for an option."""
     return f"_{name}" if DEVICE.match(name) or name.startswith("-") else name
 
 
-def _shortened(name: str) -> str:
-    stem, ending = _parted(name)
-    cut = stem.encode()[: _LONGEST - _LONGEST_ENDING].decode(errors="ignore")
-    return (stem if cut == stem else _BLANK.sub("", cut)) + ending
+def _shorten_name(name: str) -> str:
+    stem, suffix = _split_suffix(name)
+    cut = stem.encode()[: _MAX_NAME_BYTES - _MAX_SUFFIX_BYTES].decode(errors="ignore")
+    return (stem if cut == stem else _OUTER_BLANKS.sub("", cut)) + suffix
 
 
-def _parted(name: str) -> tuple[str, str]:
-    stem, dot, ending = name.rpartition(".")
-    return (stem, f".{ending}") if stem and dot and len(ending.encode()) < _LONGEST_ENDING else (name, "")
+def _split_suffix(name: str) -> tuple[str, str]:
+    stem, dot, suffix = name.rpartition(".")
+    return (stem, f".{suffix}") if stem and dot and len(suffix.encode()) < _MAX_SUFFIX_BYTES else (name, "")

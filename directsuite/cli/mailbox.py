@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Any
 
-from directsuite.cli.command import Command, confirm_while_running
-from directsuite.cli.credentials import MailboxAccess, is_somebody_there, mailbox_access
-from directsuite.cli.errors import NotThereError, RefusedError, naming
-from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, missing_folder_explained, those_missing
+from directsuite.cli.command import Command, confirm_in_coroutine
+from directsuite.cli.credentials import MailboxAccess, get_mailbox_access, is_interactive
+from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
+from directsuite.cli.inbox import CHECK_THE_MESSAGES, NO_SUCH_MESSAGE, describe_missing, explain_missing_folder
 from directsuite.cli.options import (
     InboxDeleteOptions,
     InboxForwardOptions,
@@ -20,9 +20,9 @@ from directsuite.cli.options import (
     InboxReplyOptions,
     MailboxOptions,
 )
-from directsuite.cli.output import brief, progress, show_effect, show_json, show_table
-from directsuite.cli.process import ExitStatus, say, say_line, show_line, shows_details
-from directsuite.cli.send import LOOK_FIRST, addresses_of, attachments_of, body_of
+from directsuite.cli.output import format_time_to_minute, show_effect, show_json, show_progress, show_table
+from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose, show_line
+from directsuite.cli.send import HINT_CHECK_SENT_FOLDER, make_attachments, parse_addresses, read_body
 from directsuite.errors import BadRequestError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import (
@@ -36,206 +36,225 @@ from directsuite.messaging.models import (
 )
 from directsuite.messaging.service import Mailbox
 
-_Work = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
+_MailboxFunction = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
 
-_THREAD = ("In-Reply-To", "References")
+_THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
-_NAMED = 20  # messages that a question names
-_UNASKED = "there is no terminal to ask on: say --yes if it is meant"
-_OPTIONS = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
-_FIND_OUT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
-_HIDDEN = "You are in neither To nor Cc of the message, so the others would learn that you have it. "
+_MAX_LISTED_MESSAGES = 20  # messages that a question names
+_NO_TERMINAL_MESSAGE = "there is no terminal to ask on: say --yes if it is meant"
+_OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
+_RECOVERY_HINT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
+_HIDDEN_RECIPIENT_WARNING = "You are in neither To nor Cc of the message, so the others would learn that you have it. "
 
 
 def list_folders(options: MailboxOptions) -> int:
     """List the folders of a mailbox with their messages, and return the exit status."""
-    command = Command(options=_OPTIONS)
-    return command.run(lambda: _folders(command, _access(options), options))
+    command = Command(option_names=_OPTION_NAMES)
+    return command.run(lambda: _list_folders(command, _get_access(options), options))
 
 
 def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
     """Move messages to another folder, and return the exit status."""
 
-    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
-        return box.move_messages_by_uids(options.folder, options.to, there)
+    def move_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+        return box.move_messages_by_uids(options.folder, options.to, existing_uids)
 
-    return _change(uids, options, "moved", _into(options.to, work))
+    return _change_messages(uids, options, "moved", _explain_missing_destination(options.to, move_messages))
 
 
 def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
     """Copy messages to another folder, and return the exit status."""
 
-    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
-        return box.copy_messages_by_uids(options.folder, options.to, there, verify=True)
+    def copy_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+        return box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
 
-    return _change(uids, options, "copied", _into(options.to, work))
+    return _change_messages(uids, options, "copied", _explain_missing_destination(options.to, copy_messages))
 
 
 def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
     """Delete messages once somebody has said yes, and return the exit status."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
 
-    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
-        return box.delete_messages_by_uids(options.folder, there, forever=options.forever)
+    def delete_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+        return box.delete_messages_by_uids(options.folder, existing_uids, forever=options.forever)
 
-    def check() -> None:
+    def validate_options() -> None:
         if not options.forever and options.folder.casefold() == _TRASH.casefold():
-            raise RefusedError("what is in INBOX.Trash is deleted already: --forever removes it")
-        if not options.yes and not is_somebody_there():
-            raise RefusedError(_UNASKED)
+            raise UsageError("what is in INBOX.Trash is deleted already: --forever removes it")
+        if not options.yes and not is_interactive():
+            raise UsageError(_NO_TERMINAL_MESSAGE)
 
-    async def ask(box: Mailbox, there: Sequence[int]) -> None:
+    async def ask_user(box: Mailbox, existing_uids: Sequence[int]) -> None:
         """Have somebody say yes who has seen what it is about."""
         if options.yes:
             return
-        if shows_details():
-            async with progress("reading the folder"):
-                messages = await _metadata_of(box, options.folder, there)
-            for message in messages[:_NAMED]:
-                say_line(f"{message.uid}  {message.sender}  {message.subject}")
-            if messages[_NAMED:]:
-                say_line("…")
-        await confirm_while_running(
-            f"{_counted(there)} of {options.folder} will be {done}. Go on?",
-            unasked=_UNASKED,
-            declined="not confirmed: nothing was deleted",
+        if is_verbose():
+            async with show_progress("reading the folder"):
+                messages = await _fetch_metadata(box, options.folder, existing_uids)
+            for message in messages[:_MAX_LISTED_MESSAGES]:
+                echo_err_line(f"{message.uid}  {message.sender}  {message.subject}")
+            if messages[_MAX_LISTED_MESSAGES:]:
+                echo_err_line("…")
+        await confirm_in_coroutine(
+            f"{_format_count(existing_uids)} of {options.folder} will be {done}. Go on?",
+            no_terminal_message=_NO_TERMINAL_MESSAGE,
+            declined_message="not confirmed: nothing was deleted",
         )
 
-    return _change(uids, options, done, work, check, ask)
+    return _change_messages(uids, options, done, delete_messages, validate_options, ask_user)
 
 
 def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
     """Mark messages as read or unread, and return the exit status."""
 
-    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
+    def mark_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         if options.unread:
-            return box.mark_messages_as_unread_by_uids(options.folder, there)
-        return box.mark_messages_as_read_by_uids(options.folder, there)
+            return box.mark_messages_as_unread_by_uids(options.folder, existing_uids)
+        return box.mark_messages_as_read_by_uids(options.folder, existing_uids)
 
-    return _change(uids, options, "marked as unread" if options.unread else "marked as read", work)
+    return _change_messages(uids, options, "marked as unread" if options.unread else "marked as read", mark_messages)
 
 
 def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
     """Forward messages, and return the exit status."""
 
-    def check() -> None:
-        if not addresses_of("--to", options.to):
-            raise RefusedError("there is no recipient: give --to ADDRESS, once for each")
+    def validate_options() -> None:
+        if not parse_addresses("--to", options.to):
+            raise UsageError("there is no recipient: give --to ADDRESS, once for each")
 
-    async def refuse_bcc(box: Mailbox, there: Sequence[int]) -> None:
+    async def validate_no_bcc(box: Mailbox, existing_uids: Sequence[int]) -> None:
         """Forward no header that names who should not be seen, unless that is meant."""
         if options.with_bcc:
             return
-        async with progress("reading the folder"):
-            messages = await _metadata_of(box, options.folder, there)
-        if with_bcc := [message.uid for message in messages if _names_bcc(message)]:
-            raise RefusedError(
-                f"{_counted(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the header that names "
-                "the recipients of the Bcc: write to them with `directsuite send`, or say --with-bcc if it is meant"
+        async with show_progress("reading the folder"):
+            messages = await _fetch_metadata(box, options.folder, existing_uids)
+        if with_bcc := [message.uid for message in messages if _has_bcc(message)]:
+            raise UsageError(
+                f"{_format_count(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the header that "
+                "names the recipients of the Bcc: write to them with `directsuite send`, "
+                "or say --with-bcc if it is meant"
             )
 
-    def work(box: Mailbox, there: Sequence[int]) -> Awaitable[object]:
-        return box.forward(options.folder, there, addresses_of("--to", options.to))
+    def forward_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
+        return box.forward(options.folder, existing_uids, parse_addresses("--to", options.to))
 
-    return _change(uids, options, "forwarded", work, check, refuse_bcc, find_out=_look_first("forward"))
+    return _change_messages(
+        uids,
+        options,
+        "forwarded",
+        forward_messages,
+        validate_options,
+        validate_no_bcc,
+        recovery_hint=_make_recovery_hint("forward"),
+    )
 
 
-def _look_first(what: str) -> str:
+def _make_recovery_hint(action: str) -> str:
     """How to find out whether a forward or a reply was sent, beside earlier ones of the same message."""
-    return f"{LOOK_FIRST}; an earlier {what} has the same subject, and a time before {brief(datetime.now(UTC))}"
+    return (
+        f"{HINT_CHECK_SENT_FOLDER}; an earlier {action} has the same subject, "
+        f"and a time before {format_time_to_minute(datetime.now(UTC))}"
+    )
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
     """Answer a message, and return the exit status."""
     command = Command(
-        resume="nothing was sent: give the same command again", find_out=_look_first("reply"), options=_OPTIONS
+        resume_hint="nothing was sent: give the same command again",
+        recovery_hint=_make_recovery_hint("reply"),
+        option_names=_OPTION_NAMES,
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        return _reply(command, _access(options), uid, body_of(options), attachments_of(options), options)
+        return _send_reply(command, _get_access(options), uid, read_body(options), make_attachments(options), options)
 
     return command.run(begin)
 
 
-def _into(destination: str, work: _Work) -> _Work:
+def _explain_missing_destination(destination: str, work: _MailboxFunction) -> _MailboxFunction:
     """The same work, whose refusal says if there is no such folder to put messages into."""
 
-    async def explained(box: Mailbox, there: Sequence[int]) -> object:
+    async def run_explained(box: Mailbox, existing_uids: Sequence[int]) -> object:
         """Do the work."""
-        async with missing_folder_explained(box, destination, option="--to"):
-            return await work(box, there)
+        async with explain_missing_folder(box, destination, option="--to"):
+            return await work(box, existing_uids)
 
-    return explained
+    return run_explained
 
 
-def _change(
+def _change_messages(
     uids: Sequence[int],
     options: InboxOptions,
     done: str,
-    work: _Work,
+    work: _MailboxFunction,
     check: Callable[[], None] = lambda: None,
-    ask: _Work | None = None,
-    find_out: str = _FIND_OUT,
+    ask: _MailboxFunction | None = None,
+    recovery_hint: str = _RECOVERY_HINT,
 ) -> int:
     """Do something with those of the messages that are there, and say how many they were.
 
     The SMTP id of what `work` sent is printed. check: raises RefusedError before anything is sent. ask: does once it is
     known which messages are there. find_out: how the user learns what happened.
     """
-    named = {**_OPTIONS, "folder": naming("--folder", options.folder)}
+    named = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
     if isinstance(options, InboxMoveOptions):
-        named["dest_folder"] = naming("--to", options.to)
-    command = Command(resume=find_out, find_out=find_out, options=named, advice={BadRequestError: CHECK_THE_MESSAGES})
+        named["dest_folder"] = with_value("--to", options.to)
+    command = Command(
+        resume_hint=recovery_hint,
+        recovery_hint=recovery_hint,
+        option_names=named,
+        advice={BadRequestError: CHECK_THE_MESSAGES},
+    )
 
     def begin() -> Coroutine[Any, Any, int]:
         check()
-        return _changed(command, _access(options), list(dict.fromkeys(uids)), options, done, work, ask)
+        return _run_change(command, _get_access(options), list(dict.fromkeys(uids)), options, done, work, ask)
 
     return command.run(begin)
 
 
-async def _changed(
+async def _run_change(
     command: Command,
     access: MailboxAccess,
     uids: Sequence[int],
     options: InboxOptions,
     done: str,
-    work: _Work,
-    ask: _Work | None,
+    work: _MailboxFunction,
+    ask: _MailboxFunction | None,
 ) -> int:
-    async with command.suite(access.settings) as suite:
+    async with command.make_suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with progress("reading the folder"), missing_folder_explained(box, options.folder):
+        async with show_progress("reading the folder"), explain_missing_folder(box, options.folder):
             listed = set(await box.get_uids(options.folder))
-        there = [uid for uid in uids if uid in listed]
-        if not there:
-            raise NotThereError(NO_SUCH_MESSAGE)
+        existing_uids = [uid for uid in uids if uid in listed]
+        if not existing_uids:
+            raise ItemNotFoundError(NO_SUCH_MESSAGE)
         if ask is not None:
-            await ask(box, there)
-        async with progress("working"):
-            result = await work(box, there)
+            await ask(box, existing_uids)
+        async with show_progress("working"):
+            result = await work(box, existing_uids)
     smtp_id = result.smtp_id if isinstance(result, SendMessageResponse) else ""
     missing = [uid for uid in uids if uid not in listed]
 
     def show() -> None:
         if options.json:
             sent = {"smtp_id": result.smtp_id or None} if isinstance(result, SendMessageResponse) else {}
-            show_json({"uids": there, "missing": missing, **sent})
+            show_json({"uids": existing_uids, "missing": missing, **sent})
         elif smtp_id:
             show_line(smtp_id)
 
-    if not show_effect(show, f"{_counted(there)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
+    if not show_effect(show, f"{_format_count(existing_uids)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    say(f"{_counted(there)} {done}")
+    echo_err(f"{_format_count(existing_uids)} {done}")
     if missing:
-        say(those_missing(missing, uids))
+        echo_err(describe_missing(missing, uids))
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
 
-async def _metadata_of(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
+async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
     """The metadata of these messages, without their contents; that of the folder is read until all are found."""
     wanted, found = set(uids), list[MessageDetail]()
-    async with box.iter_metadata(folder, timeout=box.time_limit()) as messages:
+    async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
         async for message in messages:
             if message.uid in wanted:
                 found.append(message)
@@ -244,13 +263,13 @@ async def _metadata_of(box: Mailbox, folder: str, uids: Sequence[int]) -> list[M
     return found
 
 
-def _names_bcc(message: MessageDetail) -> bool:
+def _has_bcc(message: MessageDetail) -> bool:
     """Return True if a message, as one's own copies do, says who got it as Bcc."""
     headers = {(header.name or "").strip().lower() for header in message.headers}
-    return "bcc" in headers or bool(_addressed(message, RecipientType.BCC))
+    return "bcc" in headers or bool(_get_addresses(message, RecipientType.BCC))
 
 
-async def _reply(
+async def _send_reply(
     command: Command,
     access: MailboxAccess,
     uid: int,
@@ -258,32 +277,32 @@ async def _reply(
     attachments: list[Attachment],
     options: InboxReplyOptions,
 ) -> int:
-    async with command.suite(access.settings) as suite:
+    async with command.make_suite(access.settings) as suite:
         box = suite.mailbox(access.address, access.password)
-        async with progress("fetching the message"), missing_folder_explained(box, options.folder):
+        async with show_progress("fetching the message"), explain_missing_folder(box, options.folder):
             messages = await box.get_messages_by_uids(options.folder, [uid])
         if not messages:
-            raise NotThereError(NO_SUCH_MESSAGE)
-        recipients = _recipients_of(messages[0], access.address, to_all=options.to_all)
-        described = _described(recipients)
+            raise ItemNotFoundError(NO_SUCH_MESSAGE)
+        recipients = _select_recipients(messages[0], access.address, to_all=options.to_all)
+        description = _describe_recipients(recipients)
         if recipients[1:] and not options.yes:
-            hidden = _HIDDEN if _hides(messages[0], access.address) else ""
-            await confirm_while_running(
-                f"{hidden}The answer goes to {described}. Go on?",
-                unasked=f"{hidden}The answer would go to {described}: give --yes if that is meant",
-                declined="not confirmed: nothing was sent",
+            hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(messages[0], access.address) else ""
+            await confirm_in_coroutine(
+                f"{hidden}The answer goes to {description}. Go on?",
+                no_terminal_message=f"{hidden}The answer would go to {description}: give --yes if that is meant",
+                declined_message="not confirmed: nothing was sent",
             )
-        answer = MessageWithHeader(
+        reply_message = MessageWithHeader(
             sender=access.address,
-            subject=_subject_of(messages[0].subject),
+            subject=_make_reply_subject(messages[0].subject),
             body=body,
             html_body=options.html,
             recipients=recipients,
             attachment_list=attachments,
-            headers=[MessageHeader(name, messages[0].msg_id) for name in _THREAD if messages[0].msg_id],
+            headers=[MessageHeader(name, messages[0].msg_id) for name in _THREAD_HEADERS if messages[0].msg_id],
         )
-        async with progress("sending"):
-            smtp_id = (await box.send(answer)).smtp_id
+        async with show_progress("sending"):
+            smtp_id = (await box.send(reply_message)).smtp_id
 
     def show() -> None:
         if options.json:
@@ -294,73 +313,73 @@ async def _reply(
 
     if not show_effect(show, f"the answer was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    say(f"sent to {described}")
+    echo_err(f"sent to {description}")
     return ExitStatus.DONE
 
 
-def _subject_of(subject: str | None) -> str:
+def _make_reply_subject(subject: str | None) -> str:
     return subject if subject and subject.lower().startswith("re:") else f"Re: {subject or ''}".rstrip()
 
 
-def _recipients_of(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
+def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
     """Who gets an answer, each once: never the mailbox itself, nor a recipient of a Bcc.
 
     An answer to a message of one's own goes to those whom that went to. Raises RefusedError where nobody is left.
     """
     sender = message.reply_to or message.sender
     if not sender:
-        raise RefusedError("the message has no sender: answer it with `directsuite send`")
-    to, cc = _addressed(message, RecipientType.TO), _addressed(message, RecipientType.CC)
-    if not _is_own(message, own):
-        to, cc = addresses_of("the senders", [sender]), [*to, *cc]
+        raise UsageError("the message has no sender: answer it with `directsuite send`")
+    to, cc = _get_addresses(message, RecipientType.TO), _get_addresses(message, RecipientType.CC)
+    if not _is_own_message(message, own):
+        to, cc = parse_addresses("the senders", [sender]), [*to, *cc]
     recipients = dict[str, Recipient]()
     for addresses, kind in ((to, RecipientType.TO), (cc if to_all else [], RecipientType.CC)):
         for address in addresses:
             recipients.setdefault(address.casefold(), Recipient(address, kind))
     recipients.pop(own.casefold(), None)
     if not recipients:
-        raise RefusedError("nobody but you and recipients of a Bcc would get it: write it with `directsuite send`")
+        raise UsageError("nobody but you and recipients of a Bcc would get it: write it with `directsuite send`")
     return [*recipients.values()]
 
 
-def _hides(message: MessageDetail, own: str) -> bool:
+def _is_hidden_recipient(message: MessageDetail, own: str) -> bool:
     """Return True if the others who got a message can't see that this mailbox got it, too."""
-    seen = {*_addressed(message, RecipientType.TO), *_addressed(message, RecipientType.CC)}
-    return not _is_own(message, own) and own.casefold() not in {each.casefold() for each in seen}
+    seen = {*_get_addresses(message, RecipientType.TO), *_get_addresses(message, RecipientType.CC)}
+    return not _is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
 
-def _is_own(message: MessageDetail, own: str) -> bool:
+def _is_own_message(message: MessageDetail, own: str) -> bool:
     return parseaddr(message.sender or "")[1].casefold() == own.casefold()
 
 
-def _addressed(message: MessageDetail, kind: RecipientType) -> list[str]:
+def _get_addresses(message: MessageDetail, kind: RecipientType) -> list[str]:
     """The addresses in one of the headers that name a message's recipients."""
     return [parseaddr(each.email)[1] or each.email for each in message.recipients if each.type.upper() == kind]
 
 
-def _described(recipients: Sequence[Recipient]) -> str:
+def _describe_recipients(recipients: Sequence[Recipient]) -> str:
     """How many they are; of several, who they are, where stderr may show it."""
     count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
     if not recipients[1:]:
         return count
-    return naming(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
+    return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
 
 
-async def _folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
-    async with command.suite(access.settings) as suite, progress("reading the folders"):
+async def _list_folders(command: Command, access: MailboxAccess, options: MailboxOptions) -> int:
+    async with command.make_suite(access.settings) as suite, show_progress("reading the folders"):
         box = suite.mailbox(access.address, access.password)
         names = list(dict.fromkeys([INBOX, *await box.get_folders()]))
         counts = [(name, await box.get_message_count(name), await box.get_unread_message_count(name)) for name in names]
     if options.json:
         show_json([{"folder": name, "messages": messages, "unread": unread} for name, messages, unread in counts])
     else:
-        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"), whole=("folder",))
+        show_table(("folder", "messages", "unread"), counts, right=("messages", "unread"), no_wrap=("folder",))
     return ExitStatus.DONE
 
 
-def _access(options: MailboxOptions) -> MailboxAccess:
-    return mailbox_access(options.mailbox, options.password_file)
+def _get_access(options: MailboxOptions) -> MailboxAccess:
+    return get_mailbox_access(options.mailbox, options.password_file)
 
 
-def _counted(uids: Sequence[object]) -> str:
+def _format_count(uids: Sequence[object]) -> str:
     return f"{len(uids)} message{'s' * (len(uids) != 1)}"

@@ -34,16 +34,16 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from directsuite.cli.process import discard_stdout, printable, say, show_line
-from directsuite.core.failures import reason_of
+from directsuite.cli.process import discard_stdout, echo_err, make_printable, show_line
+from directsuite.core.failures import explain_os_error
 from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]
 
-_WIDTH = 1_000  # columns where nobody says how many there are, so that a line stays a line
-_NARROWEST = 12  # columns of text that is broken into lines
-_DELAY = 1.0  # seconds before a bar is shown
-_LEFT_OUT = ("extra", "source")
+_NON_TERMINAL_COLUMNS = 1_000  # columns where nobody says how many there are, so that a line stays a line
+_MIN_COLUMN_CHARS = 12  # columns of text that is broken into lines
+_BAR_DELAY = 1.0  # seconds before a bar is shown
+_EXCLUDED_FIELDS = ("extra", "source")
 
 
 def show_json(document: object, *, indent: int | None = 2) -> None:
@@ -51,7 +51,7 @@ def show_json(document: object, *, indent: int | None = 2) -> None:
 
     indent: None for a single line.
     """
-    sys.stdout.write(f"{json.dumps(document, indent=indent, default=_plain)}\n")
+    sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_text)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
@@ -61,36 +61,36 @@ def show_effect(show: Callable[[], None], done: str) -> bool:
         sys.stdout.flush()
     except OSError as error:
         discard_stdout()
-        say(f"{done}, and stdout can't be written ({reason_of(error)}): don't give the command again")
+        echo_err(f"{done}, and stdout can't be written ({explain_os_error(error)}): don't give the command again")
         return False
     return True
 
 
-def members_of(model: object) -> dict[str, Any]:
+def model_to_dict(model: object) -> dict[str, Any]:
     """A model's fields by their names in the API, for `show_json`: without secrets and without files' contents.
 
     `extra` is left out unless the service sent something that the specification doesn't know.
     """
     kind: Any = type(model)
-    names = [field.name for field in attrs.fields(kind) if field.name not in _LEFT_OUT]
+    names = [field.name for field in attrs.fields(kind) if field.name not in _EXCLUDED_FIELDS]
     names += ["extra"] if getattr(model, "extra", None) else []
     values = {name.rstrip("_"): getattr(model, name) for name in names}
-    return {name: _member(value) for name, value in values.items() if not isinstance(value, Secret | bytes)}
+    return {name: _value_to_json(value) for name, value in values.items() if not isinstance(value, Secret | bytes)}
 
 
-def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **more: Unpack[TableOptions]) -> None:
+def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]) -> None:
     """Print a table: the parameters are those of `table`."""
-    console = table_console()
+    console = make_table_console()
     with console.capture() as captured:
-        console.print(table(console, titles, rows, **more), soft_wrap=True)
+        console.print(build_table(console, titles, rows, **options), soft_wrap=True)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def table_console() -> Console:
+def make_table_console() -> Console:
     """Stdout, where a row stays a line if nobody says how wide it is."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = _WIDTH
+        console.width = _NON_TERMINAL_COLUMNS
     return console
 
 
@@ -99,7 +99,7 @@ class TableOptions(TypedDict, total=False):
 
     right: Sequence[str]
     """The titles of columns of numbers."""
-    whole: Sequence[str]
+    no_wrap: Sequence[str]
     """The titles of columns of ids, addresses and file names, which people copy: they are never broken. Where the
     terminal is too narrow, each stands with its title on a line of its own below the row.
     """
@@ -107,11 +107,11 @@ class TableOptions(TypedDict, total=False):
     """The colours of cells, by their text."""
 
 
-def table(
-    console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **more: Unpack[TableOptions]
+def build_table(
+    console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]
 ) -> Text:
     """A table without lines, whose cells are made printable."""
-    right, whole, styles = more.get("right", ()), more.get("whole", ()), more.get("styles", {})
+    right, no_wrap, styles = options.get("right", ()), options.get("no_wrap", ()), options.get("styles", {})
     rows = [tuple(row) for row in rows]
     is_list = bool(titles[0])  # and not one thing, with what it has in a line each
     columns = list[_Column]()
@@ -119,25 +119,28 @@ def table(
         has_moments = any(isinstance(row[index], datetime) for row in rows)
         columns.append(
             _Column(
-                f"{title} ({_zone()})" if is_list and has_moments else title,
+                f"{title} ({_get_zone_name()})" if is_list and has_moments else title,
                 index,
                 justify="right" if title in right else "left",
-                is_flexible=not (title in whole or title in right or has_moments),
+                is_flexible=not (title in no_wrap or title in right or has_moments),
             )
         )
-    cells = [[brief(each) if is_list and isinstance(each, datetime) else cell(each) for each in row] for row in rows]
+    cells = [
+        [format_time_to_minute(each) if is_list and isinstance(each, datetime) else format_cell(each) for each in row]
+        for row in rows
+    ]
     for column in columns:
         column.width = max(cell_len(text) for text in (column.title, *(row[column.index] for row in cells)))
-    below = [column for column, title in zip(columns, titles, strict=True) if title in whole]
-    moved = list[_Column]()
-    while not _fit(columns, console.width) and below:
-        moved.insert(0, below.pop())
-        columns.remove(moved[0])
-    lines = [_row(console, columns, [Text(column.title, "dim") for column in columns])]
+    no_wrap_columns = [column for column, title in zip(columns, titles, strict=True) if title in no_wrap]
+    moved_columns = list[_Column]()
+    while not _fit_columns(columns, console.width) and no_wrap_columns:
+        moved_columns.insert(0, no_wrap_columns.pop())
+        columns.remove(moved_columns[0])
+    lines = [_render_row(console, columns, [Text(column.title, "dim") for column in columns])]
     for row in cells:
         texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
-        lines.append(_row(console, columns, texts))
-        lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved if row[column.index]]
+        lines.append(_render_row(console, columns, texts))
+        lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved_columns if row[column.index]]
     return Text("\n").join(lines)
 
 
@@ -151,20 +154,20 @@ class _Column:
     width: int = 0
 
 
-def _fit(columns: Sequence[_Column], width: int) -> bool:
+def _fit_columns(columns: Sequence[_Column], width: int) -> bool:
     """Make what may be broken narrower until the columns fit; False where they can't, with all as they were."""
     widths = [column.width for column in columns]
     while sum(widths) + 2 * len(widths) - 2 > width:
         widest = max((n for n, each in enumerate(columns) if each.is_flexible), key=lambda n: widths[n], default=None)
-        if widest is None or widths[widest] <= _NARROWEST:
+        if widest is None or widths[widest] <= _MIN_COLUMN_CHARS:
             return False
         widths[widest] -= 1
-    for column, fitting in zip(columns, widths, strict=True):
-        column.width = fitting
+    for column, new_width in zip(columns, widths, strict=True):
+        column.width = new_width
     return True
 
 
-def _row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) -> Text:
+def _render_row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) -> Text:
     """The lines of a row; what is longer than its column goes on in the next line."""
     cells = [text.wrap(console, column.width, overflow="fold") for column, text in zip(columns, texts, strict=True)]
     lines = list[Text]()
@@ -176,7 +179,7 @@ def _row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) ->
     return Text("\n").join(lines)
 
 
-def _zone() -> str:
+def _get_zone_name() -> str:
     """The name of this machine's time zone."""
     return datetime.now().astimezone().tzname() or "local"
 
@@ -187,25 +190,25 @@ def show_text(text: str) -> None:
         show_line(line.expandtabs())
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """A value as people read it; nothing for None."""
     if value is None:
         return ""
-    return printable(moment(value) if isinstance(value, datetime) else str(value))
+    return make_printable(format_time(value) if isinstance(value, datetime) else str(value))
 
 
-def moment(value: datetime) -> str:
+def format_time(value: datetime) -> str:
     """A moment in the time zone of this machine, with its name."""
-    value = _here(value)
+    value = _to_local_time(value)
     return f"{value.isoformat(' ', 'seconds')[:19]} {value.tzname() or ''}".rstrip()
 
 
-def brief(value: datetime) -> str:
+def format_time_to_minute(value: datetime) -> str:
     """A moment to the minute, in the time zone that the column's title names."""
-    return _here(value).isoformat(" ", "minutes")[:16]
+    return _to_local_time(value).isoformat(" ", "minutes")[:16]
 
 
-def _here(value: datetime) -> datetime:
+def _to_local_time(value: datetime) -> datetime:
     """A moment in the time zone of this machine; as it came, where it has none there."""
     # Beyond the years 1 to 9999, or what the system knows, it has none.
     with contextlib.suppress(OSError, OverflowError, ValueError):
@@ -225,13 +228,13 @@ class Bar:
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task, count)
 
-    def tell(self, done: int, total: int | None) -> None:
+    def update(self, done: int, total: int | None) -> None:
         """Set what is done: what the `progress=` of a facade's method takes. total: None while nobody knows."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
 
-def size_in_words(count: int) -> str:
+def format_size(count: int) -> str:
     """A count of bytes in the unit that people read it in."""
     for unit, length in (("MB", 1_000_000), ("KB", 1_000)):
         if count >= length:
@@ -241,13 +244,13 @@ def size_in_words(count: int) -> str:
 
 
 @asynccontextmanager
-async def progress(
+async def show_progress(
     title: str,
     *,
     unit: Unit = "waiting",
     total: int | None = None,
     console: Console | None = None,
-    delay: float = _DELAY,
+    delay: float = _BAR_DELAY,
 ) -> AsyncGenerator[Bar]:
     """A bar with rate and remaining time, or for `waiting` the time that has passed; gone at the end.
 
@@ -257,17 +260,17 @@ async def progress(
     if not console.is_terminal:
         yield Bar()
         return
-    bars = Progress(*_columns(unit), console=console, transient=True)
-    starting = asyncio.get_running_loop().call_later(delay, bars.start)
+    bars = Progress(*_make_progress_columns(unit), console=console, transient=True)
+    start_timer = asyncio.get_running_loop().call_later(delay, bars.start)
     try:
         yield Bar(bars, title, total)
     finally:
-        starting.cancel()
+        start_timer.cancel()
         bars.stop()
 
 
 @contextlib.contextmanager
-def live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
+def show_live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
     """Show what `render` gives, anew each second, on a terminal alone; gone at the end. It runs in another thread."""
     console = Console(stderr=True, highlight=False) if console is None else console
     if not console.is_terminal:
@@ -277,7 +280,7 @@ def live(render: Callable[[Console], Text], *, console: Console | None = None) -
         yield
 
 
-class _Rate(ProgressColumn):
+class _RateColumn(ProgressColumn):
     """Pieces per second."""
 
     def render(self, task: Task) -> Text:
@@ -286,19 +289,19 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
 
 
-def _columns(unit: Unit) -> list[ProgressColumn]:
+def _make_progress_columns(unit: Unit) -> list[ProgressColumn]:
     title = TextColumn("{task.description}", markup=False)
     if unit == "waiting":
         return [SpinnerColumn(), title, TimeElapsedColumn()]
-    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), _Rate()]
+    counts = [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), _RateColumn()]
     return [title, BarColumn(bar_width=24), *counts, TimeRemainingColumn()]
 
 
-def _member(value: object) -> object:
+def _value_to_json(value: object) -> object:
     if isinstance(value, list):
-        return [_member(each) for each in cast("list[object]", value)]
-    return members_of(value) if attrs.has(type(value)) else value
+        return [_value_to_json(each) for each in cast("list[object]", value)]
+    return model_to_dict(value) if attrs.has(type(value)) else value
 
 
-def _plain(value: object) -> str:
+def _to_json_text(value: object) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)

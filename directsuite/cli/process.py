@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, cast
 
-REMEDY = "pip install 'directsuite[cli,sandbox]'"
+INSTALL_COMMAND = "pip install 'directsuite[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: give the same command again"
 """How a command goes on that only reads, or has not begun."""
 
@@ -40,10 +40,10 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "testing": ("aioresponses",),
 }
 """The modules that each extra brings, by which it is found to be installed."""
-_CONTROLS = frozenset(("Cc", "Cs", "Zl", "Zp"))
+_CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The categories of control characters, lone surrogates, and separators of lines and paragraphs."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_COLUMNS = range(20, 10_001)
+_COLUMNS_RANGE = range(20, 10_001)
 """The widths in which help and tables can be laid out."""
 
 
@@ -61,10 +61,10 @@ class ExitStatus(enum.IntEnum):
 
     DONE = 0, "done"
     FAILED = 1, "not done, or not all of it: stderr says why"
-    REFUSED = 2, "an option, a file or a variable is wrong: nothing was changed"
+    USAGE_ERROR = 2, "an option, a file or a variable is wrong: nothing was changed"
     DENIED = 3, "the password, token or login is refused, or may not do this"
     NOT_FOUND = 4, "there is no such message, fax, patient or address, or the URL is wrong"
-    DECLINED = 5, "the service declines what was asked of it"
+    REJECTED = 5, "the service declines what was asked of it"
     UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
     UNKNOWN = 7, "it may or may not have happened: look before you repeat it"
     INTERRUPTED = 130, "Ctrl-C"
@@ -75,15 +75,15 @@ class MissingExtraError(Exception):
     """Libraries of an extra are not installed; the text names them and the remedy."""
 
 
-def missing(libraries: Sequence[str]) -> list[str]:
+def find_missing(libraries: Sequence[str]) -> list[str]:
     """Those of these modules that are not installed, found without importing them."""
     return [library for library in libraries if find_spec(library) is None]
 
 
-def require(extra: str) -> None:
+def require_extra(extra: str) -> None:
     """Raise MissingExtraError unless all libraries of an extra are installed."""
-    if absent := missing(EXTRAS[extra]):
-        raise MissingExtraError(f"this needs {', '.join(absent)}, which the extra '{extra}' brings: {REMEDY}")
+    if absent := find_missing(EXTRAS[extra]):
+        raise MissingExtraError(f"this needs {', '.join(absent)}, which the extra '{extra}' brings: {INSTALL_COMMAND}")
 
 
 def prepare_streams() -> None:
@@ -93,7 +93,7 @@ def prepare_streams() -> None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
     real: Any = sys.__stderr__
     if sys.stderr is real and hasattr(real, "buffer"):
-        sys.stderr = forgiving(cast("io.TextIOWrapper[Any]", real))
+        sys.stderr = make_lossy_stream(cast("io.TextIOWrapper[Any]", real))
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -102,47 +102,49 @@ def prepare_streams() -> None:
 def prepare_width() -> None:
     """Give the process a width in which text can be laid out, whatever COLUMNS and the terminal say."""
     named = os.environ.get("COLUMNS")
-    if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS):
+    if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS_RANGE):
         del os.environ["COLUMNS"]
-    if shutil.get_terminal_size().columns < _COLUMNS.start:
-        os.environ["COLUMNS"] = str(_COLUMNS.start)
+    if shutil.get_terminal_size().columns < _COLUMNS_RANGE.start:
+        os.environ["COLUMNS"] = str(_COLUMNS_RANGE.start)
 
 
-def shows_details() -> bool:
+def is_verbose() -> bool:
     """Return True if stderr may show file names and the service's words: on a terminal, or if the user asks for it.
 
     Elsewhere stderr may be a log, which others read.
     """
-    return sys.stderr.isatty() or verbosity() > 0
+    return sys.stderr.isatty() or get_verbosity() > 0
 
 
-def verbosity() -> int:
+def get_verbosity() -> int:
     """How often --verbose was given, or what DIRECTSUITE_VERBOSE says: 1 for what is no number."""
     text = os.environ.get("DIRECTSUITE_VERBOSE") or "0"
     return int(text) if text.isdecimal() else 1
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Replace each character that a terminal would act upon, or that hides or reorders the characters near it."""
     return "".join(
-        "\N{REPLACEMENT CHARACTER}" if letter in _BIDI_CONTROLS or unicodedata.category(letter) in _CONTROLS else letter
+        "\N{REPLACEMENT CHARACTER}"
+        if letter in _BIDI_CONTROLS or unicodedata.category(letter) in _CONTROL_CATEGORIES
+        else letter
         for letter in text
     )
 
 
 def show_line(text: str = "") -> None:
     """Write one line to stdout, made printable."""
-    sys.stdout.write(f"{printable(text)}\n")
+    sys.stdout.write(f"{make_printable(text)}\n")
 
 
-def say(sentence: str) -> None:
+def echo_err(sentence: str) -> None:
     """Write a sentence for people to stderr, made printable."""
-    say_line(f"directsuite: {sentence}")
+    echo_err_line(f"directsuite: {sentence}")
 
 
-def say_line(text: str) -> None:
+def echo_err_line(text: str) -> None:
     """Write one line to stderr, made printable."""
-    sys.stderr.write(f"{printable(text)}\n")
+    sys.stderr.write(f"{make_printable(text)}\n")
 
 
 def end_line() -> None:
@@ -161,31 +163,35 @@ def discard_stdout() -> None:
 
 
 @contextlib.contextmanager
-def forgiving_stdout(lost: Callable[[OSError], None]) -> Generator[None]:
+def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
     """Let stdout lose what can't be written, as stderr does. `lost` is called with the first error alone."""
     stdout: Any = sys.stdout
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout = forgiving(stdout, lost)
+        sys.stdout = make_lossy_stream(stdout, on_loss)
     try:
         yield
     finally:
         sys.stdout = stdout
 
 
-def forgiving(stream: io.TextIOWrapper[Any], lost: Callable[[OSError], None] | None = None) -> io.TextIOWrapper[Any]:
+def make_lossy_stream(
+    stream: io.TextIOWrapper[Any], on_loss: Callable[[OSError], None] | None = None
+) -> io.TextIOWrapper[Any]:
     """A stream that writes to the same place, and loses what that doesn't take. lost: as in `forgiving_stdout`."""
     raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # with python -u it is that itself
-    taking: Any = _Forgiving(raw, lost)  # without a buffer in between, which would write again what Ctrl-C came upon
-    return io.TextIOWrapper(taking, encoding=stream.encoding, errors=stream.errors, line_buffering=True)
+    lossy_raw: Any = _LossyRawIO(
+        raw, on_loss
+    )  # without a buffer in between, which would write again what Ctrl-C came upon
+    return io.TextIOWrapper(lossy_raw, encoding=stream.encoding, errors=stream.errors, line_buffering=True)
 
 
-class _Forgiving(io.RawIOBase):
+class _LossyRawIO(io.RawIOBase):
     """Bytes to a place that may be full, or that nobody reads any more."""
 
-    def __init__(self, place: io.RawIOBase, lost: Callable[[OSError], None] | None) -> None:
+    def __init__(self, raw: io.RawIOBase, on_loss: Callable[[OSError], None] | None) -> None:
         super().__init__()
-        self._place = place
-        self._lost = lost
+        self._raw = raw
+        self._on_loss = on_loss
 
     def writable(self) -> bool:
         """Return True: what can't be written is lost, and no error."""
@@ -195,18 +201,18 @@ class _Forgiving(io.RawIOBase):
         """Write `content`, or lose it; OSError is never raised."""
         rest = memoryview(content)
         try:
-            while rest and (written := self._place.write(rest)):  # None where it would have to wait
+            while rest and (written := self._raw.write(rest)):  # None where it would have to wait
                 rest = rest[written:]
         except OSError as error:
-            if self._lost is not None:
-                self._lost(error)
-                self._lost = None
+            if self._on_loss is not None:
+                self._on_loss(error)
+                self._on_loss = None
         return len(content)
 
     def fileno(self) -> int:
         """The descriptor of the place."""
-        return self._place.fileno()
+        return self._raw.fileno()
 
     def isatty(self) -> bool:
         """Return True if the place is a terminal."""
-        return self._place.isatty()
+        return self._raw.isatty()

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from directsuite.cli.command import Command
-from directsuite.cli.errors import NotThereError, RefusedError, refuse_no_text
-from directsuite.cli.inbox import with_zone
+from directsuite.cli.errors import ItemNotFoundError, UsageError, validate_text
+from directsuite.cli.inbox import add_local_zone
 from directsuite.cli.options import (
     ControlListOptions,
     ControlOptions,
@@ -22,32 +22,34 @@ from directsuite.cli.options import (
     SandboxFaxOptions,
     SandboxOptions,
 )
-from directsuite.cli.output import moment, show_effect, show_json, show_table
-from directsuite.cli.process import EXTRAS, REMEDY, ExitStatus, missing, say, show_line
-from directsuite.configuration import secret_of_file
-from directsuite.core.failures import reason_of
+from directsuite.cli.output import format_time, show_effect, show_json, show_table
+from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
+from directsuite.configuration import read_secret_file
+from directsuite.core.failures import explain_os_error
 from directsuite.sandbox import Control, ControlError, serving
 from directsuite.sandbox.access import is_loopback
-from directsuite.sandbox.faults import kind_text, still_text
+from directsuite.sandbox.faults import describe_kind, describe_remaining
 from directsuite.sandbox.samples import MAILBOX_LOGIN
-from directsuite.sandbox.serving import Serving, exports
+from directsuite.sandbox.serving import ServingOptions, format_exports
 
 _MAX_BODY_BYTES = 2**26
 P = ParamSpec("P")
-Chosen = TypeVar("Chosen", bound=ControlOptions)
+OptionsT = TypeVar("OptionsT", bound=ControlOptions)
 
 
-def _driving(work: Callable[Concatenate[Control, Chosen, P], Awaitable[int]]) -> Callable[Concatenate[Chosen, P], int]:
+def _run_with_control(
+    work: Callable[Concatenate[Control, OptionsT, P], Awaitable[int]],
+) -> Callable[Concatenate[OptionsT, P], int]:
     """Make a command of what is done to the sandbox that the options name. `work` returns the exit status."""
 
-    def command(options: Chosen, /, *args: P.args, **kwargs: P.kwargs) -> int:
+    def command(options: OptionsT, /, *args: P.args, **kwargs: P.kwargs) -> int:
         async def drive() -> int:
             """Raises NotThereError and RefusedError."""
             try:
                 async with Control(options.at) as control:
                     return await work(control, options, *args, **kwargs)
             except ControlError as error:
-                raise (NotThereError if error.status is None else RefusedError)(str(error)) from None
+                raise (ItemNotFoundError if error.status is None else UsageError)(str(error)) from None
 
         return Command().run(drive)
 
@@ -57,15 +59,15 @@ def _driving(work: Callable[Concatenate[Control, Chosen, P], Awaitable[int]]) ->
 def serve(options: SandboxOptions) -> int:
     """Serve until Ctrl-C, and return the exit status."""
     if not (options.allow_remote or is_loopback(options.host)):
-        say("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
-        return ExitStatus.REFUSED
+        echo_err("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
+        return ExitStatus.USAGE_ERROR
     if (options.pkcs11_module is None) == bool(options.pkcs11_token):
-        say("--pkcs11-module and --pkcs11-token go together")
-        return ExitStatus.REFUSED
-    if missing(EXTRAS["sandbox"]):
-        say(f"signing will refuse, and the page lacks something, for want of packages: {REMEDY}")
+        echo_err("--pkcs11-module and --pkcs11-token go together")
+        return ExitStatus.USAGE_ERROR
+    if find_missing(EXTRAS["sandbox"]):
+        echo_err(f"signing will refuse, and the page lacks something, for want of packages: {INSTALL_COMMAND}")
     folder = None if options.memory else options.data or serving.DEFAULT_FOLDER
-    chosen = Serving(
+    chosen = ServingOptions(
         folder=folder,
         host=options.host,
         allow_remote=options.allow_remote,
@@ -83,149 +85,158 @@ def serve(options: SandboxOptions) -> int:
     try:
         asyncio.run(serving.serve(chosen))
     except serving.CannotStartError as error:
-        say(f"the sandbox cannot start: {error}")
+        echo_err(f"the sandbox cannot start: {error}")
         return ExitStatus.FAILED
     return ExitStatus.DONE  # SIGINT and SIGTERM are meant to end it
 
 
-@_driving
-async def env(control: Control, options: ControlOptions) -> ExitStatus:
+@_run_with_control
+async def show_environment(control: Control, options: ControlOptions) -> ExitStatus:
     """Print the environment for a shell."""
     environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
     try:
-        lines = exports(environment)
+        lines = format_exports(environment)
     except ValueError as error:
-        raise NotThereError(f"what answers at {options.at} is no sandbox: {error}") from None
+        raise ItemNotFoundError(f"what answers at {options.at} is no sandbox: {error}") from None
     for line in lines:
         show_line(line)
     return ExitStatus.DONE
 
 
-@_driving
-async def account(control: Control, options: SandboxAccountOptions, address: str, password: str | None) -> ExitStatus:
+@_run_with_control
+async def add_account(
+    control: Control, options: SandboxAccountOptions, address: str, password: str | None
+) -> ExitStatus:
     """Add a mailbox. Raise RefusedError if the password is among the arguments."""
     if password is not None:
-        raise RefusedError(
+        raise UsageError(
             "the password can't be an argument, which other users of this machine can read: give --password-file FILE, "
             "or --password-file - for stdin; without it, the password is `sandbox`"
         )
     file = options.password_file
     if file is None:
         await control.add_mailbox(address, MAILBOX_LOGIN)
-        say(f"added; its password is {MAILBOX_LOGIN}")
+        echo_err(f"added; its password is {MAILBOX_LOGIN}")
     else:
         await control.add_mailbox(address, _read_password(file))
-        say("added, with the password of --password-file")
+        echo_err("added, with the password of --password-file")
     return ExitStatus.DONE
 
 
 def _read_password(file: Path) -> str:
     """Return the password in a private file, or on the first line of stdin if the file is -."""
     if str(file) != "-":
-        return secret_of_file(file, "the file of --password-file").reveal()
+        return read_secret_file(file, "the file of --password-file").reveal()
     text = sys.stdin.readline().rstrip("\r\n")
     if "\N{REPLACEMENT CHARACTER}" in text:  # which stands for bytes that are no text
-        raise RefusedError("--password-file -: the first line of stdin is no text in the encoding of this terminal")
+        raise UsageError("--password-file -: the first line of stdin is no text in the encoding of this terminal")
     if not text:
-        raise RefusedError("--password-file -: stdin has no password on its first line")
-    refuse_no_text(text, "the password on stdin")
+        raise UsageError("--password-file -: stdin has no password on its first line")
+    validate_text(text, "the password on stdin")
     return text
 
 
-@_driving
-async def patient(
+@_run_with_control
+async def add_patient(
     control: Control, options: ControlOptions, first_name: str, last_name: str, ssn4: str, dob: str
 ) -> ExitStatus:
     """Add an individual."""
     number = await control.add_individual(first_name, last_name, ssn4, dob)
-    return _show_added(str(number), "individual", "id")
+    return _show_key(str(number), "individual", "id")
 
 
-@_driving
-async def fax(control: Control, options: SandboxFaxOptions, number: str) -> ExitStatus:
+@_run_with_control
+async def add_or_update_fax(control: Control, options: SandboxFaxOptions, number: str) -> ExitStatus:
     """Add a fax, or change one."""
     if options.handle is not None:
         await control.set_fax_status(options.handle, options.status)
-        say(f"the fax is {options.status}")
+        echo_err(f"the fax is {options.status}")
         return ExitStatus.DONE
     handle = await control.add_fax(number, status=options.status, description=options.description)
-    return _show_added(handle, "fax", "handle")
+    return _show_key(handle, "fax", "handle")
 
 
-def _show_added(key: str, kind: str, key_name: str) -> ExitStatus:
+def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
     """Print the key of what was added, and return the exit status."""
     if not show_effect(lambda: show_line(key), f"the {kind} was added, under the {key_name} {key}"):
         return ExitStatus.FAILED
-    say(f"added, under this {key_name}")
+    echo_err(f"added, under this {key_name}")
     return ExitStatus.DONE
 
 
-@_driving
-async def clock(control: Control, options: SandboxClockOptions) -> ExitStatus:
+@_run_with_control
+async def show_or_set_clock(control: Control, options: SandboxClockOptions) -> ExitStatus:
     """Show or change the time."""
     if options.advance is not None:
         now = await control.advance(options.advance)
     elif options.set is not None:
-        now = await control.set_clock(with_zone(options.set, "--set"))
+        now = await control.set_clock(add_local_zone(options.set, "--set"))
     elif options.freeze:
         now = await control.freeze()
     else:
         now = await (control.resume() if options.resume else control.now())
-    is_shown = show_effect(lambda: show_line(moment(now)), f"the sandbox's time is {moment(now)}")
+    is_shown = show_effect(lambda: show_line(format_time(now)), f"the sandbox's time is {format_time(now)}")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
-@_driving
-async def fault(control: Control, options: SandboxFaultOptions, operation: str | None, kind: str | None) -> ExitStatus:
+@_run_with_control
+async def manage_faults(
+    control: Control, options: SandboxFaultOptions, operation: str | None, kind: str | None
+) -> ExitStatus:
     """Add a fault, list or remove them. Raises RefusedError."""
     if options.clear:
         await control.clear_faults()
     if operation is not None:
         if kind is None:
-            raise RefusedError("what goes wrong? Give a kind: `directsuite sandbox fault Send reset_after`")
+            raise UsageError("what goes wrong? Give a kind: `directsuite sandbox fault Send reset_after`")
         times = None if options.always else options.times
-        more = {
+        fault_options = {
             "retry_after": options.retry_after,
             "seconds": options.seconds,
             "processed": options.processed or None,
-            "body": None if options.body is None else _body_of(options.body),
+            "body": None if options.body is None else _parse_body(options.body),
         }
-        given = {name: value for name, value in more.items() if value is not None}
-        await control.inject_fault(operation, kind, times=times, skip=options.skip, status=options.status, **given)
+        given_options = {name: value for name, value in fault_options.items() if value is not None}
+        await control.inject_fault(
+            operation, kind, times=times, skip=options.skip, status=options.status, **given_options
+        )
     faults = await control.faults()
     if options.json:
         show_json(faults)
     elif faults:
-        rows = [(each["id"], each["operation"], kind_text(each), each["applied"], still_text(each)) for each in faults]
+        rows = [
+            (each["id"], each["operation"], describe_kind(each), each["applied"], describe_remaining(each))
+            for each in faults
+        ]
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
-        say("nothing goes wrong")
+        echo_err("nothing goes wrong")
     return ExitStatus.DONE
 
 
-def _body_of(text: str) -> object:
+def _parse_body(text: str) -> object:
     """What --body says: JSON or other text, which is a file's after @. Raises RefusedError."""
     if text.startswith("@"):
         try:
             with Path(text[1:]).open("rb") as file:
                 content = file.read(_MAX_BODY_BYTES + 1)
             if len(content) > _MAX_BODY_BYTES:
-                raise RefusedError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes")
+                raise UsageError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes")
             text = content.decode()
         except OSError as error:
-            raise RefusedError(f"--body can't be read, {reason_of(error)}: give another file") from None
+            raise UsageError(f"--body can't be read, {explain_os_error(error)}: give another file") from None
         except ValueError:
-            raise RefusedError("--body: the file is no text in UTF-8") from None
+            raise UsageError("--body: the file is no text in UTF-8") from None
     try:
         return json.loads(text)
     except RecursionError:
-        raise RefusedError("--body is JSON that is nested too deeply") from None
+        raise UsageError("--body is JSON that is nested too deeply") from None
     except ValueError:
         return text
 
 
-@_driving
-async def ledger(control: Control, options: ControlListOptions, operation: str | None) -> ExitStatus:
+@_run_with_control
+async def show_ledger(control: Control, options: ControlListOptions, operation: str | None) -> ExitStatus:
     """List effects."""
     effects = await control.ledger(operation)
     if options.json:
@@ -234,15 +245,15 @@ async def ledger(control: Control, options: ControlListOptions, operation: str |
         rows = [
             (datetime.fromtimestamp(each["at"] / 1000, UTC), each["operation"], each["subject"]) for each in effects
         ]
-        show_table(("at", "operation", "item"), rows, whole=("item",))
+        show_table(("at", "operation", "item"), rows, no_wrap=("item",))
     else:
-        say("nothing has happened")
+        echo_err("nothing has happened")
     return ExitStatus.DONE
 
 
-@_driving
-async def reset(control: Control, options: ControlOptions) -> ExitStatus:
+@_run_with_control
+async def reset_sandbox(control: Control, options: ControlOptions) -> ExitStatus:
     """Start over."""
     await control.reset()
-    say("everything is as at the first start")
+    echo_err("everything is as at the first start")
     return ExitStatus.DONE

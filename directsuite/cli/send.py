@@ -25,83 +25,85 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from directsuite.cli.command import Command
-from directsuite.cli.credentials import MAILBOX, MailboxAccess, configured, is_address, mailbox_access
-from directsuite.cli.errors import RefusedError, naming, refuse_no_text
+from directsuite.cli.credentials import MAILBOX_VAR, MailboxAccess, get_mailbox_access, is_address, read_setting
+from directsuite.cli.errors import UsageError, validate_text, with_value
 from directsuite.cli.options import SendOptions, TextOptions
-from directsuite.cli.output import Bar, progress, show_effect, show_json, show_table, size_in_words
-from directsuite.cli.process import ExitStatus, say, show_line, shows_details
+from directsuite.cli.output import Bar, format_size, show_effect, show_json, show_progress, show_table
+from directsuite.cli.process import ExitStatus, echo_err, is_verbose, show_line
 from directsuite.core.call import SETTLE_TIMEOUT
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.durable import files
 from directsuite.errors import BadRequestError, DirectSuiteError, OutcomeUnknownError, ServiceError
 from directsuite.messaging import arguments
 from directsuite.messaging.models import Attachment, Message, Recipient, RecipientType
-from directsuite.messaging.send_once import request_id
+from directsuite.messaging.send_once import make_request_id
 from directsuite.messaging.service import Mailbox
 
-_STATE = "DIRECTSUITE_STATE"
+_STATE_VAR = "DIRECTSUITE_STATE"
 
-_OPTIONS = {
+_OPTION_NAMES = {
     "sender": "--from",
     "username": "--from",
     "recipients": "--to",
     "attachment_list": "--attach",
     "key": "--key",
 }
-LOOK_FIRST = (
+HINT_CHECK_SENT_FOLDER = (
     "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only if it hasn't"
 )
-_AGAIN_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
-_NEW_KEY = (
+_HINT_REPEAT_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
+_HINT_USE_NEW_KEY = (
     "this server doesn't show it; look whether `directsuite inbox list --folder INBOX.Sent` has it, and only where it "
     "hasn't, give the command again with a new --key"
 )
-_SLOWEST = 100_000.0  # bytes per second of an upload that is still waited for
-_ENCODED = 4 / 3  # bytes on the way for one of a file: base64
+_MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # bytes per second of an upload that is still waited for
+_BASE64_RATIO = 4 / 3  # bytes on the way for one of a file: base64
 
 _STDIN = Path("-")
-_NAMED = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
-_NAME = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+_NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
+_NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def send(options: SendOptions) -> int:
     """Send one message, and return the exit status."""
     with_key = options.key is not None
     command = Command(
-        resume=_AGAIN_WITH_KEY if with_key else "nothing was sent: give the same command again",
-        find_out=_AGAIN_WITH_KEY if with_key else LOOK_FIRST,
-        options=_OPTIONS,
+        resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: give the same command again",
+        recovery_hint=_HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER,
+        option_names=_OPTION_NAMES,
         advice={BadRequestError: "check the addresses, the text and the files"},
     )
 
     def begin() -> Coroutine[Any, Any, int]:
-        sender = options.sender or configured("mailbox")
+        sender = options.sender or read_setting("mailbox")
         if not sender:
-            raise RefusedError(
-                f"there is no sender: give --from ADDRESS, or set {MAILBOX}, or mailbox in the settings file"
+            raise UsageError(
+                f"there is no sender: give --from ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file"
             )
         if options.key == "":
-            raise RefusedError("--key is empty: give a name that only this message has, or leave it out")
-        refuse_no_text(options.key, "--key")
-        refuse_no_text(sender, "--from")
-        sender = arguments.address(sender, "sender")
-        message = _message_of(options, sender)
-        if any(_NAME.search(each) for each in (*options.to, *options.cc, *options.bcc)):
-            say("of `Name <address>` the address alone is sent, for the service takes no names")
+            raise UsageError("--key is empty: give a name that only this message has, or leave it out")
+        validate_text(options.key, "--key")
+        validate_text(sender, "--from")
+        sender = arguments.validate_address(sender, "sender")
+        message = _build_message(options, sender)
+        if any(_NAME_BEFORE_ADDRESS_PATTERN.search(each) for each in (*options.to, *options.cc, *options.bcc)):
+            echo_err("of `Name <address>` the address alone is sent, for the service takes no names")
         if options.dry_run:
             return _show_dry_run(message, sender, options)
-        return _send(command, mailbox_access(sender, options.password_file, option="--from"), message, options)
+        return _send_message(
+            command, get_mailbox_access(sender, options.password_file, option="--from"), message, options
+        )
 
     return command.run(begin)
 
 
 async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> int:
     """Show what would be sent."""
-    record = None if options.key is None else _read_record_of(request_id(sender, options.key))
+    record = None if options.key is None else _read_record(make_request_id(sender, options.key))
     if record is not None:
-        record.refuse_another(await arguments.digest_of(message))
-    files = [(each.filename, each.media_type, _size_of(each)) for each in message.attachment_list]
+        record.validate_same_message(await arguments.compute_message_digest(message))
+    files = [(each.filename, each.media_type, _get_attachment_bytes(each)) for each in message.attachment_list]
     if options.json:
         show_json(
             {
@@ -120,51 +122,53 @@ async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> 
         rows += [(each.type.capitalize(), each.email) for each in message.recipients]
         kind = "HTML" if message.html_body else "text"
         rows += [("Subject", message.subject), ("Body", f"{kind}, {len(message.body or '')} characters")]
-        rows += [("File", f"{name}, {kind}, {size_in_words(size)}") for name, kind, size in files]
+        rows += [("File", f"{name}, {kind}, {format_size(size)}") for name, kind, size in files]
         show_table(("", "would be sent"), rows)
     if record is not None and record.is_sent:
-        say("it went before, with this --key: it would not be sent again")
+        echo_err("it went before, with this --key: it would not be sent again")
     elif record is not None and record.first_attempt is not None:
-        say("an earlier command may have sent it: it would be looked for, and sent only where it surely isn't there")
-    say("this was a dry run: nothing was sent, and neither the service nor the password was tried")
+        echo_err(
+            "an earlier command may have sent it: it would be looked for, and sent only where it surely isn't there"
+        )
+    echo_err("this was a dry run: nothing was sent, and neither the service nor the password was tried")
     return ExitStatus.DONE
 
 
-async def _send(command: Command, access: MailboxAccess, message: Message, options: SendOptions) -> int:
-    async with command.suite(access.settings) as suite, _saying_the_size(command, message):
+async def _send_message(command: Command, access: MailboxAccess, message: Message, options: SendOptions) -> int:
+    async with command.make_suite(access.settings) as suite, _explain_413(command, message):
         box = suite.mailbox(access.address, access.password)
-        before = False
+        is_sent_before = False
         if options.key is None:
-            async with _shown(_size(message)) as bar:
-                smtp_id = (await box.send(message, progress=bar.tell)).smtp_id
+            async with _show_send_progress(_sum_attachment_bytes(message)) as bar:
+                smtp_id = (await box.send(message, progress=bar.update)).smtp_id
         else:
-            before, smtp_id = await _send_once(command, box, access, message, options.key)
+            is_sent_before, smtp_id = await _send_once(command, box, access, message, options.key)
 
     def show() -> None:
         if options.json:
-            show_json({"sent": True, "sent_before": before, "smtp_id": smtp_id or None})
+            show_json({"sent": True, "sent_before": is_sent_before, "smtp_id": smtp_id or None})
         elif smtp_id:
             show_line(smtp_id)
 
     if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    said = "it was sent before, with this --key" if before else "sent"
+    said = "it was sent before, with this --key" if is_sent_before else "sent"
     if not smtp_id:
-        say(f"{said}; the service gave no SMTP id to ask for its status with")
+        echo_err(f"{said}; the service gave no SMTP id to ask for its status with")
     elif not options.json:
-        status = f"`directsuite status '{smtp_id}'`" if shows_details() else "`directsuite status` with this id"
-        say(f"{said}; {status} shows its delivery")
+        status = f"`directsuite status '{smtp_id}'`" if is_verbose() else "`directsuite status` with this id"
+        echo_err(f"{said}; {status} shows its delivery")
     return ExitStatus.DONE
 
 
 @contextlib.asynccontextmanager
-async def _saying_the_size(command: Command, message: Message) -> AsyncGenerator[None]:
+async def _explain_413(command: Command, message: Message) -> AsyncGenerator[None]:
     """Have a service that finds the message too large answered with its size."""
     try:
         yield
     except ServiceError as error:
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            size = size_in_words(round(_size(message) * _ENCODED))
+            size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
             says = f"its files take {size} on the way: send less, or ask the service's provider for the limit"
             command.advice = {ServiceError: says}
         raise
@@ -174,82 +178,86 @@ async def _send_once(
     command: Command, box: Mailbox, access: MailboxAccess, message: Message, key: str
 ) -> tuple[bool, str]:
     """Send it unless an earlier command did. Return True if one is known to have, and the SMTP id."""
-    with _record_of(request_id(access.address, key)) as record:
-        record.attempt(await arguments.digest_of(message))
+    with _lock_record(make_request_id(access.address, key)) as record:
+        record.record_attempt(await arguments.compute_message_digest(message))
         if record.is_sent:
             return True, record.smtp_id
-        size = _size(message)
-        timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _ENCODED / _SLOWEST
+        size = _sum_attachment_bytes(message)
+        timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         if record.first_attempt is not None:
-            say(f"an earlier command may have sent it: it is looked for in INBOX.Sent, for up to {SETTLE_TIMEOUT:g} s")
+            echo_err(
+                f"an earlier command may have sent it: it is looked for in INBOX.Sent, for up to {SETTLE_TIMEOUT:g} s"
+            )
         try:
-            async with _shown(size) as bar:
-                answer = await box.send_once(
+            async with _show_send_progress(size) as bar:
+                response = await box.send_once(
                     message,
                     key=key,
                     since=record.first_attempt,
                     settle=SETTLE_TIMEOUT,
-                    progress=bar.tell,
+                    progress=bar.update,
                     timeout=timeout,
                 )
         except OutcomeUnknownError as error:
             if record.first_attempt is not None and error.looked:  # another search would see no more
-                command.find_out = _NEW_KEY
+                command.recovery_hint = _HINT_USE_NEW_KEY
             raise
         except DirectSuiteError:  # of this attempt, which sent nothing
-            record.not_sent()
+            record.clear_attempt()
             raise
-        record.sent(answer.smtp_id)
-        return False, answer.smtp_id
+        record.record_sent(response.smtp_id)
+        return False, response.smtp_id
 
 
-def _size(message: Message) -> int:
-    return sum(_size_of(each) for each in message.attachment_list)
+def _sum_attachment_bytes(message: Message) -> int:
+    return sum(_get_attachment_bytes(each) for each in message.attachment_list)
 
 
-def _shown(size: int) -> AbstractAsyncContextManager[Bar]:
-    return progress("sending", unit="bytes" if size else "waiting", total=size or None)
+def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
+    return show_progress("sending", unit="bytes" if size else "waiting", total=size or None)
 
 
-def _message_of(options: SendOptions, sender: str) -> Message:
+def _build_message(options: SendOptions, sender: str) -> Message:
     """The message, whose files are read when it is sent. Raises RefusedError and InvalidArgumentError."""
     kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
-    recipients = [Recipient(each, kind) for kind, values in kinds for each in addresses_of(f"--{kind.lower()}", values)]
+    recipients = [
+        Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
+    ]
     if not recipients:
-        raise RefusedError("there is no recipient: give --to ADDRESS, once for each")
-    refuse_no_text(options.subject, "--subject")
-    if _CONTROL.search(options.subject or ""):
-        raise RefusedError("--subject has a line break or another control character: give one line of text")
+        raise UsageError("there is no recipient: give --to ADDRESS, once for each")
+    validate_text(options.subject, "--subject")
+    if _CONTROL_CHARACTER.search(options.subject or ""):
+        raise UsageError("--subject has a line break or another control character: give one line of text")
     message = Message(
         sender=sender,
         subject=options.subject,
-        body=body_of(options),
+        body=read_body(options),
         html_body=options.html,
         recipients=recipients,
-        attachment_list=attachments_of(options),
+        attachment_list=make_attachments(options),
     )
-    return arguments.checked_message(message, sender)
+    return arguments.validate_message(message, sender)
 
 
-def _size_of(attachment: Attachment) -> int:
+def _get_attachment_bytes(attachment: Attachment) -> int:
     """Bytes of a file to send."""
     return attachment.source.stat().st_size if isinstance(attachment.source, Path) else len(attachment.content)
 
 
-def addresses_of(option: str, values: Sequence[str]) -> list[str]:
+def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     """The addresses of an option: alone or as `Name <address>`, and several with commas between them.
 
     Raises RefusedError for what is no address.
     """
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
-        refuse_no_text(value, f"number {number} of {option}")
+        validate_text(value, f"number {number} of {option}")
         for part in _split_at_commas(value):
-            named = _NAMED.fullmatch(part.strip())
+            named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             if not is_address(address):
-                what = naming(f"number {number} of {option}", address)
-                raise RefusedError(f"{what} is no address: {option} nurse@direct.example.org")
+                what = with_value(f"number {number} of {option}", address)
+                raise UsageError(f"{what} is no address: {option} nurse@direct.example.org")
             addresses.append(address)
     return addresses
 
@@ -267,37 +275,37 @@ def _split_at_commas(value: str) -> list[str]:
     return parts
 
 
-def attachments_of(options: TextOptions) -> list[Attachment]:
+def make_attachments(options: TextOptions) -> list[Attachment]:
     """The files to send. Raises RefusedError where one can't be read."""
-    return [_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
+    return [_make_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
 
 
-def body_of(options: TextOptions) -> str | None:
+def read_body(options: TextOptions) -> str | None:
     """The text. Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
-    refuse_no_text(options.body, "--body")
-    body = _text(options)
+    validate_text(options.body, "--body")
+    body = _read_text(options)
     if options.attach or (body and not body.isspace()):
         return body
     what = "the message has no text" if body is None else "the message's text is empty"
-    raise RefusedError(f"{what}: give --body-file FILE, - for stdin, or --body TEXT")
+    raise UsageError(f"{what}: give --body-file FILE, - for stdin, or --body TEXT")
 
 
-def _text(options: TextOptions) -> str | None:
+def _read_text(options: TextOptions) -> str | None:
     if options.body is not None or options.body_file is None:
         return options.body
     try:
         content = sys.stdin.buffer.read() if options.body_file == _STDIN else options.body_file.read_bytes()
     except OSError as error:
-        what = naming("the file of --body-file", options.body_file)
-        raise RefusedError(f"{what} can't be read, {reason_of(error)}: give another") from None
+        what = with_value("the file of --body-file", options.body_file)
+        raise UsageError(f"{what} can't be read, {explain_os_error(error)}: give another") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        what = naming("the file of --body-file", options.body_file)
-        raise RefusedError(f"{what} is no text in UTF-8: send it with --attach") from None
+        what = with_value("the file of --body-file", options.body_file)
+        raise UsageError(f"{what} is no text in UTF-8: send it with --attach") from None
 
 
-def _attachment(path: Path, number: int) -> Attachment:
+def _make_attachment(path: Path, number: int) -> Attachment:
     """Refused now where it can't be read: nobody likes to learn that after everything else was sent."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
@@ -305,11 +313,11 @@ def _attachment(path: Path, number: int) -> Attachment:
             with path.open("rb"):
                 pass
     except OSError as error:
-        what = naming(f"number {number} of --attach", path)
-        raise RefusedError(f"{what} can't be read, {reason_of(error)}: see to that file") from None
+        what = with_value(f"number {number} of --attach", path)
+        raise UsageError(f"{what} can't be read, {explain_os_error(error)}: see to that file") from None
     if not is_file:
-        raise RefusedError(f"{naming(f'number {number} of --attach', path)} is no file: save it as one")
-    refuse_no_text(path.name, f"the name of number {number} of --attach")
+        raise UsageError(f"{with_value(f'number {number} of --attach', path)} is no file: save it as one")
+    validate_text(path.name, f"the name of number {number} of --attach")
     return Attachment.from_path(path)
 
 
@@ -318,7 +326,7 @@ class _SendRecord:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        lines = [sent for line in file.read().splitlines() if (sent := _known(line)) is not None]
+        lines = [sent for line in file.read().splitlines() if (sent := _parse_line(line)) is not None]
         first = next((line for line in lines if "at" in line), None)
         self._digest = None if first is None else str(first["message"])
         self.first_attempt = None if first is None else datetime.fromisoformat(str(first["at"]))
@@ -326,24 +334,24 @@ class _SendRecord:
         self.is_sent = done is not None
         self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
 
-    def attempt(self, digest: str) -> None:
+    def record_attempt(self, digest: str) -> None:
         """Note, before it is sent, that it may have been. Raises RefusedError where the key was another message's."""
-        self.refuse_another(digest)
+        self.validate_same_message(digest)
         if self.first_attempt is None:
             self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
 
-    def refuse_another(self, digest: str) -> None:
+    def validate_same_message(self, digest: str) -> None:
         """Raise RefusedError where the key was another message's."""
         if self._digest not in (None, digest):
-            raise RefusedError(
+            raise UsageError(
                 "this --key was used for another message, which may have gone: give each message a --key of its own"
             )
 
-    def sent(self, smtp_id: str) -> None:
+    def record_sent(self, smtp_id: str) -> None:
         """Note that it went."""
         self._write({"smtp_id": smtp_id})
 
-    def not_sent(self) -> None:
+    def clear_attempt(self) -> None:
         """Forget the attempt, which sent nothing; one before it is still remembered."""
         if self.first_attempt is None:
             self._file.truncate(0)
@@ -356,43 +364,44 @@ class _SendRecord:
 
 
 @contextlib.contextmanager
-def _record_of(mark: str) -> Generator[_SendRecord]:
+def _lock_record(request_id: str) -> Generator[_SendRecord]:
     """The record of a key, by the mark that stands for it, locked. Raises RefusedError."""
-    folder = _folder()
+    folder = _get_records_folder()
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = files.lock_file(folder / mark)
+            lock = files.lock_file(folder / request_id)
             stack.callback(lock.release)
-            (folder / mark).chmod(0o600)  # it may come from a back-up
+            (folder / request_id).chmod(0o600)  # it may come from a back-up
             files.sync_folder(folder)
         except BlockingIOError:
-            raise RefusedError("another command is sending with this --key: wait until it has ended") from None
+            raise UsageError("another command is sending with this --key: wait until it has ended") from None
         except OSError as error:
-            raise RefusedError(
-                f"what --key needs to remember can't be written ({reason_of(error)}): name another folder with {_STATE}"
+            raise UsageError(
+                f"what --key needs to remember can't be written ({explain_os_error(error)}): "
+                f"name another folder with {_STATE_VAR}"
             ) from None
         yield _SendRecord(stack.enter_context(os.fdopen(lock.descriptor, "r+b", closefd=False)))
 
 
-def _read_record_of(mark: str) -> _SendRecord | None:
+def _read_record(request_id: str) -> _SendRecord | None:
     """The record of a key as it stands; None where there is none, or none that can be read."""
     try:
-        with (_folder() / mark).open("rb") as file:
+        with (_get_records_folder() / request_id).open("rb") as file:
             return _SendRecord(file)
     except OSError:
         return None
 
 
-def _folder() -> Path:
-    if named := os.environ.get(_STATE):
+def _get_records_folder() -> Path:
+    if named := os.environ.get(_STATE_VAR):
         return Path(named) / "sends"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "directsuite" / "sends"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "directsuite" / "sends"
 
 
-def _known(line: bytes) -> dict[str, Any] | None:
+def _parse_line(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = json.loads(line)
     except ValueError:  # nothing, or a line that broke off with the machine

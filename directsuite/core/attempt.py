@@ -21,23 +21,23 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from directsuite.core.call import NO_MORE, Call, Exchanged
+from directsuite.core.call import SKIP_DECODING, Call, ExchangeInfo
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, TokenCache
-from directsuite.core.download import DestinationError, is_spent
+from directsuite.core.download import DestinationError, is_exhausted
 from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSucceeded, Events, ValuesSkipped
 from directsuite.core.failures import is_being_cancelled
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
+    convert_exception,
     find_unsupported_encoding,
     interpret,
-    of_exception,
-    unreadable,
+    make_decode_error,
 )
-from directsuite.core.response import Answer, ResponseStream
-from directsuite.core.session import NEVER, Session
-from directsuite.core.upload import EMPTY, nothing
+from directsuite.core.response import BufferedResponse, ResponseStream
+from directsuite.core.session import NO_DEADLINE, Session
+from directsuite.core.upload import EMPTY_BODY, do_nothing
 from directsuite.errors import (
     ConnectFailedError,
     ConnectionLostError,
@@ -54,16 +54,16 @@ from directsuite.wire.parsing import MismatchError
 
 R = TypeVar("R")
 
-_SENT_TWICE = frozenset({"GET", "PUT", "DELETE"})
+_AIOHTTP_RETRIED_METHODS = frozenset({"GET", "PUT", "DELETE"})
 """Methods that aiohttp sends again itself. Requests with other methods do without the middleware, which costs time."""
-_LONG = 16 * 1024
+_MIN_EARLY_RELEASE_BYTES = 16 * 1024
 """Responses of at least this number of bytes release their connection before they are decoded, because decoding takes
 longer than another call needs to send its request.
 """
 # An attempt that lasted this share of `attempt_timeout` counts as having lasted all of it, because the timeout was
 # measured on a different clock.
-_NEARLY = 0.99
-_GATEWAY = (502, 503, 504)
+_FULL_ATTEMPT_SHARE = 0.99
+_GATEWAY_STATUSES = (502, 503, 504)
 """Statuses with which a gateway in front of the service responds if the service does not."""
 
 
@@ -102,16 +102,16 @@ class History:
     """True if the service may have processed an attempt that failed."""
     is_consumed: bool = False
     """True if the body cannot be sent again, or the destination cannot accept another response."""
-    own_error: Exception | None = None
+    caller_error: Exception | None = None
     """The exception raised by the caller's source, destination or callback. None if there is none.
 
     It may be a DirectSuiteError, but then it belongs to a different call.
     """
     credential: Credential | None = None
     """The credential of the last attempt. None if it had none."""
-    is_renewed: bool = False
+    has_renewed_credential: bool = False
     """True if the call has used its only replay with a new credential."""
-    looked: bool = False
+    has_verified_without_proof: bool = False
     """True if verification ran for the complete settle time and found no proof that the operation happened."""
 
 
@@ -135,7 +135,7 @@ class Attempt(Generic[R]):
 
     def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
         # An earlier attempt was streaming its response. Until this one does, the deadline of the call applies.
-        if history.deadline == NEVER:
+        if history.deadline == NO_DEADLINE:
             history.deadline = call.deadline
         self._env = environment
         self._call = call
@@ -143,7 +143,7 @@ class Attempt(Generic[R]):
         self._limits = call.endpoint.limits
         self._timeout = environment.session.timeouts.timeout_at(history.deadline)
         self._payload = (
-            None if call.operation.method == "GET" else (call.body or EMPTY).open(call.operation.content_type)
+            None if call.operation.method == "GET" else (call.body or EMPTY_BODY).open(call.operation.content_type)
         )
         self._response: ResponseStream | None = None
         self._began_at = environment.clock.monotonic()
@@ -165,25 +165,27 @@ class Attempt(Generic[R]):
             with self._timeout:
                 answer = await self._exchange()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
-            answer = self._error_for(error)
+            answer = self._convert_error(error)
         if isinstance(answer, BaseException):
             self._record_failure(answer)
             raise answer
-        self._limits.report(answered=True, probe=self._probe)
+        self._limits.record_result(has_response=True, probe=self._probe)
         if self._call.detailed:
-            self._emit(AttemptSucceeded, attempt=self._history.requests, status=self._status, elapsed=self._elapsed())
+            self._emit(
+                AttemptSucceeded, attempt=self._history.requests, status=self._status, elapsed=self._measure_elapsed()
+            )
         return answer
 
-    async def next_chunk(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """Return the next bytes of a response that is kept open, or b"" at its end. Raises the same errors as `run`."""
         self._timeout, self._payload = self._env.session.timeouts.timeout_at(self._history.deadline), None
         failure: BaseException
         try:
             with self._timeout:
-                self._extend()
-                return b"" if self._response is None else await self._response.chunk()
+                self._extend_timeout()
+                return b"" if self._response is None else await self._response.read_chunk()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as in run
-            failure = self._error_for(error)
+            failure = self._convert_error(error)
         raise failure
 
     def close(self) -> None:
@@ -197,18 +199,18 @@ class Attempt(Generic[R]):
         Return the decoded response, the error that it reports, or this attempt if the response is kept open.
         """
         operation = self._call.operation
-        if not self._is_admitted_at_once():
+        if not self._try_admit():
             await self._admit()
         self._response = response = ResponseStream(
-            self._env.session.reading,
-            self._limits if operation.limited else None,
+            self._env.session.open_responses,
+            self._limits if operation.uses_connection_slot else None,
             is_base64=operation.response is bytes,
         )
         is_kept = False
         try:
             if not operation.may_repeat:
                 # Lets aiohttp notice that the server has closed an idle connection.
-                await _two_turns()
+                await _yield_twice()
             response.begin(await self._send())
             self._status = response.status
             answer = await self._read(response)
@@ -217,11 +219,11 @@ class Attempt(Generic[R]):
         finally:
             if self._payload is not None:
                 # Otherwise the payload and this attempt would form a reference cycle.
-                self._payload.flowing = nothing
+                self._payload.on_progress = do_nothing
             if not is_kept:
                 response.close()
 
-    def _is_admitted_at_once(self) -> bool:
+    def _try_admit(self) -> bool:
         """Admit the request if its credential, a connection slot and the rate limit are available without waiting.
 
         Return True if it was admitted, and False if it must wait.
@@ -229,29 +231,29 @@ class Attempt(Generic[R]):
         call = self._call
         if call.operation.needs_credential:
             cache = call.endpoint.credentials
-            credential = None if cache is None else cache.at_once()
+            credential = None if cache is None else cache.peek()
             if credential is None:
                 return False
             self._history.credential = credential
-        return self._limits.try_admit(connect=call.operation.limited)
+        return self._limits.try_admit(needs_slot=call.operation.uses_connection_slot)
 
     async def _admit(self) -> None:
         """Wait for a credential, a connection slot and the rate limit. If this raises, nothing was sent."""
         operation, history, limits = self._call.operation, self._history, self._limits
-        limits.refuse_while_open(operation)
+        limits.raise_if_open(operation)
         cache, was_good = self._call.endpoint.credentials, False
         if cache is not None and operation.needs_credential:
-            history.credential = await _current(cache)
-            was_good = cache.holds(history.credential)
-        sleep, time_left = self._env.session.sleep, self._call.time_left
+            history.credential = await _get_credential(cache)
+            was_good = cache.is_current(history.credential)
+        sleep, time_left = self._env.session.sleep, self._call.compute_time_left
         await limits.admit(operation, time_left=time_left, sleep=sleep)
         try:
-            if was_good and cache is not None and history.credential and not cache.holds(history.credential):
+            if was_good and cache is not None and history.credential and not cache.is_current(history.credential):
                 # The credential was rejected or has expired while the call waited.
-                history.credential = await _current(cache)
+                history.credential = await _get_credential(cache)
                 await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
         except BaseException:
-            if operation.limited:
+            if operation.uses_connection_slot:
                 limits.release()
             raise
 
@@ -262,28 +264,28 @@ class Attempt(Generic[R]):
         """
         call, history, session = self._call, self._history, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
-        self._probe = self._limits.begin(operation)
+        self._probe = self._limits.start_request(operation)
         history.requests += 1
         self._sent_at = self._env.clock.monotonic()
         if call.detailed:
             self._emit(AttemptStarted, attempt=history.requests)
         if operation.may_repeat:
-            self._extend()
+            self._extend_timeout()
         elif call.confirm is not None:
             # If no response is received, enough time must be left to verify whether the operation happened.
-            self._timeout.reschedule(history.deadline - call.confirm.reserve_from(call.time_left()))
+            self._timeout.reschedule(history.deadline - call.confirm.compute_reserve(call.compute_time_left()))
         if payload is not None:
-            payload.flowing = self._request_flows
+            payload.on_progress = self._record_upload_progress
 
         return http.request(
             operation.method,
-            self._url(),
+            self._build_url(),
             data=payload,
-            headers=self._headers(),
+            headers=self._build_headers(),
             allow_redirects=False,
             raise_for_status=False,
             auto_decompress=True,
-            middlewares=(self._send_once,) if session.shared or operation.method in _SENT_TWICE else (),
+            middlewares=(self._send_once,) if session.shared or operation.method in _AIOHTTP_RETRIED_METHODS else (),
             timeout=self._env.client_timeout,
             **session.request_options,
         )
@@ -316,55 +318,55 @@ class Attempt(Generic[R]):
         call, history, env = self._call, self._history, self._env
         is_good = 200 <= response.status < 300
         if is_good and (problem := find_unsupported_encoding(response.headers)) is not None:
-            return ResponseDecodeError(problem, **call.operation.about)
+            return ResponseDecodeError(problem, **call.operation.error_context)
         if is_good and (call.receive is not None or call.keep_open):
             # Report it now: other calls must not wait until this response is received completely.
-            self._limits.report(answered=True, probe=self._probe)
+            self._limits.record_result(has_response=True, probe=self._probe)
             if call.options.timeout is None:
                 # Only the pauses of a streamed response are limited, not its duration.
-                history.deadline = NEVER
-            self._extend()
+                history.deadline = NO_DEADLINE
+            self._extend_timeout()
             if call.receive is None:
-                self._show(Answer(response.status, response.headers, b""))
+                self._notify_observer(BufferedResponse(response.status, response.headers, b""))
                 return cast("R", self)
             try:
-                value = await call.receive(response, self._extend)
+                value = await call.receive(response, self._extend_timeout)
             finally:
-                history.is_consumed = history.is_consumed or is_spent(call.receive)
-            self._show(Answer(response.status, response.headers, b""))
+                history.is_consumed = history.is_consumed or is_exhausted(call.receive)
+            self._notify_observer(BufferedResponse(response.status, response.headers, b""))
             return value
         if not call.operation.may_repeat:
             # The response has arrived, so no time must be reserved for verification.
             self._timeout.reschedule(history.deadline)
         answer = await response.read(env.max_response_bytes)
-        if self._show(answer) is NO_MORE and is_good:
+        if self._notify_observer(answer) is SKIP_DECODING and is_good:
             return call.operation.response()
-        if len(answer.body) >= _LONG and call.operation.may_repeat:
+        if len(answer.body) >= _MIN_EARLY_RELEASE_BYTES and call.operation.may_repeat:
             response.close()
-            if call.operation.limited and self._limits.is_exhausted:
+            if call.operation.uses_connection_slot and self._limits.has_no_free_slot:
                 # Lets the call that waited for the connection send its request before this response is decoded.
-                await _two_turns()
-        return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._tell_skipped)
+                await _yield_twice()
+        return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._emit_skipped)
 
-    def _url(self) -> URL:
+    def _build_url(self) -> URL:
         call, credential = self._call, self._history.credential
         path = call.path
         if call.operation.auth is Auth.SESSION and credential is not None:
             path = path.replace(SESSION_ID, quote(credential.token.reveal(), safe=""))
         return URL(f"{call.endpoint.base_url}/{path}" if path else str(call.endpoint.base_url), encoded=True)
 
-    def _headers(self) -> Mapping[str, str]:
+    def _build_headers(self) -> Mapping[str, str]:
         call, credential = self._call, self._history.credential
         headers = call.operation.headers
         if call.operation.auth is Auth.BEARER and credential is not None:
             headers = {**headers, "Authorization": f"Bearer {credential.token.reveal()}"}
         return headers if call.options.headers is None else {**headers, **call.options.headers}
 
-    def _extend(self) -> None:
+    def _extend_timeout(self) -> None:
         """Restart the timeout of the attempt: `attempt_timeout` seconds from now, but no later than the deadline."""
         self._timeout.extend(self._env.attempt_timeout, self._history.deadline)
 
-    def _request_flows(self) -> None:
+    def _record_upload_progress(self) -> None:
         """Extend the deadline and the timeout, because the connection has accepted more of a streamed body.
 
         This limits the pauses of the upload. Its duration is limited only if the call has a timeout. Has no effect
@@ -377,7 +379,7 @@ class Attempt(Generic[R]):
             pause = min(env.attempt_timeout, env.timeout)
             self._history.deadline = max(self._history.deadline, env.session.timeouts.loop.time() + pause)
         if call.operation.may_repeat:
-            self._extend()
+            self._extend_timeout()
         elif call.options.timeout is None and call.confirm is None:
             self._timeout.reschedule(self._history.deadline)
 
@@ -391,25 +393,25 @@ class Attempt(Generic[R]):
         return self._written if self._payload is None else self._payload.started
 
     @property
-    def _is_unfed(self) -> bool:
+    def _waiting_on_source(self) -> bool:
         """True if the attempt is waiting for the caller's source to supply more of the body."""
-        return self._payload is not None and self._payload.waiting
+        return self._payload is not None and self._payload.waiting_on_source
 
     def _record_failure(self, error: BaseException) -> None:
         """Report the failure or cancellation of the attempt to the limits, the history and the listeners."""
         history, payload = self._history, self._payload
-        history.is_consumed = history.is_consumed or (payload is not None and payload.spent)
+        history.is_consumed = history.is_consumed or (payload is not None and payload.exhausted)
         outcome: Outcome | None
-        if isinstance(error, DirectSuiteError) and error is not history.own_error:
+        if isinstance(error, DirectSuiteError) and error is not history.caller_error:
             outcome = error.outcome
             # Before the request is sent, the error may be that of a login, which does not concern this service.
             if self._sent_at is not None:
-                answered = self._is_answered(error)
-                self._limits.report(answered=answered, probe=self._probe, explanation=error.explanation)
+                answered = self._has_service_response(error)
+                self._limits.record_result(has_response=answered, probe=self._probe, explanation=error.explanation)
                 if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
                     self._limits.pause(error.retry_after)
         else:
-            self._limits.report(answered=None, probe=self._probe)
+            self._limits.record_result(has_response=None, probe=self._probe)
             # If the source of the body failed, the service has only a part of the body and cannot process it.
             broken = payload is not None and payload.failure is not None
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
@@ -421,10 +423,10 @@ class Attempt(Generic[R]):
             error=type(error).__name__,
             status=self._status,
             outcome=outcome,
-            elapsed=self._elapsed(),
+            elapsed=self._measure_elapsed(),
         )
 
-    def _is_answered(self, error: DirectSuiteError) -> bool | None:
+    def _has_service_response(self, error: DirectSuiteError) -> bool | None:
         """Return True if the service responded, False if it did not respond although it had the time to.
 
         A response of a gateway instead of the service counts as False. Return None if the failure shows neither, for
@@ -432,14 +434,14 @@ class Attempt(Generic[R]):
         """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired:
-            full_time = self._elapsed() >= _NEARLY * self._env.attempt_timeout
-            silent = silent and self._status is None and not self._is_unfed and full_time
+            full_time = self._measure_elapsed() >= _FULL_ATTEMPT_SHARE * self._env.attempt_timeout
+            silent = silent and self._status is None and not self._waiting_on_source and full_time
         silent = silent and not self._env.session.closed
-        if silent or (isinstance(error, ServiceError) and _is_from_a_gateway(error)):
+        if silent or (isinstance(error, ServiceError) and _is_from_gateway(error)):
             return False
         return True if self._status is not None else None
 
-    def _error_for(self, error: BaseException) -> BaseException:
+    def _convert_error(self, error: BaseException) -> BaseException:
         """Return the typed error for an exception of the attempt.
 
         Return exceptions that do not come from the network unchanged, such as those of the caller's source.
@@ -454,101 +456,101 @@ class Attempt(Generic[R]):
         if isinstance(error, DirectSuiteError):
             return error
         if self._payload is not None and self._payload.failure is not None:
-            return self._callers_own(self._payload.failure)
+            return self._record_caller_error(self._payload.failure)
         if isinstance(error, DestinationError):
-            return self._not_kept(error)
+            return self._destination_failed(error)
         if isinstance(error, MismatchError):
-            return unreadable(call.operation, error)
+            return make_decode_error(call.operation, error)
         if self._timeout.expired:
-            return self._out_of_time()
+            return self._make_timeout_error()
         # aiohttp raises RuntimeError in a reader if the session is closed.
         if isinstance(error, RuntimeError) and closed:
             error = ConnectionDroppedError(error)
-        return of_exception(error, call.operation, started=self._has_begun) or error
+        return convert_exception(error, call.operation, started=self._has_begun) or error
 
-    def _out_of_time(self) -> DirectSuiteError:
+    def _make_timeout_error(self) -> DirectSuiteError:
         sent = self._sent_at is not None and self._has_begun
         if self._status is not None:
             seen = "its answer was not received whole"
-        elif self._is_unfed:
+        elif self._waiting_on_source:
             seen = "its source gave nothing more" if sent else "its source gave nothing"
         elif sent:
             seen = "no answer came"
         else:
             seen = "nothing was sent" if self._sent_at is None else "no connection was made"
-        about, outcome = self._call.operation.about, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
+        about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if self._env.session.timeouts.loop.time() < self._history.deadline:
             kind = ConnectionLostError if sent else ConnectFailedError
             return kind(f"{seen} in the time of one attempt", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
-        error.retry_after = None if sent else self._limits.rate.wait() or None
+        error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
         return error
 
-    def _callers_own(self, error: Exception) -> Exception:
+    def _record_caller_error(self, error: Exception) -> Exception:
         """Return the error, after recording it as the caller's.
 
         A DirectSuiteError without an operation is not recorded: it belongs to this call.
         """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
-            self._history.own_error = error
+            self._history.caller_error = error
         return error
 
-    def _not_kept(self, failure: DestinationError) -> Exception:
+    def _destination_failed(self, failure: DestinationError) -> Exception:
         """Return the error for a response that could not be written to its destination.
 
         For an operation with side effects, the error must not suggest that nothing happened.
         """
         call, reason = self._call, failure.reason
         if call.operation.may_repeat:
-            return self._callers_own(reason)
+            return self._record_caller_error(reason)
         error: TransportError
-        if failure.read:
+        if failure.is_partly_read:
             text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
             how = call.operation.how_to_find_out
-            error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.about)
+            error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:
             text = (
                 f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"
             )
-            error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.about)
+            error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.error_context)
         error.__cause__ = reason
         return error
 
-    def _show(self, answer: Answer) -> object:
+    def _notify_observer(self, answer: BufferedResponse) -> object:
         call = self._call
         if call.options.observe is None:
             return None
         elapsed = self._env.clock.monotonic() - call.started_at
-        return call.options.observe(Exchanged(answer=answer, elapsed=elapsed, attempts=self._history.requests))
+        return call.options.observe(ExchangeInfo(response=answer, elapsed=elapsed, attempts=self._history.requests))
 
-    def _tell_skipped(self, paths: Mapping[str, int]) -> None:
+    def _emit_skipped(self, paths: Mapping[str, int]) -> None:
         self._emit(ValuesSkipped, paths=paths)
 
     def _emit(self, kind: Any, **details: Any) -> None:
-        self._env.events.emit(self._call.event(kind, **details))
+        self._env.events.emit(self._call.make_event(kind, **details))
 
-    def _elapsed(self) -> float:
+    def _measure_elapsed(self) -> float:
         """Return the seconds since the request was sent, or since the start of the attempt if it was not sent."""
         return self._env.clock.monotonic() - (self._began_at if self._sent_at is None else self._sent_at)
 
 
-async def _two_turns() -> None:
+async def _yield_twice() -> None:
     """Yield to the event loop twice: once for callbacks that are ready, once for callbacks that these schedule."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
 
-def _is_from_a_gateway(failure: ServiceError) -> bool:
-    return failure.status in _GATEWAY and failure.code is None and failure.retry_after is None
+def _is_from_gateway(failure: ServiceError) -> bool:
+    return failure.status in _GATEWAY_STATUSES and failure.code is None and failure.retry_after is None
 
 
-async def _current(cache: TokenCache) -> Credential:
+async def _get_credential(cache: TokenCache) -> Credential:
     """Return the current credential. If that fails, raise an error with Outcome.NOT_SENT.
 
     The outcome of the login may be unknown, but the request of the call itself was not sent.
     """
     try:
-        return await cache.current()
+        return await cache.get_current()
     except OutcomeUnknownError as error:
         # Only the outcome of the login is unknown. The call itself was not sent, and its error must show that.
         failure = TransportError(

@@ -14,7 +14,7 @@ from directsuite.core.credentials import TokenCache
 from directsuite.core.events import CallEvent
 from directsuite.core.limits import Limits
 from directsuite.core.operation import Operation, Service
-from directsuite.core.response import Answer, ResponseStream
+from directsuite.core.response import BufferedResponse, ResponseStream
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
@@ -25,9 +25,9 @@ T_co = TypeVar("T_co", covariant=True)
 SETTLE_TIMEOUT = 30.0
 """Seconds after sending during which a request of unknown outcome may still reach the service."""
 # Seconds added to the settle time, so that the last verification has time for its own request.
-_SPARE = 1.0
+_LAST_VERIFICATION_SECONDS = 1.0
 # The share of the time left that may be reserved for verification.
-_MOST_OF_IT = 2 / 3
+_MAX_RESERVED_SHARE = 2 / 3
 
 Receive = Callable[[ResponseStream, Callable[[], None]], Awaitable[R]]
 """Reads a successful response as a stream, instead of the transport reading the complete body.
@@ -46,13 +46,13 @@ class Confirmation(Generic[R]):
     """How long to repeat the verification, in seconds, because the request may still arrive. 0: verify once."""
     reserve: float | None = None
     """Seconds of the call's time to reserve for verification. None: `seconds`, and time for the last request."""
-    verdict: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
+    refine_error: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
     """Returns the error to raise, which may contain what the verification found. None: raise the error unchanged."""
 
-    def reserve_from(self, time_left: float) -> float:
+    def compute_reserve(self, time_left: float) -> float:
         """Return the number of seconds to reserve for verification: at most two thirds of `time_left` (seconds)."""
-        seconds = self.seconds + _SPARE if self.reserve is None else self.reserve
-        return min(seconds, time_left * _MOST_OF_IT)
+        seconds = self.seconds + _LAST_VERIFICATION_SECONDS if self.reserve is None else self.reserve
+        return min(seconds, time_left * _MAX_RESERVED_SHARE)
 
 
 class StreamReader(Protocol[T_co]):
@@ -84,26 +84,26 @@ class StreamReader(Protocol[T_co]):
 
 
 @attrs.frozen(kw_only=True)
-class Exchanged:
+class ExchangeInfo:
     """The raw response of a call, with statistics, for `Options.observe`. The body of a streamed response is empty."""
 
-    answer: Answer
+    response: BufferedResponse
     elapsed: float
     """Seconds from the start of the call until this response."""
     attempts: int
 
 
-NO_MORE = object()
+SKIP_DECODING = object()
 """Sentinel that an observer returns if the response need not be decoded, for example because it is known already."""
 
 
-def refuse_timeout(timeout: object) -> None:
+def validate_timeout(timeout: object) -> None:
     """Raise InvalidArgumentError unless `timeout` is None or a finite number of seconds greater than 0."""
-    if timeout is not None and not POSITIVE.fits(timeout):
+    if timeout is not None and not POSITIVE.predicate(timeout):
         raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
 
 
-def _refuse_policy(retry: object) -> None:
+def _validate_policy(retry: object) -> None:
     if retry is not None and not isinstance(retry, RetryPolicy):
         raise InvalidArgumentError("give a RetryPolicy, or None for the suite's", parameter="retry")
 
@@ -112,18 +112,18 @@ def _refuse_policy(retry: object) -> None:
 class Options:
     """Options that a facade's `with_options`, or a single call, can set."""
 
-    timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: refuse_timeout(timeout))
+    timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: validate_timeout(timeout))
     """Timeout of the complete call, in seconds. None: use the suite's timeout."""
-    retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _refuse_policy(retry))
+    retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _validate_policy(retry))
     """The retry policy of the call. None: use the suite's policy."""
-    observe: Callable[[Exchanged], object] | None = None
+    observe: Callable[[ExchangeInfo], object] | None = None
     """Called with each response before it is decoded.
 
     If it returns NO_MORE for a successful response, the call returns an empty response without decoding the body.
     """
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
-    within_a_call: bool = False
+    nested: bool = False
     """True if the call is made on behalf of another call, such as its login.
 
     It is then allowed while the suite is closing and waits for that call.
@@ -174,7 +174,7 @@ class Call(Generic[R]):
     deadline: float
     """The time before which another attempt must begin, on the event loop's clock."""
 
-    def event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
+    def make_event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
         """Return a new event of this kind about this call.
 
         details: the fields that the kind adds to those of CallEvent.
@@ -191,6 +191,6 @@ class Call(Generic[R]):
             **details,
         )
 
-    def time_left(self) -> float:
+    def compute_time_left(self) -> float:
         """Return the number of seconds until the deadline. Negative if the deadline has passed."""
         return self.deadline - asyncio.get_running_loop().time()

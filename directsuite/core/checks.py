@@ -19,19 +19,19 @@ from yarl import URL
 from directsuite.errors import ConfigurationError
 from directsuite.wire.models import is_number
 
-MOST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 """The maximum absolute value of an integer setting."""
 
-_HUNDRED_YEARS = 3_153_600_000  # seconds
+_MAX_INTERVAL_SECONDS = 3_153_600_000  # seconds
 
 
 @attrs.frozen
 class Check:
     """A check of a value, which can be used as a validator of an attrs field."""
 
-    takes: str
+    description: str
     """A description of valid values. The error message contains it after "has to be"."""
-    fits: Callable[[Any], bool]
+    predicate: Callable[[Any], bool]
     """Returns True if a value is valid."""
 
     def __call__(self, _: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -43,36 +43,36 @@ class Check:
 
         name: the name of the field or argument, which the error mentions.
         """
-        if not self.fits(value):
+        if not self.predicate(value):
             # A traceback may include the local variables of this frame.
             value = None
-            raise ConfigurationError(f"{name} has to be {self.takes}")
+            raise ConfigurationError(f"{name} has to be {self.description}")
 
-    def or_none(self) -> Check:
+    def allow_none(self) -> Check:
         """Return a check that accepts the same values, and None."""
-        return Check(f"{self.takes}, or None", lambda value: value is None or self.fits(value))
+        return Check(f"{self.description}, or None", lambda value: value is None or self.predicate(value))
 
 
-def instance_of(kind: type, takes: str) -> Check:
+def instance_of(kind: type, description: str) -> Check:
     """Return a check that accepts instances of `kind`.
 
     takes: the description of valid values, as in Check.
     """
-    return Check(takes, lambda value: isinstance(value, kind))
+    return Check(description, lambda value: isinstance(value, kind))
 
 
-def with_methods(takes: str, *names: str) -> Check:
+def with_methods(description: str, *names: str) -> Check:
     """Return a check that accepts objects with methods of these names, but not classes.
 
     takes: the description of valid values, as in Check.
     """
     return Check(
-        takes,
+        description,
         lambda value: not inspect.isclass(value) and all(callable(getattr(value, name, None)) for name in names),
     )
 
 
-def accepts(function: Callable[..., Any], count: int) -> bool:
+def can_be_called_with(function: Callable[..., Any], count: int) -> bool:
     """Return True if the function can be called with `count` positional arguments, or has no known signature."""
     try:
         inspect.signature(function).bind(*[None] * count)
@@ -87,17 +87,19 @@ POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) 
 INTERVAL = Check(
     # The limit exists because PostgreSQL cannot store every float as an interval.
     "a number of seconds: more than 0, and at most a hundred years",
-    lambda value: POSITIVE.fits(value) and value <= _HUNDRED_YEARS,
+    lambda value: POSITIVE.predicate(value) and value <= _MAX_INTERVAL_SECONDS,
 )
 DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
-WHOLE = Check("a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MOST)
-AT_LEAST_ONE = Check("1 or more: a whole number", lambda value: WHOLE.fits(value) and value >= 1)
-NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: WHOLE.fits(value) and value >= 0)
+INTEGER = Check(
+    "a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MAX_INTEGER
+)
+AT_LEAST_ONE = Check("1 or more: a whole number", lambda value: INTEGER.predicate(value) and value >= 1)
+NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: INTEGER.predicate(value) and value >= 0)
 FLAG = instance_of(bool, "True or False")
 TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
 
 
-def problem_of_url(text: object, *, allow_insecure_http: bool = False, query: bool = False) -> str | None:
+def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: bool = False) -> str | None:
     """Return what is wrong or unsafe about a URL, as text for an error message, or None if it is valid.
 
     This does not raise, because the URL may contain a password and a traceback would include it.
@@ -137,7 +139,7 @@ def is_proxy_url(text: object) -> bool:
     except ValueError:
         return False
     printable = text.isprintable() and (user + password).isprintable()
-    return printable and ":" not in user and problem_of_url(plain, allow_insecure_http=True) is None
+    return printable and ":" not in user and find_url_problem(plain, allow_insecure_http=True) is None
 
 
 def _is_loopback(host: str) -> bool:

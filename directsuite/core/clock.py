@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-STRIDE = 60.0
+MAX_SLEEP = 60.0
 """Longest single sleep in seconds. Longer waits are divided, so that a test clock can skip ahead in these steps."""
 
 
@@ -38,7 +38,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-def unix_time(clock: Clock) -> Callable[[], float]:
+def make_unix_time(clock: Clock) -> Callable[[], float]:
     """Return a function that returns the Unix time in seconds for a clock.
 
     For SystemClock this is `time.time`. For any other clock, it is the system's Unix time at the first call for this
@@ -46,18 +46,18 @@ def unix_time(clock: Clock) -> Callable[[], float]:
     """
     if isinstance(clock, SystemClock):
         return time.time  # unlike a monotonic clock, it includes suspended time and corrections of the system time
-    if id(clock) not in _BEGINNINGS:
-        weakref.finalize(clock, _BEGINNINGS.pop, id(clock), None)
-        _BEGINNINGS[id(clock)] = time.time() - clock.monotonic()
-    beginning = _BEGINNINGS[id(clock)]
+    if id(clock) not in _UNIX_TIMES_AT_ZERO:
+        weakref.finalize(clock, _UNIX_TIMES_AT_ZERO.pop, id(clock), None)
+        _UNIX_TIMES_AT_ZERO[id(clock)] = time.time() - clock.monotonic()
+    beginning = _UNIX_TIMES_AT_ZERO[id(clock)]
     return lambda: beginning + clock.monotonic()
 
 
-_BEGINNINGS: dict[int, float] = {}
+_UNIX_TIMES_AT_ZERO: dict[int, float] = {}
 """The Unix time at which each clock showed 0, by the `id` of the clock, because a clock may not be hashable."""
 
 
-AT_ONCE = 0.005
+WAIT_TOLERANCE = 0.005
 """Tolerance in seconds. A time at most this far ahead counts as reached, so that no wait is shorter than this."""
 
 
@@ -67,8 +67,8 @@ async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable
     monotonic: returns the time of the clock, in seconds.
     sleep: sleeps for a number of seconds. Its exceptions end the wait.
     """
-    while (left := due - monotonic()) > AT_ONCE:
-        await sleep(min(left, STRIDE))
+    while (left := due - monotonic()) > WAIT_TOLERANCE:
+        await sleep(min(left, MAX_SLEEP))
 
 
 async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import attrs
 
-from directsuite.core.checks import accepts
+from directsuite.core.checks import can_be_called_with
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event, RenewalFailed, Renewed, TokenRefreshed
 from directsuite.core.privacy import scrub_class
@@ -42,7 +42,7 @@ from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import ValueSemantics, is_number
 
 _BACKOFF = Backoff(1.0, 60.0)
-_LONGEST_NAP = 3600.0
+_MAX_KEEP_ALIVE_SLEEP = 3600.0
 
 
 @attrs.frozen
@@ -51,7 +51,7 @@ class Credential:
 
     token: Secret
     generation: int
-    asked_at: float
+    requested_at: float
     renew_at: float
     """The time from which the token is due for renewal."""
     expires_at: float
@@ -74,40 +74,40 @@ class TokenCache:
         clock: Clock,
         *,
         margin: float = 60.0,
-        patience: float = 60.0,
+        fetch_timeout: float = 60.0,
         in_header: bool = True,
         keep_alive: bool = False,
         emit: Callable[[Event], None] = lambda _: None,
-        renewed: type[Renewed] = TokenRefreshed,
+        renewed_event: type[Renewed] = TokenRefreshed,
     ) -> None:
         self._source = source
         self._clock = clock
         self._margin = margin
-        self._patience = patience
+        self._fetch_timeout = fetch_timeout
         self._in_header = in_header
         self._credential: Credential | None = None
         self._generation = 0
-        self._refresh: asyncio.Task[Credential] | None = None
+        self._fetch_task: asyncio.Task[Credential] | None = None
         self._failure: DirectSuiteError | None = None
         self._failures = 0
         self._try_again_at = 0.0
         self._closed = False
         self._keep_alive = keep_alive
-        self._keeper: asyncio.Task[None] | None = None
+        self._keep_alive_task: asyncio.Task[None] | None = None
         self._emit = emit
-        self._kind = renewed
+        self._renewed_event = renewed_event
 
     @property
     def renewable(self) -> bool:
         """True if a rejected token can be replaced by a new one."""
         return self._source.renewable
 
-    def at_once(self) -> Credential | None:
+    def peek(self) -> Credential | None:
         """Return the current credential, or None if there is none or it is due for renewal."""
         credential = self._credential
         return credential if credential is not None and self._clock.monotonic() < credential.renew_at else None
 
-    async def current(self) -> Credential:
+    async def get_current(self) -> Credential:
         """Return a credential that has not expired. Wait for a fetch only if there is none.
 
         A credential that is due for renewal is returned immediately and renewed in the background. Raises the error of
@@ -115,14 +115,14 @@ class TokenCache:
         """
         credential = self._credential
         if credential is None or self._clock.monotonic() >= credential.expires_at:
-            return await self._renewed()
-        if self.at_once() is not None:
+            return await self._wait_for_fetch()
+        if self.peek() is not None:
             return credential
-        if not (self._backs_off() or self._closed):
-            self._refreshing()
+        if not (self._is_backing_off() or self._closed):
+            self._start_or_join_fetch()
         return credential
 
-    def holds(self, credential: Credential) -> bool:
+    def is_current(self, credential: Credential) -> bool:
         """Return True if `credential` is the current one and has not expired."""
         return self._credential is credential and self._clock.monotonic() < credential.expires_at
 
@@ -130,7 +130,7 @@ class TokenCache:
         """Return the current monotonic time of the cache's clock. `adopt` takes it as `asked_at`."""
         return self._clock.monotonic()
 
-    def adopt(self, token: AccessToken, asked_at: float) -> Credential:
+    def store(self, token: AccessToken, requested_at: float) -> Credential:
         """Replace the current credential by a token, unless the current one was requested later.
 
         Return the credential that is current afterwards. This also ends a back-off.
@@ -138,7 +138,7 @@ class TokenCache:
         asked_at: time at which the token was requested, in monotonic seconds.
         """
         self._failure, self._failures = None, 0
-        if self._credential is not None and asked_at < self._credential.asked_at:
+        if self._credential is not None and requested_at < self._credential.requested_at:
             return self._credential
         self._generation += 1
         lifetime = float("inf") if token.expires_in is None else token.expires_in
@@ -146,13 +146,13 @@ class TokenCache:
         self._credential = Credential(
             token.token,
             self._generation,
-            asked_at=asked_at,
-            renew_at=asked_at + lifetime - margin,
-            expires_at=asked_at + lifetime,
+            requested_at=requested_at,
+            renew_at=requested_at + lifetime - margin,
+            expires_at=requested_at + lifetime,
         )
-        self._emit(self._kind(generation=self._generation, expires_in=token.expires_in))
-        if self._keep_alive and self._keeper is None and not self._closed:
-            self._keeper = asyncio.create_task(self._keep(), name="directsuite-keep-alive")
+        self._emit(self._renewed_event(generation=self._generation, expires_in=token.expires_in))
+        if self._keep_alive and self._keep_alive_task is None and not self._closed:
+            self._keep_alive_task = asyncio.create_task(self._run_keep_alive(), name="directsuite-keep-alive")
         return self._credential
 
     def invalidate(self, generation: int) -> None:
@@ -163,18 +163,20 @@ class TokenCache:
     def stop(self) -> None:
         """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
         self._closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._keep_alive_task is not None:
+            self._keep_alive_task.cancel()
 
-    async def drain(self, seconds: float) -> None:
+    async def wait_for_single_use_fetch(self, seconds: float) -> None:
         """Wait for a fetch in progress, at most `seconds`, if cancelling it would lose a single-use token."""
-        if self._refresh is not None and getattr(self._source, "spends", False):
-            await asyncio.wait([self._refresh], timeout=seconds)
+        if self._fetch_task is not None and getattr(self._source, "single_use", False):
+            await asyncio.wait([self._fetch_task], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
         """Stop starting fetches, and cancel those in progress. Return the tasks, which may still be running."""
         self.stop()
-        ending: list[asyncio.Task[Any]] = [task for task in (self._keeper, self._refresh) if task is not None]
+        ending: list[asyncio.Task[Any]] = [
+            task for task in (self._keep_alive_task, self._fetch_task) if task is not None
+        ]
         for task in ending:
             task.cancel()
         return ending
@@ -184,41 +186,43 @@ class TokenCache:
         if ending := self.cancel():
             await asyncio.wait(ending)
 
-    async def _keep(self) -> None:
+    async def _run_keep_alive(self) -> None:
         """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):
-            await self._clock.sleep(min(max(self._due() - self.now(), _BACKOFF.first), _LONGEST_NAP))
-            if self._due() <= self.now():  # a caller may have renewed it during the sleep
+            await self._clock.sleep(
+                min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
+            )
+            if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
                 with contextlib.suppress(DirectSuiteError):  # RenewalFailed was emitted; try again after the back-off
-                    await asyncio.shield(self._refreshing())
+                    await asyncio.shield(self._start_or_join_fetch())
         # More tries could lock the account. If a caller gets a new credential, `adopt` starts this task again.
-        self._keeper = None
+        self._keep_alive_task = None
 
-    def _due(self) -> float:
+    def _compute_due_time(self) -> float:
         if self._failure is not None:
             return self._try_again_at
         return self.now() if self._credential is None else self._credential.renew_at
 
-    def _backs_off(self) -> bool:
+    def _is_backing_off(self) -> bool:
         return self._failure is not None and self._clock.monotonic() < self._try_again_at
 
-    def _refreshing(self) -> asyncio.Task[Credential]:
-        if self._refresh is None or self._refresh.done():
-            self._refresh = asyncio.create_task(self._fetch(), name="directsuite-token")
-            self._refresh.add_done_callback(self._fetched)
-        return self._refresh
+    def _start_or_join_fetch(self) -> asyncio.Task[Credential]:
+        if self._fetch_task is None or self._fetch_task.done():
+            self._fetch_task = asyncio.create_task(self._fetch(), name="directsuite-token")
+            self._fetch_task.add_done_callback(self._handle_fetch_done)
+        return self._fetch_task
 
-    async def _renewed(self) -> Credential:
+    async def _wait_for_fetch(self) -> Credential:
         if self._closed:
             raise ClosedError("the suite is closed: create a new DirectSuite")
-        if self._failure is not None and self._backs_off():
-            raise _detached(self._failure)
-        refresh = self._refreshing()
-        cancellations = _cancellations()
+        if self._failure is not None and self._is_backing_off():
+            raise _copy_without_traceback(self._failure)
+        refresh = self._start_or_join_fetch()
+        cancellations = _count_cancellations()
         try:
             return await asyncio.shield(refresh)
         except asyncio.CancelledError:
-            if not refresh.cancelled() or _cancellations() > cancellations:
+            if not refresh.cancelled() or _count_cancellations() > cancellations:
                 raise  # the caller was cancelled; the fetch continues for other callers
             error: DirectSuiteError = ClosedError("the suite was closed while a token was being fetched")
         except DirectSuiteError as failure:
@@ -226,35 +230,35 @@ class TokenCache:
             error.__cause__ = failure.__cause__
         raise error
 
-    def _fetched(self, task: asyncio.Task[Credential]) -> None:
-        if self._refresh is task:  # otherwise a newer fetch has started
-            self._refresh = None
+    def _handle_fetch_done(self, task: asyncio.Task[Credential]) -> None:
+        if self._fetch_task is task:  # otherwise a newer fetch has started
+            self._fetch_task = None
         if not task.cancelled():
             task.exception()  # otherwise the event loop logs an exception that no caller has retrieved
 
     async def _fetch(self) -> Credential:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
-        self._refresh = cast("asyncio.Task[Credential]", asyncio.current_task())
-        asked_at = self.now()  # the lifetime counts from here, because the response may be slow
+        self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
+        requested_at = self.now()  # the lifetime counts from here, because the response may be slow
         try:
-            token = await self._ask()
+            token = await self._fetch_validated()
         except DirectSuiteError as failure:
-            self._failure = _detached(failure)
+            self._failure = _copy_without_traceback(failure)
             self._failures += 1
-            wait = _BACKOFF.after(self._failures)
+            wait = _BACKOFF.compute_wait(self._failures)
             self._try_again_at = self._clock.monotonic() + wait
             self._emit(RenewalFailed(error=type(failure).__name__, back_off=wait))
             raise
-        return self.adopt(token, asked_at)
+        return self.store(token, requested_at)
 
-    async def _ask(self) -> AccessToken:
+    async def _fetch_validated(self) -> AccessToken:
         try:
-            async with asyncio.timeout(self._patience):
-                return usable(await self._source.fetch(), in_header=self._in_header)
+            async with asyncio.timeout(self._fetch_timeout):
+                return validate_token(await self._source.fetch(), in_header=self._in_header)
         except DirectSuiteError:
             raise
         except asyncio.CancelledError:
-            if _cancellations():
+            if _count_cancellations():
                 raise  # this task was cancelled because the suite is closing
             raise TransportError("the token source was cancelled from within", outcome=Outcome.NOT_SENT) from None
         except TimeoutError:
@@ -263,21 +267,21 @@ class TokenCache:
             raise TransportError(f"the token source raised {type(error).__name__}", outcome=Outcome.NOT_SENT) from error
 
 
-def _detached(failure: DirectSuiteError) -> DirectSuiteError:
+def _copy_without_traceback(failure: DirectSuiteError) -> DirectSuiteError:
     """Return a copy of the error without tracebacks, so that storing it does not keep stack frames alive."""
     again, cause = failure.copy(), failure.__cause__
     again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
     return again
 
 
-def _cancellations() -> int:
+def _count_cancellations() -> int:
     """Return the number of pending cancellation requests of the current task, 0 outside a task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 # Printable ASCII, without spaces at the ends: a valid header value. RFC 6750 allows even fewer characters.
-_VISIBLE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
 @scrub_class
@@ -294,8 +298,8 @@ class AccessToken(ValueSemantics):
 class TokenSource(Protocol):
     """Fetches tokens.
 
-    If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `spends = True`. Closing
-    the suite then waits a few seconds for the response, because the new token would be lost without it.
+    If each fetch sends a single-use token, such as a rotating refresh token, set the attribute `single_use = True`.
+    Closing the suite then waits a few seconds for the response, because the new token would be lost without it.
     """
 
     @property
@@ -324,16 +328,16 @@ class StaticToken(ValueSemantics):
 class CallableToken(ValueSemantics):
     """A source that calls an async function of the user, which returns a str or an AccessToken."""
 
-    ask: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)
+    function: Callable[[], Awaitable[str | AccessToken]] = attrs.field(repr=False)
     renewable: bool = True
 
     async def fetch(self) -> AccessToken:
         """Call the function and return its result as an AccessToken."""
-        answer = await self.ask()
+        answer = await self.function()
         return answer if isinstance(answer, AccessToken) else AccessToken(answer)
 
 
-def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
+def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
     """Create a TokenSource from a `token` argument.
 
     Raises ConfigurationError if the argument is not a token, function or source, or if the token is malformed.
@@ -344,7 +348,7 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
             raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
         if token.reveal().lower().startswith("bearer "):
             raise ConfigurationError("the token begins with the word Bearer, which every request adds: leave it out")
-        if not _VISIBLE.fullmatch(token.reveal()):
+        if not _HEADER_VALUE.fullmatch(token.reveal()):
             raise ConfigurationError(
                 "the token holds a line break or letter that no header can carry, or spaces around it"
             )
@@ -352,12 +356,12 @@ def token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]
     if not inspect.isclass(token):
         if isinstance(token, TokenSource) and callable(cast("object", token.fetch)):
             return token
-        if callable(token) and accepts(token, 0):
+        if callable(token) and can_be_called_with(token, 0):
             return CallableToken(token)
     raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
 
 
-def usable(answer: object, *, in_header: bool) -> AccessToken:
+def validate_token(answer: object, *, in_header: bool) -> AccessToken:
     """Return the result of a token source. Raises ConfigurationError if it is not a valid token.
 
     in_header: whether the token must be a valid header value.
@@ -367,7 +371,7 @@ def usable(answer: object, *, in_header: bool) -> AccessToken:
     text = cast("object", answer.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
-    if not text or (in_header and not _VISIBLE.fullmatch(text)):
+    if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
         raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
     lifetime = cast("object", answer.expires_in)
     if lifetime is not None and not is_number(lifetime):

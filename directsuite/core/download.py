@@ -28,9 +28,9 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVar, TypeVarTuple
 
 from directsuite.core.checks import AT_LEAST_ONE
-from directsuite.core.events import Meter, Progress
-from directsuite.core.failures import is_being_cancelled, reason_of
-from directsuite.core.files import Blocks, OwnThread, find_file, to_path, wait_briefly
+from directsuite.core.events import Progress, ProgressReporter
+from directsuite.core.failures import explain_os_error, is_being_cancelled
+from directsuite.core.files import BlockWriter, DedicatedThread, find_file, to_path, wait_briefly
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
@@ -42,30 +42,30 @@ R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_TURN = 256 * 1024  # characters decoded at a time, and between two turns of the event loop
+_CHARS_PER_TURN = 256 * 1024  # characters decoded at a time, and between two turns of the event loop
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
     """What was received could not be kept."""
 
-    def __init__(self, reason: Exception, *, read: bool) -> None:
+    def __init__(self, reason: Exception, *, is_partly_read: bool) -> None:
         super().__init__(type(reason).__name__)
         self.reason: Any = reason
         """The file's error, or the caller's own."""
-        self.read = read
+        self.is_partly_read = is_partly_read
         """Anything of the answer was decoded before that; else nobody knows what it says."""
 
 
-class _OwnFailures:
+class _WrapDestinationErrors:
     """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError.
 
     It keeps nothing of a block, so that one serves all: a class costs each piece of a download half of what a generator
     does.
     """
 
-    def __init__(self, *, read: bool) -> None:
-        self._read = read
+    def __init__(self, *, is_partly_read: bool) -> None:
+        self._is_partly_read = is_partly_read
 
     def __enter__(self) -> None:
         pass
@@ -76,10 +76,13 @@ class _OwnFailures:
         if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
             error = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
         if isinstance(error, Exception):
-            raise DestinationError(error, read=self._read) from None
+            raise DestinationError(error, is_partly_read=self._is_partly_read) from None
 
 
-_BEFORE_READING, _WHILE_READING = _OwnFailures(read=False), _OwnFailures(read=True)
+_WRAP_ERRORS_BEFORE_READING, _WRAP_ERRORS_WHILE_READING = (
+    _WrapDestinationErrors(is_partly_read=False),
+    _WrapDestinationErrors(is_partly_read=True),
+)
 
 
 class DocumentReader:
@@ -100,7 +103,7 @@ class DocumentReader:
         text: bytes | memoryview = b""
         content = b""
         try:
-            for text in _in_parts(piece):
+            for text in _split_chunk(piece):
                 if content := self._decoder.feed(text):
                     self._size += len(content)
                     if self._max_bytes is not None and self._size > self._max_bytes:
@@ -118,12 +121,12 @@ class DocumentReader:
         return ()
 
 
-def _in_parts(chunk: bytes) -> Sequence[bytes | memoryview]:
+def _split_chunk(chunk: bytes) -> Sequence[bytes | memoryview]:
     """The chunk in parts between which the event loop gets its turn."""
-    if len(chunk) <= _TURN:
+    if len(chunk) <= _CHARS_PER_TURN:
         return (chunk,)
     view = memoryview(chunk)
-    return [view[start : start + _TURN] for start in range(0, len(chunk), _TURN)]
+    return [view[start : start + _CHARS_PER_TURN] for start in range(0, len(chunk), _CHARS_PER_TURN)]
 
 
 class Destination(Generic[R]):
@@ -140,25 +143,25 @@ class Destination(Generic[R]):
         sha256: str | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
-        keep: bool = True,
+        publish: bool = True,
     ) -> None:
         self.sink = sink
         self._sha256 = None if sha256 is None else sha256.lower()
         self._max_bytes = max_bytes
         self._progress = progress
-        self._keep = keep
-        self._refused = False
+        self._publish = publish
+        self._has_wrong_digest = False
         self.failure: Exception | None = None
         """What the sink or the caller's callback raised first, or that it is too large: not asked for again."""
 
     @property
-    def spent(self) -> bool:
+    def exhausted(self) -> bool:
         """It can't receive another answer, or a whole one came that isn't what it should be, as another would be."""
-        return self._refused or self.sink.spent
+        return self._has_wrong_digest or self.sink.exhausted
 
-    def apart(self) -> Destination[R]:
+    def detached(self) -> Destination[R]:
         """Another for the same sink, which leaves it to the caller to keep what came."""
-        return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, keep=False)
+        return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, publish=False)
 
     async def __aenter__(self) -> Self:
         try:
@@ -173,10 +176,10 @@ class Destination(Generic[R]):
     ) -> None:
         await self.sink.close()
 
-    async def __call__(self, incoming: ResponseStream, alive: Callable[[], None]) -> R:
+    async def __call__(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
         """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
         try:
-            return await self._receive(incoming, alive)
+            return await self._receive(incoming, extend_timeout)
         except DestinationError as error:
             self.failure = self.failure or error.reason
             raise
@@ -184,64 +187,66 @@ class Destination(Generic[R]):
             self.failure = self.failure or error
             raise
 
-    async def _receive(self, incoming: ResponseStream, alive: Callable[[], None]) -> R:
-        meter = Meter(self._progress, size_told(incoming.headers))
-        with _BEFORE_READING:
+    async def _receive(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
+        meter = ProgressReporter(self._progress, compute_max_size(incoming.headers))
+        with _WRAP_ERRORS_BEFORE_READING:
             await self.sink.begin()
         try:
-            with _BEFORE_READING:
+            with _WRAP_ERRORS_BEFORE_READING:
                 meter.begin()
-            await self._pass_on(incoming, alive, meter)
-            alive()  # having it on the disk may take long, and has the time of a pause of its own
-            with _WHILE_READING:
+            await self._transfer(incoming, extend_timeout, meter)
+            extend_timeout()  # having it on the disk may take long, and has the time of a pause of its own
+            with _WRAP_ERRORS_WHILE_READING:
                 await self.sink.finish()
         except BaseException:
             with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
-                await self.sink.end()
+                await self.sink.abort()
             raise
-        with _WHILE_READING:
+        with _WRAP_ERRORS_WHILE_READING:
             meter.end()
-            if self._keep:
-                await self.sink.keep()
+            if self._publish:
+                await self.sink.publish()
         return self.sink.result
 
-    async def _pass_on(self, incoming: ResponseStream, alive: Callable[[], None], meter: Meter) -> None:
+    async def _transfer(
+        self, incoming: ResponseStream, extend_timeout: Callable[[], None], meter: ProgressReporter
+    ) -> None:
         """Piece by piece as the connection gives them: to gather them first would copy every byte once more."""
         reader, digest = DocumentReader(self._max_bytes), None if self._sha256 is None else hashlib.sha256()
         since_turn = 0
         chunk = content = b""
         try:
-            while chunk := await incoming.chunk():
-                alive()
+            while chunk := await incoming.read_chunk():
+                extend_timeout()
                 for content in reader.feed(chunk):
                     if digest is not None:
                         digest.update(content)
-                    await self._hand_on(content, meter)
+                    await self._write_piece(content, meter)
                     since_turn += len(content)
-                    if since_turn + len(content) > _TURN // 4 * 3:
+                    if since_turn + len(content) > _CHARS_PER_TURN // 4 * 3:
                         since_turn = 0
                         await asyncio.sleep(0)
             reader.finish()
         finally:
             chunk = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
         if digest is not None and self._sha256 != digest.hexdigest():
-            self._refused = True
+            self._has_wrong_digest = True
             raise MismatchError("the bytes whose SHA-256 digest was given")
 
-    async def _hand_on(self, content: bytes, meter: Meter) -> None:
+    async def _write_piece(self, content: bytes, meter: ProgressReporter) -> None:
         size = len(content)
-        with _WHILE_READING:
+        with _WRAP_ERRORS_WHILE_READING:
             writing, content = self.sink.write(content), b""  # as above
             await writing
             meter.advance(size)
 
 
-def is_spent(receive: object) -> bool:
+def is_exhausted(receive: object) -> bool:
     """Return True if what receives an answer should not receive another."""
-    return isinstance(receive, Destination) and receive.spent
+    return isinstance(receive, Destination) and receive.exhausted
 
 
-def size_told(headers: Mapping[str, str]) -> int | None:
+def compute_max_size(headers: Mapping[str, str]) -> int | None:
     """The most bytes that can be behind an answer's text: a few more than there are, where it has padding or lines."""
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():
@@ -249,13 +254,13 @@ def size_told(headers: Mapping[str, str]) -> int | None:
     return int(length) // 4 * 3
 
 
-def refuse_max_bytes(max_bytes: object) -> None:
+def validate_max_bytes(max_bytes: object) -> None:
     """Raise InvalidArgumentError for what can't be the most bytes of a document."""
-    if max_bytes is not None and not AT_LEAST_ONE.fits(max_bytes):
+    if max_bytes is not None and not AT_LEAST_ONE.predicate(max_bytes):
         raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="max_bytes")
 
 
-def refuse_sha256(sha256: object) -> None:
+def validate_sha256(sha256: object) -> None:
     """Raise InvalidArgumentError for what can't be a digest."""
     if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
         raise InvalidArgumentError("give a SHA-256 digest: 64 hexadecimal digits", parameter="sha256")
@@ -275,14 +280,14 @@ with such a `__call__`. A plain function is refused, for whether it gives an awa
 """
 
 
-class PartlyPassedOnError(OSError):
+class PartialWriteError(OSError):
     """Bytes of an answer that broke off have gone where they can't be taken back from."""
 
 
 class Sink(abc.ABC, Generic[R]):
     """One destination."""
 
-    spent = False
+    exhausted = False
     """It has got bytes that can't be taken back."""
 
     @property
@@ -295,8 +300,8 @@ class Sink(abc.ABC, Generic[R]):
 
     async def begin(self) -> None:
         """Be as empty as at first. Raises PartlyPassedOnError where that can't be."""
-        if self.spent:
-            raise PartlyPassedOnError("its bytes can't be taken back")
+        if self.exhausted:
+            raise PartialWriteError("its bytes can't be taken back")
 
     @abc.abstractmethod
     async def write(self, piece: bytes) -> None:
@@ -305,10 +310,10 @@ class Sink(abc.ABC, Generic[R]):
     async def finish(self) -> None:
         """All pieces have come."""
 
-    async def end(self) -> None:
+    async def abort(self) -> None:
         """The attempt has failed."""
 
-    async def keep(self) -> None:
+    async def publish(self) -> None:
         """Put what has come in its place."""
 
     async def close(self) -> None:
@@ -324,47 +329,47 @@ class PathSink(Sink[Path]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._place: Path | None = path
+        self._target: Path | None = path
         self._temporary: Path | None = None
-        self._kept = False
-        self._is_given_up = False
+        self._is_published = False
+        self._is_aborted = False
         """True after an attempt that failed: a FIFO whose reader comes later gets nothing."""
         self._file: BinaryIO | None = None
-        self._thread = OwnThread()
-        self._blocks = Blocks(self._thread, self._write)
+        self._thread = DedicatedThread()
+        self._blocks = BlockWriter(self._thread, self._write)
 
     async def open(self) -> None:
         """Make the temporary file."""
-        await self._thread.start(self._make)
+        await self._thread.start(self._prepare_target)
 
     async def begin(self) -> None:
         """Forget what came before: the temporary file is emptied when it is opened."""
         await super().begin()
-        self._is_given_up = False
+        self._is_aborted = False
         self._blocks.drop()
 
     async def write(self, piece: bytes) -> None:
         """Have it written to the temporary file, or to what is not replaced."""
-        if self._place is not None:
+        if self._target is not None:
             adding, piece = self._blocks.add(piece), b""  # the frame may stand in a traceback
             await adding
             return
-        self.spent = True
+        self.exhausted = True
         writing, piece = self._thread.start(self._write, [piece]), b""
         await writing
 
     async def finish(self) -> None:
         """Have it on the disk."""
-        await self._blocks.written()
+        await self._blocks.wait_until_written()
         await self._thread.start(self._sync, self._blocks.drop())
 
-    async def end(self) -> None:
+    async def abort(self) -> None:
         """Close the temporary file: a full disk fails here a second time."""
-        self._is_given_up = self._place is None
+        self._is_aborted = self._target is None
         self._blocks.drop()
         await wait_briefly(self._thread.start(self._close))
 
-    async def keep(self) -> None:
+    async def publish(self) -> None:
         """Give the temporary file the destination's name."""
         await self._thread.start(self._rename)
 
@@ -376,23 +381,23 @@ class PathSink(Sink[Path]):
     async def close(self) -> None:
         """Remove the temporary file, where it is still there."""
         try:
-            if not self._kept:
+            if not self._is_published:
                 await wait_briefly(self._thread.start(self._remove))
         finally:
-            self._thread.end()
+            self._thread.release()
 
-    def _make(self) -> None:
+    def _prepare_target(self) -> None:
         try:
             if self._path.is_dir():
                 raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
-            self._place = find_file(self._path)
-            if self._place is None:
-                _refuse_unwritable(self._path)
+            self._target = find_file(self._path)
+            if self._target is None:
+                _validate_writable(self._path)
         except OSError as error:
-            reason = reason_of(error)
+            reason = explain_os_error(error)
         else:
-            if self._place is not None:
-                self._make_temporary(self._place.parent)
+            if self._target is not None:
+                self._make_temporary(self._target.parent)
             return
         raise InvalidArgumentError(f"no file can be made there ({reason})", parameter="destination")
 
@@ -402,7 +407,7 @@ class PathSink(Sink[Path]):
                 raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
             descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
         except OSError as error:
-            reason = reason_of(error)
+            reason = explain_os_error(error)
         else:
             os.close(descriptor)
             self._temporary = Path(name)
@@ -412,17 +417,17 @@ class PathSink(Sink[Path]):
     def _write(self, pieces: list[bytes]) -> None:
         if self._file is None and self._temporary is not None:
             self._file = self._temporary.open("wb")
-        elif self._file is None and self._place is None:
+        elif self._file is None and self._target is None:
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "wb")
-        if self._file is not None and not self._is_given_up:  # the reader of a FIFO may come late
+        if self._file is not None and not self._is_aborted:  # the reader of a FIFO may come late
             self._file.writelines(pieces)
-            if self._place is None:
+            if self._target is None:
                 self._file.flush()
         pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
 
     def _sync(self, pieces: list[bytes]) -> None:
         self._write(pieces)
-        if self._file is not None and self._place is not None:
+        if self._file is not None and self._target is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
         self._close()
@@ -434,9 +439,9 @@ class PathSink(Sink[Path]):
 
     def _rename(self) -> None:
         self._close()
-        if self._temporary is not None and self._place is not None:
-            self._temporary.replace(self._place)
-        self._kept = True
+        if self._temporary is not None and self._target is not None:
+            self._temporary.replace(self._target)
+        self._is_published = True
 
     def _remove(self) -> None:
         with contextlib.suppress(OSError):
@@ -446,7 +451,7 @@ class PathSink(Sink[Path]):
                 self._temporary.unlink(missing_ok=True)
 
 
-def _refuse_unwritable(path: Path) -> None:
+def _validate_writable(path: Path) -> None:
     """Raise InvalidArgumentError for a socket, and for a pipe or device that may not be written."""
     if stat.S_ISSOCK(path.stat().st_mode):
         raise InvalidArgumentError("it is a socket: give an async function that writes to it", parameter="destination")
@@ -462,32 +467,32 @@ class FileSink(Sink[R]):
     """
 
     def __init__(self, file: R) -> None:
-        self._given = file
+        self._caller_file = file
         self._file: Any = file
-        self._touched = False
+        self._is_written = False
         self._finished = False
         self._start: int | None = None
-        self._thread = OwnThread()
-        self._blocks = Blocks(self._thread, self._write_all)
+        self._thread = DedicatedThread()
+        self._blocks = BlockWriter(self._thread, self._write_all)
 
     async def open(self) -> None:
         """See where it stands."""
-        self._start = await self._do(_start_of, self._file)
+        self._start = await self._run_blocking(_find_start, self._file)
 
     async def begin(self) -> None:
         """Cut off what came before."""
         await super().begin()
         self._finished = False
         self._blocks.drop()
-        if self._touched and self._start is not None:
-            await self._do(self._rewind)
+        if self._is_written and self._start is not None:
+            await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
         """Write all of it, however little the file takes at a time."""
-        self._touched = True
-        self.spent = self._start is None
+        self._is_written = True
+        self.exhausted = self._start is None
         try:
-            if self.spent:
+            if self.exhausted:
                 await self._thread.start(self._write, piece)
             elif self._in_memory:
                 self._write(piece)
@@ -499,58 +504,58 @@ class FileSink(Sink[R]):
 
     async def finish(self) -> None:
         """Have the file's own buffer written, so that a full disk is told."""
-        await self._blocks.written()
-        await self._do(self._complete, self._blocks.drop())
+        await self._blocks.wait_until_written()
+        await self._run_blocking(self._flush, self._blocks.drop())
         self._finished = True
 
-    async def end(self) -> None:
+    async def abort(self) -> None:
         """Write what has come. See whether it can go back: one for compressed writing says so, and can't."""
         pieces = self._blocks.drop()
-        if not self._touched or self._finished or self._start is None:
+        if not self._is_written or self._finished or self._start is None:
             return
         if self._in_memory:
-            self._try_back(pieces)
+            self._write_and_check_rewind(pieces)
         else:
-            await wait_briefly(self._thread.start(self._try_back, pieces))
+            await wait_briefly(self._thread.start(self._write_and_check_rewind, pieces))
 
     async def close(self) -> None:
         """Let go of the thread."""
-        self._thread.end()
+        self._thread.release()
 
     @property
     def result(self) -> R:
         """The file."""
-        return self._given
+        return self._caller_file
 
     @property
     def _in_memory(self) -> bool:
         return type(self._file) is io.BytesIO
 
-    async def _do(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
+    async def _run_blocking(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         return function(*args) if self._in_memory else await self._thread.start(function, *args)
 
     def _rewind(self) -> None:
         self._file.seek(self._start)
-        self._cut_off()
+        self._truncate()
 
-    def _complete(self, pieces: list[bytes]) -> None:
+    def _flush(self, pieces: list[bytes]) -> None:
         self._write_all(pieces)
         flush = getattr(self._file, "flush", None)
         if flush is not None:
             flush()
         if self._start is not None:
-            self._cut_off()
+            self._truncate()
 
-    def _try_back(self, pieces: list[bytes]) -> None:
+    def _write_and_check_rewind(self, pieces: list[bytes]) -> None:
         try:
             self._write_all(pieces)
             position = self._file.tell()
             self._file.seek(self._start)
             self._file.seek(position)
         except (OSError, ValueError):
-            self.spent = True
+            self.exhausted = True
 
-    def _cut_off(self) -> None:
+    def _truncate(self) -> None:
         with contextlib.suppress(OSError):  # what can't be cut off, such as a device, has nothing behind
             self._file.truncate()
 
@@ -588,7 +593,7 @@ class CallableSink(Sink[int]):
 
     async def write(self, piece: bytes) -> None:
         """Call the callable with the piece."""
-        self.spent = True
+        self.exhausted = True
         self._size += len(piece)
         await self._write(piece)
 
@@ -598,7 +603,7 @@ class CallableSink(Sink[int]):
         return self._size
 
 
-def sink_of(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
+def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
     """The sink of what a caller gave for a destination; InvalidArgumentError where it is none."""
     argument: Any = destination
     if isinstance(destination, str | PathLike):
@@ -623,7 +628,7 @@ def sink_of(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Si
     )
 
 
-def _start_of(file: Any) -> int | None:
+def _find_start(file: Any) -> int | None:
     """Where a file object stands that can be cut off there again; None for one that can't."""
     writable = getattr(file, "writable", None)
     if getattr(file, "closed", False) is True or (callable(writable) and not writable()):

@@ -295,7 +295,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
 }
 """The level and the text of the log line for each class of event."""
 
-_HAPPENED = "it happened, but its result could not be had"
+_HAPPENED_TEXT = "it happened, but its result could not be had"
 
 
 class LogListener:
@@ -308,18 +308,18 @@ class LogListener:
         """Write an event as one line, if its level is enabled."""
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))
         if isinstance(event, OutcomeLeftUnknown) and event.happened:
-            words = _HAPPENED
+            words = _HAPPENED_TEXT
         if not self._logger.isEnabledFor(level):
             return
-        written = {name: value for name in FIELDS if (value := _plain(getattr(event, name, None))) is not None}
+        written = {name: value for name in FIELDS if (value := _to_plain_value(getattr(event, name, None))) is not None}
         subject = written.get("operation") or written.get("service") or "directsuite"
         phrases = [FIELDS[name].format(value) for name, value in written.items() if FIELDS[name] and value is not False]
         details = f" ({', '.join(phrases)})" if phrases else ""
         extra = {"directsuite": {"event": type(event).__name__, **written}}
-        self._logger.log(_lowered(event, level), "%s: %s%s", subject, words, details, extra=extra)
+        self._logger.log(_lower_level(event, level), "%s: %s%s", subject, words, details, extra=extra)
 
 
-def _lowered(event: Event, level: int) -> int:
+def _lower_level(event: Event, level: int) -> int:
     """Return the level, but at most INFO for a failed attempt if the caller was cancelled or the outcome is FAILED.
 
     A warning would be redundant: the caller was cancelled, or gets the error itself.
@@ -329,7 +329,7 @@ def _lowered(event: Event, level: int) -> int:
     return level
 
 
-def _plain(value: object) -> str | int | float | bool | None:
+def _to_plain_value(value: object) -> str | int | float | bool | None:
     """Return a value for structured logging: numbers, text and None unchanged, enum members by value, mappings as text.
 
     For any other value, return the name of its type only, because its contents may be confidential.
@@ -350,7 +350,7 @@ the cause of the call's error instead.
 """
 
 
-class Meter:
+class ProgressReporter:
     """Counts the bytes of each attempt, and reports them to the user's callback.
 
     progress: the callback. None: report nothing.
@@ -358,35 +358,35 @@ class Meter:
     """
 
     def __init__(self, progress: Progress | None, total: int | None = None) -> None:
-        refuse_progress(progress)
+        validate_progress(progress)
         self._progress = progress
         self.total = total
-        self._done = 0
+        self._bytes_done = 0
 
     def begin(self) -> None:
         """Start an attempt: reset the count and report 0 bytes."""
-        self._done = 0
-        self.tell()
+        self._bytes_done = 0
+        self.report()
 
     def advance(self, count: int) -> None:
         """Add `count` bytes, and report the progress unless it is 0."""
-        self._done += count
+        self._bytes_done += count
         if count:
-            self.tell()
+            self.report()
 
     def end(self) -> None:
         """Finish an attempt. If the total was wrong, correct it and report the progress again."""
-        if self.total not in (None, self._done):
-            self.total = self._done
-            self.tell()
+        if self.total not in (None, self._bytes_done):
+            self.total = self._bytes_done
+            self.report()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Report the progress to the callback, if there is one."""
         if self._progress is not None:
-            self._progress(self._done, self.total)
+            self._progress(self._bytes_done, self.total)
 
 
-def refuse_progress(progress: Progress | None) -> None:
+def validate_progress(progress: Progress | None) -> None:
     """Raise InvalidArgumentError if the callback is an async function, because it would never be awaited."""
     if inspect.iscoroutinefunction(progress):
         raise InvalidArgumentError("give a plain function, not an async one", parameter="progress")

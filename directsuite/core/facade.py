@@ -13,7 +13,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import NO_MORE, Confirmation, Exchanged, Options, Receive
+from directsuite.core.call import SKIP_DECODING, Confirmation, ExchangeInfo, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import Event
 from directsuite.core.operation import Operation
@@ -55,13 +55,13 @@ class Runtime:
     """Returns True if closing has begun."""
 
     @classmethod
-    def of(cls, transport: Transport) -> Self:
+    def from_transport(cls, transport: Transport) -> Self:
         """Return the runtime for a transport."""
         env, session = transport.environment, transport.environment.session
         return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
 
 
-class NothingMoreToSeeError(TimeoutError):
+class StopPolling(TimeoutError):  # noqa: N818  named like StopIteration
     """Raised by the `verify` function of a Confirmation if more requests would show nothing new.
 
     The transport handles it like the end of the time for verifying.
@@ -94,34 +94,34 @@ class Facade:
         options = self._options
         if timeout is not None:
             options = attrs.evolve(options, timeout=timeout)
-        return self._with(options if retry is None else attrs.evolve(options, retry=retry))
+        return self._with_all_options(options if retry is None else attrs.evolve(options, retry=retry))
 
-    def time_limit(self, timeout: float | None = None) -> float:
+    def resolve_timeout(self, timeout: float | None = None) -> float:
         """Return the number of seconds that a complete call may take. For internal use.
 
         timeout: timeout of the call, in seconds. None: that of the facade or the suite.
 
         Raises InvalidArgumentError if the timeout is not a positive number.
         """
-        seconds = self._timed(timeout).timeout
+        seconds = self._options_with_timeout(timeout).timeout
         return self._transport.timeout if seconds is None else seconds
 
     @property
     def runtime(self) -> Runtime:
         """The clock, sleep function and events of the suite. Internal."""
-        return Runtime.of(self._transport)
+        return Runtime.from_transport(self._transport)
 
     @property
-    def with_raw_response(self) -> RawView:
+    def with_raw_response(self) -> RawResponses:
         """The same methods, each returning a RawResponse: the value with status, headers, elapsed time and attempts."""
-        return RawView(self)
+        return RawResponses(self)
 
-    def _with(self, options: Options) -> Self:
+    def _with_all_options(self, options: Options) -> Self:
         facade = copy.copy(self)
         facade._options = options
         return facade
 
-    def observed(self, observe: Callable[[Exchanged], object]) -> Self:
+    def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self:
         """Return a view that also calls `observe` with each response before it is decoded. For internal use.
 
         observe: may return NO_MORE to skip decoding. The call then returns the empty response of its operation.
@@ -130,20 +130,20 @@ class Facade:
         """
         earlier = self._options.observe
 
-        def observe_both(exchanged: Exchanged) -> object:
+        def observe_both(exchanged: ExchangeInfo) -> object:
             """Call both observers. Return NO_MORE if either returns it."""
             results = (None if earlier is None else earlier(exchanged), observe(exchanged))
-            return NO_MORE if NO_MORE in results else None
+            return SKIP_DECODING if SKIP_DECODING in results else None
 
-        return self._with(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
+        return self._with_all_options(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
-    def _within_a_call(self) -> Self:
+    def _as_nested(self) -> Self:
         """Return a view for requests on behalf of a call in progress, allowed while closing waits for that call."""
-        return self._with(attrs.evolve(self._options, within_a_call=True))
+        return self._with_all_options(attrs.evolve(self._options, nested=True))
 
-    def requiring(self, paths: frozenset[str]) -> Self:
+    def with_strict_paths(self, paths: frozenset[str]) -> Self:
         """Return a view whose calls raise an error if a value at any of `paths` cannot be read. For internal use."""
-        return self._with(attrs.evolve(self._options, strict_paths=paths))
+        return self._with_all_options(attrs.evolve(self._options, strict_paths=paths))
 
     def _call(
         self,
@@ -161,21 +161,21 @@ class Facade:
             operation,
             *segments,
             body=body,
-            options=self._timed(timeout),
+            options=self._options_with_timeout(timeout),
             prepare=prepare,
             receive=receive,
             confirm=confirm,
         )
 
-    def _body(self, request: Model | list[Model]) -> RequestBody:
+    def _encode_body(self, request: Model | list[Model]) -> RequestBody:
         """Encode a request as JSON."""
-        return RequestBody.of(self._transport.codec.encode(request))
+        return RequestBody.from_bytes(self._transport.codec.encode(request))
 
-    def _timed(self, timeout: float | None) -> Options:
+    def _options_with_timeout(self, timeout: float | None) -> Options:
         return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)
 
 
-class RawView:
+class RawResponses:
     """The methods of a facade, returning raw responses: `suite.signing.with_raw_response.get_doc_info(...)`.
 
     The details are those of the last request of the method. Iterators are not available, because they send many
@@ -190,16 +190,16 @@ class RawView:
             raise AttributeError(f"{type(self._facade).__name__} has no awaitable method {name!r}")
 
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
-            seen: list[Exchanged] = []
-            calling = getattr(self._facade.observed(seen.append), name)(*args, **kwargs)
+            seen: list[ExchangeInfo] = []
+            calling = getattr(self._facade.with_observer(seen.append), name)(*args, **kwargs)
             args, kwargs = (), {}  # a traceback may contain this frame, which must not reveal the arguments
             value = await calling
             if not seen:
                 raise ValueError(f"{name} answered without a request: there is no raw answer")
             return RawResponse(
                 value=value,
-                status=seen[-1].answer.status,
-                headers=seen[-1].answer.headers,
+                status=seen[-1].response.status,
+                headers=seen[-1].response.headers,
                 elapsed=seen[-1].elapsed,
                 attempts=seen[-1].attempts,
             )

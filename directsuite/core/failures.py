@@ -34,7 +34,7 @@ from directsuite.errors import (
 )
 
 
-class Scope(enum.Enum):
+class ErrorScope(enum.Enum):
     """The cause of an error; see the table of this module."""
 
     ITEM = enum.auto()
@@ -54,10 +54,10 @@ class Scope(enum.Enum):
     """The cause is in the caller's program: a setting, an argument, a closed suite, its storage or its code."""
 
 
-HOPELESS = frozenset({Scope.ACCOUNT, Scope.CALLER})
+NOT_RETRYABLE = frozenset({ErrorScope.ACCOUNT, ErrorScope.CALLER})
 """Scopes for which another attempt would fail in the same way. Repeating a rejected password may lock the account."""
 
-_WRONG_ENDPOINT = frozenset(
+_WRONG_ENDPOINT_STATUSES = frozenset(
     {
         HTTPStatus.METHOD_NOT_ALLOWED,
         HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
@@ -67,29 +67,29 @@ _WRONG_ENDPOINT = frozenset(
 """Statuses, in addition to redirects, of responses from a wrong URL or a proxy."""
 
 
-def scope_of(error: DirectSuiteError) -> Scope:
+def find_error_scope(error: DirectSuiteError) -> ErrorScope:
     """Return the scope of an error. It is CALLER for DirectSuiteError classes defined elsewhere, such as by a store."""
     if isinstance(error, AuthenticationError | PermissionDeniedError | PaymentError):
-        return Scope.ACCOUNT
+        return ErrorScope.ACCOUNT
     if isinstance(error, ServiceError):
-        return _scope_of_refusal(error)
+        return _find_service_error_scope(error)
     if isinstance(error, TransportError):
         nothing_sent = isinstance(error, ConnectFailedError) or error.outcome is Outcome.NOT_SENT
-        return Scope.SERVICE if nothing_sent else Scope.UNCERTAIN
-    return Scope.UNCERTAIN if isinstance(error, ResponseDecodeError) else Scope.CALLER
+        return ErrorScope.SERVICE if nothing_sent else ErrorScope.UNCERTAIN
+    return ErrorScope.UNCERTAIN if isinstance(error, ResponseDecodeError) else ErrorScope.CALLER
 
 
-def _scope_of_refusal(error: ServiceError) -> Scope:
+def _find_service_error_scope(error: ServiceError) -> ErrorScope:
     if isinstance(error, RateLimitedError) or error.outcome is Outcome.REJECTED:
-        return Scope.SERVICE
+        return ErrorScope.SERVICE
     if isinstance(error, ServerError) or error.status == HTTPStatus.REQUEST_TIMEOUT:
-        return Scope.UNCERTAIN
-    if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT:
-        return Scope.ENDPOINT
-    return Scope.ITEM
+        return ErrorScope.UNCERTAIN
+    if 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT_STATUSES:
+        return ErrorScope.ENDPOINT
+    return ErrorScope.ITEM
 
 
-def reason_of(error: OSError) -> str:
+def explain_os_error(error: OSError) -> str:
     """Return a text that explains an OSError without file names: the message of the operating system for its errno.
 
     Without an errno, return the `kind` attribute that a storage may set, or the name of the class.

@@ -25,26 +25,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple, cast
 
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-BLOCK = 4 * 192 * 1024
+BLOCK_BYTES = 4 * 192 * 1024
 """Bytes that a thread reads or writes at a time: a job in a thread costs about as much as coding a tenth of them."""
 
-PIECE = 192 * 1024
+PIECE_BYTES = 192 * 1024
 """Bytes read at a time: a multiple of 3, so that their base64 needs no padding before the end."""
 
 Piece = bytes | memoryview
 
-_OPEN_FILES = re.compile("/proc/.+/fd|/dev/fd")
+_OPEN_FILES_DIR = re.compile("/proc/.+/fd|/dev/fd")
 """Folders with links to files that a process has open."""
 
-_MOST_RESTING = 8
-_PATIENCE = 1.0
+_MAX_IDLE_THREADS = 8
+_CLEANUP_TIMEOUT = 1.0
 """Seconds that a call which ends waits for a file to be closed or removed."""
 
 
@@ -87,14 +87,14 @@ def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
         try:
             return Path(path).resolve()
         except OSError as error:
-            problem = f"it cannot be found ({reason_of(error)})"
+            problem = f"it cannot be found ({explain_os_error(error)})"
         except RuntimeError:
             problem = "its symbolic links form a loop: give the path of what they should lead to"
     path = ""  # as above
     raise InvalidArgumentError(problem, parameter=parameter)
 
 
-class OwnThread(Executor):
+class DedicatedThread(Executor):
     """Does one job after the other in a daemon thread, which is there from the first job until `end`.
 
     A job that never returns is left to the thread: neither the loop nor the process waits for it. An executor, for the
@@ -102,9 +102,9 @@ class OwnThread(Executor):
     """
 
     def __init__(self) -> None:
-        self._worker: Worker | None = None
-        self._end: weakref.finalize[..., OwnThread] | None = None
-        self._last: Future[Any] = Future()
+        self._worker: PooledThread | None = None
+        self._finalizer: weakref.finalize[..., DedicatedThread] | None = None
+        self._last_job: Future[Any] = Future()
 
     def start(self, function: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Do it in the thread. Cancelling the future forgets a job that has not begun, and lets others go on."""
@@ -113,58 +113,58 @@ class OwnThread(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """As `start`, for the loop."""
         if self._worker is None:
-            self._worker = worker = _idle_worker()
-            self._end = weakref.finalize(self, worker.jobs.put, worker.rest)
+            self._worker = worker = _get_idle_thread()
+            self._finalizer = weakref.finalize(self, worker.jobs.put, worker.return_to_pool)
         future: Future[T] = Future()
-        self._worker.jobs.put(partial(_do, future, fn, args, kwargs))
-        self._last = future
+        self._worker.jobs.put(partial(_run_job, future, fn, args, kwargs))
+        self._last_job = future
         return future
 
-    def end(self) -> None:
+    def release(self) -> None:
         """Let go of the thread after the jobs it has got; another job gets another thread."""
-        if self._end is None or self._worker is None:
+        if self._finalizer is None or self._worker is None:
             return
-        if self._last.done() and self._end.detach() is not None:
-            self._worker.rest()  # at once, for the next owner
+        if self._last_job.done() and self._finalizer.detach() is not None:
+            self._worker.return_to_pool()  # at once, for the next owner
         else:
-            self._end()
+            self._finalizer()
         self._worker = None
 
 
-async def in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
+async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """What a function gives that blocks once, from a thread of its own."""
-    thread = OwnThread()
+    thread = DedicatedThread()
     try:
         return await thread.start(function, *args)
     finally:
-        thread.end()
+        thread.release()
 
 
 async def wait_briefly(job: asyncio.Future[Any]) -> None:
     """Wait a second for a job that tidies up, whatever comes of it; it goes on by itself where it takes longer."""
-    job.add_done_callback(_seen)
-    await asyncio.wait([job], timeout=_PATIENCE)
+    job.add_done_callback(_retrieve_exception)
+    await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
 
-def abandon(job: asyncio.Future[Any]) -> None:
+def abandon_job(job: asyncio.Future[Any]) -> None:
     """Do without a job: one that has not begun is left out, and what it raises is nobody's."""
     job.cancel()
-    job.add_done_callback(_seen)
+    job.add_done_callback(_retrieve_exception)
 
 
-def _seen(job: asyncio.Future[Any]) -> None:
+def _retrieve_exception(job: asyncio.Future[Any]) -> None:
     if not job.cancelled():
         job.exception()  # else the event loop complains that nobody asked
 
 
-class Worker(threading.Thread):
+class PooledThread(threading.Thread):
     """A daemon thread that does jobs, for one owner at a time."""
 
     def __init__(self) -> None:
         super().__init__(name="directsuite-file", daemon=True)
         self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # An exiting interpreter closes its standard input, and aborts if a thread is reading that: kept, it stays.
-        self._kept = (sys.stdin, sys.__stdin__)
+        self._stdin_references = (sys.stdin, sys.__stdin__)
         self.start()
 
     def run(self) -> None:
@@ -173,28 +173,28 @@ class Worker(threading.Thread):
             job()
             del job  # with what it was given
 
-    def rest(self) -> None:
+    def return_to_pool(self) -> None:
         """Be there for another owner, or end where enough are: to make a thread takes as long as several jobs."""
-        if len(RESTING) < _MOST_RESTING:
-            RESTING.append(self)
+        if len(IDLE_THREADS) < _MAX_IDLE_THREADS:
+            IDLE_THREADS.append(self)
         else:
             self.jobs.put(None)
 
 
-RESTING: list[Worker] = []
+IDLE_THREADS: list[PooledThread] = []
 """Workers without an owner."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=RESTING.clear)  # the threads themselves stay behind
+    os.register_at_fork(after_in_child=IDLE_THREADS.clear)  # the threads themselves stay behind
 
 
-def _idle_worker() -> Worker:
+def _get_idle_thread() -> PooledThread:
     with contextlib.suppress(IndexError):
-        return RESTING.pop()
-    return Worker()
+        return IDLE_THREADS.pop()
+    return PooledThread()
 
 
-def _do(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+def _run_job(future: Future[Any], function: Callable[..., Any], args: Any, kwargs: Any) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
@@ -226,17 +226,17 @@ class PathReader:
         if self._file is None:
             self._file = self._path.open("rb", buffering=0)
         self._file.seek(self._position)
-        view, size = self._buffer(count), 0
+        view, size = self._get_buffer(count), 0
         while size < count and (some := self._file.readinto(view[size:])):
             size += some
         self._position += size
         return view[:size]
 
-    def cached(self, count: int) -> Piece | None:
+    def read_cached(self, count: int) -> Piece | None:
         """As `read`, of so many bytes that the system has in memory: this never waits. None where it has not."""
         if self._file is None or not hasattr(os, "RWF_NOWAIT"):
             return None
-        piece = self._buffer(count)
+        piece = self._get_buffer(count)
         try:
             size = os.preadv(self._file.fileno(), [piece], self._position, os.RWF_NOWAIT)
         except OSError:  # it would have to wait, or the file system can't tell
@@ -251,7 +251,7 @@ class PathReader:
         if self._file is not None:
             self._file.close()
 
-    def _buffer(self, count: int) -> memoryview:
+    def _get_buffer(self, count: int) -> memoryview:
         if len(self._buffers) < 2 or len(self._buffers[0]) < count:
             self._buffers = [*self._buffers[-1:], bytearray(count)]
         else:
@@ -272,7 +272,7 @@ class FileReader:
         self._position += len(piece)
         return piece
 
-    def cached(self, count: int) -> None:
+    def read_cached(self, count: int) -> None:
         """None: reading from another's file object may wait."""
 
     def close(self) -> None:
@@ -285,51 +285,51 @@ async def read_ahead(reader: PathReader | FileReader, size: int | None) -> Async
     From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
     """
     left = sys.maxsize if size is None else size
-    thread, block, piece = OwnThread(), cast("Piece", b""), cast("Piece | None", b"")
+    thread, block, piece = DedicatedThread(), cast("Piece", b""), cast("Piece | None", b"")
     reading: asyncio.Future[Piece] | None = None
     try:
         if left > 0:
-            piece = await thread.start(reader.read, min(PIECE, left))
+            piece = await thread.start(reader.read, min(PIECE_BYTES, left))
         while piece:
             left -= len(piece)
             yield piece
-            piece = reader.cached(min(PIECE, left)) if left > 0 else None
+            piece = reader.read_cached(min(PIECE_BYTES, left)) if left > 0 else None
         while left > 0:
-            block = await (reading or thread.start(reader.read, min(BLOCK, left)))
+            block = await (reading or thread.start(reader.read, min(BLOCK_BYTES, left)))
             left -= len(block)
             if not block and size is None:
                 break
             if not block:
-                raise wrong_size("the file became shorter while it was sent")
-            reading = thread.start(reader.read, min(BLOCK, left)) if left > 0 else None
-            for piece in cut(block):
+                raise make_size_error("the file became shorter while it was sent")
+            reading = thread.start(reader.read, min(BLOCK_BYTES, left)) if left > 0 else None
+            for piece in split_pieces(block):
                 yield piece
     finally:
         block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
         if reading is not None:
-            abandon(reading)
+            abandon_job(reading)
         thread.submit(reader.close)  # after the block that may be on its way
-        thread.end()
+        thread.release()
 
 
-async def read_here(reader: FileReader, left: int) -> AsyncGenerator[Piece]:
+async def read_in_memory(reader: FileReader, left: int) -> AsyncGenerator[Piece]:
     """So many bytes of a file that is in memory."""
     piece: Piece = b""
     try:
         while left > 0:
-            piece = reader.read(min(PIECE, left))
+            piece = reader.read(min(PIECE_BYTES, left))
             left -= len(piece)
             if not piece:
-                raise wrong_size("the file became shorter while it was sent")
+                raise make_size_error("the file became shorter while it was sent")
             yield piece
     finally:
         piece = b""  # as above
 
 
-class Blocks:
+class BlockWriter:
     """Gathers pieces into blocks, each of which is written in a thread while the next one comes."""
 
-    def __init__(self, thread: OwnThread, write: Callable[[list[bytes]], None]) -> None:
+    def __init__(self, thread: DedicatedThread, write: Callable[[list[bytes]], None]) -> None:
         self._thread = thread
         self._write = write
         self._writing: asyncio.Future[None] | None = None
@@ -341,11 +341,11 @@ class Blocks:
         self.pieces.append(piece)
         self._size += len(piece)
         piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
-        if self._size >= BLOCK:
-            await self.written()
+        if self._size >= BLOCK_BYTES:
+            await self.wait_until_written()
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
-    async def written(self) -> None:
+    async def wait_until_written(self) -> None:
         """Return when all blocks are written. The pieces after them are left to the caller, who writes them."""
         writing, self._writing = self._writing, None
         if writing is not None:
@@ -354,7 +354,7 @@ class Blocks:
     def drop(self) -> list[bytes]:
         """Forget everything; the pieces that were not written."""
         if self._writing is not None:
-            abandon(self._writing)
+            abandon_job(self._writing)
         pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
         return pieces
 
@@ -367,7 +367,7 @@ def find_file(path: Path) -> Path | None:
     """
     place = path
     while place.is_symlink():
-        if _OPEN_FILES.fullmatch(os.path.realpath(place.parent)):
+        if _OPEN_FILES_DIR.fullmatch(os.path.realpath(place.parent)):
             return None
         with contextlib.suppress(FileNotFoundError):
             path.stat()  # raises OSError for a loop of links
@@ -378,16 +378,16 @@ def find_file(path: Path) -> Path | None:
     return place
 
 
-def cut(content: Piece) -> Iterator[Piece]:
+def split_pieces(content: Piece) -> Iterator[Piece]:
     """The content in slices of PIECE bytes, not copied."""
-    if 0 < len(content) <= PIECE:
+    if 0 < len(content) <= PIECE_BYTES:
         yield content
         return
     view = memoryview(content)
-    for start in range(0, len(content), PIECE):
-        yield view[start : start + PIECE]
+    for start in range(0, len(content), PIECE_BYTES):
+        yield view[start : start + PIECE_BYTES]
 
 
-def wrong_size(explanation: str) -> TransportError:
+def make_size_error(explanation: str) -> TransportError:
     """The request stays incomplete: no server can act upon it."""
     return TransportError(explanation, outcome=Outcome.FAILED)

@@ -15,7 +15,7 @@ from directsuite.errors import TransportError
 T = TypeVar("T")
 K = TypeVar("K")
 
-INTERRUPTED = (
+INTERRUPTED_TEXT = (
     "The listing is not complete: an earlier step was cancelled or raised an error, and it cannot be continued. "
     "Call the method again to start a new listing."
 )
@@ -71,7 +71,7 @@ class Listing(AsyncGenerator[T, None]):
             # If another step is in progress, only this one fails, with RuntimeError. The listing is not interrupted.
             self._is_interrupted = not getattr(self._generator, "ag_running", False)
         elif self._is_interrupted:
-            raise TransportError(INTERRUPTED) from None
+            raise TransportError(INTERRUPTED_TEXT) from None
 
     async def __aenter__(self) -> Self:
         return self
@@ -82,7 +82,7 @@ class Listing(AsyncGenerator[T, None]):
         await self.aclose()
 
 
-def _always() -> bool:
+def _return_true() -> bool:
     return True
 
 
@@ -107,28 +107,28 @@ class Prefetch(Generic[K, T]):
         fetch: Callable[[K], Coroutine[Any, Any, T]],
         *,
         window: int,
-        has_room: Callable[[], bool] = _always,
+        has_room: Callable[[], bool] = _return_true,
     ) -> None:
         self._keys = iter(keys)
         self._fetch = fetch
         self._window = window
         self._has_room = has_room
-        self._ahead: deque[asyncio.Task[T]] = deque()
+        self._tasks: deque[asyncio.Task[T]] = deque()
         self._ended = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> T:
-        self._top_up()
-        if not self._ahead:
+        self._start_fetches()
+        if not self._tasks:
             raise StopAsyncIteration
-        if self._ahead[0].done() and not self._ahead[-1].done():
+        if self._tasks[0].done() and not self._tasks[-1].done():
             # Let the requests in progress continue. Otherwise a reader of many available results would block them.
             await asyncio.sleep(0)
-        answer = await self._ahead[0]
-        self._ahead.popleft()
-        self._top_up()
+        answer = await self._tasks[0]
+        self._tasks.popleft()
+        self._start_fetches()
         return answer
 
     async def __aenter__(self) -> Self:
@@ -138,29 +138,29 @@ class Prefetch(Generic[K, T]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended = True
-        ahead = list(self._ahead)
-        self._ahead.clear()
+        ahead = list(self._tasks)
+        self._tasks.clear()
         for task in ahead:
             task.cancel()
         await asyncio.gather(*ahead, return_exceptions=True)
 
-    def _top_up(self) -> None:
+    def _start_fetches(self) -> None:
         """Start requests until the window is full."""
-        while not self._ended and len(self._ahead) < self._window and (not self._ahead or self._has_room()):
+        while not self._ended and len(self._tasks) < self._window and (not self._tasks or self._has_room()):
             try:
                 key = next(self._keys)
             except StopIteration:
                 return
             task = asyncio.create_task(self._fetch(key))
-            task.add_done_callback(self._came)
-            self._ahead.append(task)
+            task.add_done_callback(self._handle_fetch_done)
+            self._tasks.append(task)
 
-    def _came(self, task: asyncio.Task[T]) -> None:
+    def _handle_fetch_done(self, task: asyncio.Task[T]) -> None:
         """Start more requests after a result. After a failure, start none, and cancel all later ones."""
         if not (task.cancelled() or task.exception()):
-            self._top_up()
+            self._start_fetches()
             return
         self._ended = True
-        if task in self._ahead:
-            for useless in itertools.islice(self._ahead, self._ahead.index(task) + 1, None):
+        if task in self._tasks:
+            for useless in itertools.islice(self._tasks, self._tasks.index(task) + 1, None):
                 useless.cancel()

@@ -37,7 +37,7 @@ class RateLimiter(Protocol):
     interval: float
     """Seconds between two requests, outside a burst."""
 
-    def wait(self) -> float:
+    def seconds_until_slot(self) -> float:
         """Return the number of seconds until the next request is allowed."""
         ...
 
@@ -50,7 +50,7 @@ class RateLimiter(Protocol):
         ...
 
 
-class SharedLimits(Protocol):
+class LimitsProvider(Protocol):
     """Limits shared by suites in several processes, identified by the name of the service."""
 
     @property
@@ -68,7 +68,7 @@ class SharedLimits(Protocol):
         ...
 
 
-class Rate:
+class LocalRateLimiter:
     """Limits requests per second and allows bursts, with the generic cell rate algorithm (GCRA).
 
     per_second: requests per second, outside a burst.
@@ -79,19 +79,19 @@ class Rate:
         self.interval = 1.0 / per_second
         self._tolerance = self.interval * max(0, burst - 1)
         self._clock = clock
-        self._arrival = float("-inf")
-        self._held_until = float("-inf")
+        self._theoretical_arrival = float("-inf")
+        self._paused_until = float("-inf")
 
-    def wait(self) -> float:
+    def seconds_until_slot(self) -> float:
         """Return the number of seconds until the next request is allowed."""
-        return max(0.0, self._arrival - self._tolerance - self._clock.monotonic())
+        return max(0.0, self._theoretical_arrival - self._tolerance - self._clock.monotonic())
 
     def try_acquire(self) -> bool:
         """Consume a rate slot if one is available now. Return False if none is."""
         now = self._clock.monotonic()
-        if self._arrival - self._tolerance > now:
+        if self._theoretical_arrival - self._tolerance > now:
             return False
-        self._arrival = max(self._arrival, now) + self.interval
+        self._theoretical_arrival = max(self._theoretical_arrival, now) + self.interval
         return True
 
     def pause(self, seconds: float) -> bool:
@@ -100,10 +100,10 @@ class Rate:
         Return False if a pause at least as long is already in effect.
         """
         until = self._clock.monotonic() + seconds
-        if until <= self._held_until:
+        if until <= self._paused_until:
             return False
-        self._held_until = until
-        self._arrival = max(self._arrival, until + self._tolerance)
+        self._paused_until = until
+        self._theoretical_arrival = max(self._theoretical_arrival, until + self._tolerance)
         return True
 
 
@@ -131,24 +131,29 @@ class Limits:
         rate: RateLimiter | None = None,
     ) -> None:
         self.connections = connections
-        self.rate: RateLimiter = Rate(requests_per_second, burst, clock) if rate is None else rate
+        self.rate: RateLimiter = LocalRateLimiter(requests_per_second, burst, clock) if rate is None else rate
         self.breaker = CircuitBreaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, emit=emit)
         self._service = service
         self._emit = emit
-        self._free = connections
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._queue = asyncio.Lock()
-        self._queued = 0
+        self._free_slots = connections
+        self._slot_waiters: deque[asyncio.Future[None]] = deque()
+        self._rate_lock = asyncio.Lock()
+        self._rate_waiters = 0
         self._last_failure = ""
 
-    def try_admit(self, *, connect: bool) -> bool:
+    def try_admit(self, *, needs_slot: bool) -> bool:
         """Admit a request if it does not have to wait. Return False if it has to, or if the circuit is not closed.
 
         connect: whether the request needs a connection slot.
         """
-        if self._queued or (connect and not self._free) or not self.breaker.is_closed or not self.rate.try_acquire():
+        if (
+            self._rate_waiters
+            or (needs_slot and not self._free_slots)
+            or not self.breaker.is_closed
+            or not self.rate.try_acquire()
+        ):
             return False
-        self._free -= connect
+        self._free_slots -= needs_slot
         return True
 
     async def admit(
@@ -162,13 +167,13 @@ class Limits:
         Raises CircuitOpenError if the circuit is open at the start, DeadlineExceededError if the rate allows no request
         before the deadline, and any exception that `sleep` raises. The wait for a connection slot has no deadline here.
         """
-        self.refuse_while_open(operation)
-        if operation.limited:
-            await self._connect()
+        self.raise_if_open(operation)
+        if operation.uses_connection_slot:
+            await self._acquire_slot()
         try:
             await self.acquire_rate(operation, time_left=time_left, sleep=sleep)
         except BaseException:
-            if operation.limited:
+            if operation.uses_connection_slot:
                 self.release()
             raise
 
@@ -180,23 +185,25 @@ class Limits:
         A slot is consumed when it is granted, so a cancelled waiter consumes none. The parameters are those of `admit`.
         Raises DeadlineExceededError if no slot is expected before the deadline, and any exception that `sleep` raises.
         """
-        if not self._queued and self.rate.try_acquire():
+        if not self._rate_waiters and self.rate.try_acquire():
             return
-        _refuse_wait(operation, self.rate.wait() + self._queued * self.rate.interval, time_left())
-        self._queued += 1
+        _raise_if_too_late(
+            operation, self.rate.seconds_until_slot() + self._rate_waiters * self.rate.interval, time_left()
+        )
+        self._rate_waiters += 1
         try:
-            async with self._queue:
+            async with self._rate_lock:
                 # This repeats if the service asks for a pause during the sleep.
                 while not self.rate.try_acquire():
-                    wait = self.rate.wait()
-                    _refuse_wait(operation, wait, time_left())
+                    wait = self.rate.seconds_until_slot()
+                    _raise_if_too_late(operation, wait, time_left())
                     await sleep(wait)
         finally:
-            self._queued -= 1
+            self._rate_waiters -= 1
 
-    def refuse_while_open(self, operation: Operation[Any]) -> None:
+    def raise_if_open(self, operation: Operation[Any]) -> None:
         """Raise CircuitOpenError if the circuit is open and no probe may start now."""
-        wait = self.breaker.wait()
+        wait = self.breaker.seconds_until_probe()
         if wait is None:
             return
         error = CircuitOpenError(
@@ -209,26 +216,26 @@ class Limits:
         error.retry_after = wait
         raise error
 
-    def begin(self, operation: Operation[Any]) -> int:
+    def start_request(self, operation: Operation[Any]) -> int:
         """Register the start of an admitted request. Return its probe number, or 0 if it is not a probe.
 
         Raises CircuitOpenError if the circuit has opened since the request was admitted.
         """
         if self.breaker.is_closed:
             return 0
-        self.refuse_while_open(operation)
-        return self.breaker.enter()
+        self.raise_if_open(operation)
+        return self.breaker.start_probe()
 
-    def report(self, *, answered: bool | None, probe: int, explanation: str = "") -> None:
+    def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
         """Record how a request ended.
 
         answered: True if the service responded, False if not. None if the request shows neither.
         probe: the number that `begin` returned.
         explanation: explanation of the error, if the service did not respond.
         """
-        if answered:
+        if has_response:
             self.breaker.record_success()
-        elif answered is None:
+        elif has_response is None:
             self.breaker.record_abandoned(probe=probe)
         else:
             self._last_failure = explanation
@@ -241,26 +248,26 @@ class Limits:
             self._emit(ServicePaused(service=self._service, seconds=seconds))
 
     @property
-    def is_exhausted(self) -> bool:
+    def has_no_free_slot(self) -> bool:
         """True if no connection slot is free. Directly after `release`, this means that a waiting call got the slot."""
-        return not self._free
+        return not self._free_slots
 
     def release(self) -> None:
         """Return a connection slot. The call that has waited longest gets it."""
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        while self._slot_waiters:
+            waiter = self._slot_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
-        self._free += 1
+        self._free_slots += 1
 
-    async def _connect(self) -> None:
+    async def _acquire_slot(self) -> None:
         """Wait for a connection slot. Each slot must be returned with one call of `release`."""
-        if self._free:
-            self._free -= 1
+        if self._free_slots:
+            self._free_slots -= 1
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+        self._slot_waiters.append(waiter)
         try:
             await waiter
         except BaseException:
@@ -268,7 +275,7 @@ class Limits:
                 self.release()  # the slot was granted just before this call was cancelled
             else:
                 with contextlib.suppress(ValueError):
-                    self._waiting.remove(waiter)
+                    self._slot_waiters.remove(waiter)
             raise
 
 
@@ -287,40 +294,40 @@ class CircuitBreaker:
         self._pause = pause
         self._clock = clock
         self._emit = emit
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         self._probe_at: float | None = None
         """Time from which the next probe may start, in monotonic seconds. None while the circuit is closed."""
         self._probe = 0
         """The number of the latest probe, 0 if it has ended."""
-        self._probes = 0
+        self._probe_count = 0
 
     @property
     def is_closed(self) -> bool:
         """True if the circuit is closed: attempts are not restricted."""
         return self._probe_at is None
 
-    def wait(self) -> float | None:
+    def seconds_until_probe(self) -> float | None:
         """Return the seconds until a probe may start, or None if an attempt may start now."""
         if self._probe_at is None:
             return None
         left = self._probe_at - self._clock.monotonic()
         return left if left > 0 else None
 
-    def enter(self) -> int:
+    def start_probe(self) -> int:
         """Start an attempt that `wait` allows. Return its probe number, or 0 if the circuit is closed.
 
         Another probe may start after one pause, even if this one is still in progress, because it may never end.
         """
         if self._probe_at is None:
             return 0
-        self._probes += 1
-        self._probe = self._probes
+        self._probe_count += 1
+        self._probe = self._probe_count
         self._probe_at = self._clock.monotonic() + self._pause
         return self._probe
 
     def record_success(self) -> None:
         """Record that an attempt got a response. Closes the circuit."""
-        self._in_a_row = 0
+        self._consecutive_failures = 0
         if self._probe_at is not None:
             self._probe_at, self._probe = None, 0
             self._emit(CircuitClosed(service=self._service))
@@ -332,14 +339,14 @@ class CircuitBreaker:
 
         probe: the attempt's probe number, 0 if it was not a probe.
         """
-        self._in_a_row += 1
-        if not self._failures or self._in_a_row < self._failures:
+        self._consecutive_failures += 1
+        if not self._failures or self._consecutive_failures < self._failures:
             return
         if self._probe_at is not None and not (probe and probe == self._probe):
             return  # the attempt started before the circuit opened, or before the latest probe
         self._probe = 0
         self._probe_at = self._clock.monotonic() + self._pause
-        self._emit(CircuitOpened(service=self._service, failures=self._in_a_row, seconds=self._pause))
+        self._emit(CircuitOpened(service=self._service, failures=self._consecutive_failures, seconds=self._pause))
 
     def record_abandoned(self, *, probe: int) -> None:
         """Record that an attempt ended without information about the service, for example by cancellation.
@@ -352,7 +359,7 @@ class CircuitBreaker:
             self._probe, self._probe_at = 0, self._clock.monotonic()
 
 
-def _refuse_wait(operation: Operation[Any], wait: float, time_left: float) -> None:
+def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float) -> None:
     """Raise DeadlineExceededError if `wait` is not shorter than `time_left`. Both are in seconds."""
     if wait < time_left:
         return

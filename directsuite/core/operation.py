@@ -19,7 +19,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:
-    from directsuite.core.refusals import Refusals
+    from directsuite.core.fault_format import FaultFormat
 
 R = TypeVar("R")
 
@@ -88,8 +88,8 @@ class Operation(ValueSemantics, Generic[R]):
     auth: Auth
     response: type[R]
     """The model of the response, or `bytes` if the response is base64 text."""
-    refusals: Refusals
-    essential: tuple[str, ...] = ()
+    fault_format: FaultFormat
+    required_fields: tuple[str, ...] = ()
     """The required fields of the response. A response that lacks any of them ends as ResponseDecodeError.
 
     In a path such as `messages[].uid` the field is required of each element: an element without a uid is left out.
@@ -100,7 +100,7 @@ class Operation(ValueSemantics, Generic[R]):
 
     The caller searches these values, so a skipped one could be the value searched for.
     """
-    done_answers: frozenset[int | str] = frozenset()
+    already_done_codes: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes that, on a retry, prove that an earlier attempt of unknown outcome succeeded."""
     content_type: MediaType | None = MediaType.JSON
     """The Content-Type of the request. None: the request has no such header."""
@@ -109,7 +109,7 @@ class Operation(ValueSemantics, Generic[R]):
     streaming_method: str | None = None
     """The name of the facade's method that reads a response of any size. None if there is no such method."""
 
-    def filled(self, segments: tuple[str, ...]) -> str:
+    def build_path(self, segments: tuple[str, ...]) -> str:
         """Return the path with its parameters replaced by `segments`, percent-encoded. SESSION_ID remains in the path.
 
         segments: one value per parameter, in the order of the path.
@@ -118,7 +118,7 @@ class Operation(ValueSemantics, Generic[R]):
         """
         path, parameters = self._template
         for (name, literal), value in zip(parameters, segments, strict=True):
-            path += _quoted(value, name) + literal
+            path += _quote_segment(value, name) + literal
         return path
 
     @functools.cached_property
@@ -127,7 +127,7 @@ class Operation(ValueSemantics, Generic[R]):
         return self.semantics.may_repeat
 
     @functools.cached_property
-    def limited(self) -> bool:
+    def uses_connection_slot(self) -> bool:
         """True if a call needs a connection slot. A login needs none, because calls that hold slots may wait for it."""
         return self.auth is not Auth.NONE
 
@@ -137,7 +137,7 @@ class Operation(ValueSemantics, Generic[R]):
         return self.auth in (Auth.BEARER, Auth.SESSION)
 
     @functools.cached_property
-    def about(self) -> Mapping[str, Any]:
+    def error_context(self) -> Mapping[str, Any]:
         """The keyword arguments that identify the operation in an error."""
         return {"operation": self.name, "service": self.service}
 
@@ -154,12 +154,12 @@ class Operation(ValueSemantics, Generic[R]):
         first, *others = _PARAMETER.split(self.path)
         return first, tuple(zip(others[::2], others[1::2], strict=True))
 
-    def check(self, segments: tuple[str, ...]) -> None:
+    def validate_segments(self, segments: tuple[str, ...]) -> None:
         """Raise InvalidArgumentError if `filled` would, so that a caller can validate arguments before other work."""
-        self.filled(segments)
+        self.build_path(segments)
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
+_UNQUOTED_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 """Matches text that percent-encoding leaves unchanged and that does not start with a dot."""
 SESSION_ID = "{session_id}"
 """The placeholder of the session id in a path. A path returned by `filled` has no other braces, because they are
@@ -168,8 +168,8 @@ percent-encoded.
 _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 
-def _quoted(value: object, parameter: str) -> str:
-    if type(value) is str and _PLAIN.fullmatch(value):
+def _quote_segment(value: object, parameter: str) -> str:
+    if type(value) is str and _UNQUOTED_TEXT.fullmatch(value):
         return value
     if not isinstance(value, str) or value in ("", ".", ".."):
         raise InvalidArgumentError("give it a text that is not empty, '.' or '..'", parameter=parameter)

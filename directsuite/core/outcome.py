@@ -63,8 +63,8 @@ import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from directsuite.core.operation import Auth, Operation
-from directsuite.core.response import KEPT, Answer
-from directsuite.core.retry import retry_after
+from directsuite.core.response import MAX_ERROR_BODY_BYTES, BufferedResponse
+from directsuite.core.retry import parse_retry_after
 from directsuite.errors import (
     AuthenticationError,
     BadRequestError,
@@ -82,29 +82,29 @@ from directsuite.errors import (
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, lacks_uid, wire_name
-from directsuite.wire.parsing import MismatchError, parse, without_byte_order_mark
+from directsuite.wire.models import Model, get_wire_name, has_no_uid
+from directsuite.wire.parsing import MismatchError, parse, strip_byte_order_mark
 
 R = TypeVar("R")
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"  # RFC 6838 (4.2)
 _MEDIA_TYPE = re.compile(f"{_NAME}/{_NAME}")
-_TOO_MANY = ("Too many headers received", "Too many trailers received")  # aiohttp has no class for them
+_TOO_MANY_HEADERS_TEXTS = ("Too many headers received", "Too many trailers received")  # aiohttp has no class for them
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 """Values of Content-Encoding that aiohttp decodes, or for which it raises ContentEncodingError."""
-_NO_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
+_IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
 """Values that are invalid in Content-Encoding, but sent by some servers with a body that is not encoded."""
-_CODINGS = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
+_ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "have the service, or the proxy before it, send gzip, deflate or no encoding"
-_NUMBER = re.compile(r"-?\d{1,4}\Z")
-_NO_CONNECTION = (
+_SHORT_NUMBER = re.compile(r"-?\d{1,4}\Z")
+_CONNECT_ERRORS = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
     aiohttp.ServerFingerprintMismatch,
     aiohttp.ClientHttpProxyError,  # the proxy rejected CONNECT: nothing reached the service
     aiohttp.InvalidURL,  # the URL of the proxy
 )
-_NOT_ACTED_UPON = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
+_UNPROCESSED_STATUSES = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 8470 (5.2), RFC 6585 (4)
 
 
 class ConnectionDroppedError(Exception):
@@ -118,7 +118,7 @@ class ConnectionDroppedError(Exception):
         self.origin = origin
 
 
-def of_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
+def convert_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
     """Return the typed error for an exception of aiohttp, or None if it does not come from the network.
 
     The error names only the type and errno of the exception, because aiohttp's messages contain the URL, which may
@@ -126,11 +126,11 @@ def of_exception(error: BaseException, operation: Operation[Any], *, started: bo
 
     started: True if some of the request may have been sent.
     """
-    about = operation.about
+    about = operation.error_context
     origin = error.origin if isinstance(error, ConnectionDroppedError) else error
-    seen = _named(origin)
+    seen = _describe_exception(origin)
     # UnicodeError: the host name cannot be encoded for DNS.
-    if isinstance(error, _NO_CONNECTION) or (isinstance(error, UnicodeError) and not started):
+    if isinstance(error, _CONNECT_ERRORS) or (isinstance(error, UnicodeError) and not started):
         return ConnectFailedError(
             f"no connection to the {operation.service} service ({seen})", outcome=Outcome.NOT_SENT, **about
         )
@@ -151,7 +151,7 @@ def _explain_bad_response(error: BaseException) -> str:
     """Return a text that explains why aiohttp could not read a response. aiohttp's messages quote the response."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY:
+        if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY_HEADERS_TEXTS:
             return (
                 "the response has a header of more than 8 KB, or more than 128 headers: "
                 "have the service, or the proxy before it, send fewer and shorter headers"
@@ -168,23 +168,23 @@ def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
     Return None if aiohttp handles the encoding, or the body is not encoded.
     """
     encoding = headers.get("Content-Encoding")
-    if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS | _NO_ENCODINGS:
+    if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS | _IGNORED_ENCODINGS:
         return None
-    shown = encoding if _CODINGS.fullmatch(encoding) else "of an unknown form"
+    shown = encoding if _ENCODING_LIST.fullmatch(encoding) else "of an unknown form"
     return f"the response has the Content-Encoding {shown}, which is not supported: {_HINT_ENCODING}"
 
 
-def _named(error: BaseException) -> str:
+def _describe_exception(error: BaseException) -> str:
     number = getattr(error, "errno", None)
     return type(error).__name__ if number is None else f"{type(error).__name__}, errno {number}"
 
 
 def interpret(
     operation: Operation[R],
-    answer: Answer,
-    limit: int,
+    answer: BufferedResponse,
+    max_bytes: int,
     codec: Codec,
-    skipped: Callable[[Mapping[str, int]], None] | None = None,
+    on_skipped: Callable[[Mapping[str, int]], None] | None = None,
 ) -> R | DirectSuiteError:
     """Decode a response that was read. Return its value, or the typed error that it reports.
 
@@ -193,21 +193,21 @@ def interpret(
     limit: the maximum size of a response in bytes. The error about a larger one mentions it.
     skipped: called with the number of values that could not be read, by JSON path, if there are any.
     """
-    about = operation.about
+    about = operation.error_context
     if answer.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
-        text = f"the answer is larger than {limit} bytes: {hint} max_response_bytes"
-        return ResponseDecodeError(text, body=answer.body[:KEPT], too_large=True, **about)
+        text = f"the answer is larger than {max_bytes} bytes: {hint} max_response_bytes"
+        return ResponseDecodeError(text, body=answer.body[:MAX_ERROR_BODY_BYTES], too_large=True, **about)
     if operation.response is not bytes or answer.status >= 300:
-        document = _parsed(operation, answer, codec)
-        refusal = judge(operation, answer.status, answer.headers, document, answer.body)
+        document = _parse_document(operation, answer, codec)
+        refusal = find_service_error(operation, answer.status, answer.headers, document, answer.body)
         if refusal is not None:
             return refusal
     else:
         document = None
     report = Counter[str]()
     try:
-        response = _read(operation, answer, document, codec, report)
+        response = _decode_body(operation, answer, document, codec, report)
         for path in operation.strict_paths & report.keys():
             raise MismatchError("readable", path)
         return response
@@ -217,55 +217,57 @@ def interpret(
     except RecursionError:
         expected, path = "nested less deeply", "$"
     finally:
-        if report and skipped is not None:
-            skipped(report)
-    got = _media_type(answer.headers.get("Content-Type", ""))
+        if report and on_skipped is not None:
+            on_skipped(report)
+    got = _read_media_type(answer.headers.get("Content-Type", ""))
     text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
-    return ResponseDecodeError(text, path=path, body=answer.body[:KEPT], **about)
+    return ResponseDecodeError(text, path=path, body=answer.body[:MAX_ERROR_BODY_BYTES], **about)
 
 
-def _read(operation: Operation[R], answer: Answer, document: Any, codec: Codec, report: Counter[str]) -> R:
+def _decode_body(
+    operation: Operation[R], answer: BufferedResponse, document: Any, codec: Codec, report: Counter[str]
+) -> R:
     if answer.status < 200:
         raise MismatchError("of a final status")
     if operation.response is bytes:
-        text = without_byte_order_mark(answer.body)
+        text = strip_byte_order_mark(answer.body)
         if not text:
             raise MismatchError("base64 text")
         return cast("R", base64.decode(text))
     if document is None:
         raise MismatchError("JSON")
-    if not operation.refusals.says_yes(document):
-        raise MismatchError("true", f"$.{operation.refusals.flag}")
+    if not operation.fault_format.is_success(document):
+        raise MismatchError("true", f"$.{operation.fault_format.success_key}")
     model = cast("type[Model]", operation.response)
     response = codec.structure(model, document, report)
-    for path in operation.essential:
-        _require(response, path, report)
+    for path in operation.required_fields:
+        _require_field(response, path, report)
     return cast("R", response)
 
 
-def _require(response: Model, path: str, report: Counter[str]) -> None:
+def _require_field(response: Model, path: str, report: Counter[str]) -> None:
     """Raise MismatchError if the response lacks this essential field. Leave out elements of a list that lack it."""
     name, _, of_element = path.partition("[].")
     value: Any = getattr(response, name, None)
-    key = wire_name(type(response), name)
+    key = get_wire_name(type(response), name)
     if not of_element:
         value = value.reveal() if isinstance(value, Secret) else value
         if value is None or value == "":
             # A traceback may include this frame.
             value = None
             raise MismatchError("present", f"$.{key}")
-    elif any(map(lacks_uid, value)):
-        report[f"$.{key}[]"] += sum(map(lacks_uid, value))
-        value[:] = [element for element in value if not lacks_uid(element)]
+    elif any(map(has_no_uid, value)):
+        report[f"$.{key}[]"] += sum(map(has_no_uid, value))
+        value[:] = [element for element in value if not has_no_uid(element)]
 
 
-def _media_type(header: str) -> str:
+def _read_media_type(header: str) -> str:
     """Return the media type without parameters, or "no media type" if it is malformed and could corrupt a log."""
     bare = header.partition(";")[0].strip()
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
+def _parse_document(operation: Operation[Any], answer: BufferedResponse, codec: Codec) -> Any:
     # Parsing in parts finds an error in a later part only after earlier parts were accepted. It is not used if the
     # response decides whether an operation with side effects happened.
     try:
@@ -276,59 +278,59 @@ def _parsed(operation: Operation[Any], answer: Answer, codec: Codec) -> Any:
         return None
 
 
-def unreadable(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
+def make_decode_error(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
     """Return the typed error for a part of a response that does not fit the operation."""
     text = f"the answer does not fit the operation: {mismatch}"
     return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)
 
 
-def judge(
+def find_service_error(
     operation: Operation[Any], status: int, headers: Mapping[str, str], document: Any, body: bytes
 ) -> ServiceError | None:
     """Return the typed error that a response reports, or None if it must be decoded as the result.
 
     document: the body as plain JSON values. None if it is not JSON.
     """
-    refused = operation.refusals.read(document)
-    if status < 300 and (refused is None or (operation.refusals.flag is None and not refused.message)):
+    refused = operation.fault_format.read(document)
+    if status < 300 and (refused is None or (operation.fault_format.success_key is None and not refused.message)):
         return None
-    wait = retry_after(headers.get("Retry-After"), headers.get("Date"))
-    cls, meaning = class_of_status(status)
+    wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
+    cls, meaning = classify_status(status)
     code = None
     if refused is not None and refused.code is not None and status != 429:
-        cls, meaning = operation.refusals.codes.get(refused.code, (ServiceError, "other error"))
+        cls, meaning = operation.fault_format.codes.get(refused.code, (ServiceError, "other error"))
         code = refused.code
     # A code that is not a short number is text of the service. The error has it as an attribute, not in its message.
-    named = f"code {code if _NUMBER.match(str(code)) else 'of another form'}"
-    own = refused is not None and operation.refusals.flag is not None and status != 429
+    named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"
+    own = refused is not None and operation.fault_format.success_key is not None and status != 429
     error = cls(
         f"{meaning} ({named if code is not None else f'HTTP {status}'})",
         status=status,
         code=code,
-        message=_words(document, body, headers) if refused is None or not refused.message else refused.message,
-        body=body[:KEPT],
+        message=_find_message(document, body, headers) if refused is None or not refused.message else refused.message,
+        body=body[:MAX_ERROR_BODY_BYTES],
         retry_after=wait,
         operation=operation.name,
         service=operation.service,
     )
-    error.outcome = Outcome.FAILED if own else _of_status(operation, status, wait)
-    if code is not None and code == operation.refusals.renewal and operation.auth is Auth.SESSION:
+    error.outcome = Outcome.FAILED if own else _determine_outcome(operation, status, wait)
+    if code is not None and code == operation.fault_format.new_session_code and operation.auth is Auth.SESSION:
         error.outcome = Outcome.REJECTED
     return error
 
 
-def _words(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
+def _find_message(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
     """Return the message for people in a response that does not have the form of the service's errors, or None."""
     if isinstance(document, dict):
         members = cast("dict[str, Any]", document)
-        return next((text for name in _TEXTS if isinstance(text := members.get(name), str) and text), None)
+        return next((text for name in _MESSAGE_KEYS if isinstance(text := members.get(name), str) and text), None)
     if headers.get("Content-Type", "").startswith("text/plain"):
-        return body[:KEPT].decode("utf-8", "replace").strip() or None
+        return body[:MAX_ERROR_BODY_BYTES].decode("utf-8", "replace").strip() or None
     return None
 
 
-def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
-    if status in _NOT_ACTED_UPON or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
+def _determine_outcome(operation: Operation[Any], status: int, wait: float | None) -> Outcome:
+    if status in _UNPROCESSED_STATUSES or (status == 401 and operation.auth in (Auth.BEARER, Auth.SESSION)):
         return Outcome.REJECTED
     if status >= 500 or status == 408:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN
@@ -338,15 +340,15 @@ def _of_status(operation: Operation[Any], status: int, wait: float | None) -> Ou
     return Outcome.FAILED
 
 
-def asks_for_new_credential(error: DirectSuiteError) -> bool:
+def needs_new_credential(error: DirectSuiteError) -> bool:
     """Return True if the service may accept the same request with a new token or session."""
     return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
 
 
-def class_of_status(status: int) -> tuple[type[ServiceError], str]:
+def classify_status(status: int) -> tuple[type[ServiceError], str]:
     """Return the error class for an HTTP status, and the meaning of the status (specification section 7)."""
-    if status in _STATUSES:
-        return _STATUSES[status]
+    if status in _ERROR_CLASSES:
+        return _ERROR_CLASSES[status]
     if status >= 500:
         return ServerError, "the service failed"
     if status < 300:
@@ -356,7 +358,7 @@ def class_of_status(status: int) -> tuple[type[ServiceError], str]:
     return ServiceError, "the service refused the request"
 
 
-_STATUSES: dict[int, tuple[type[ServiceError], str]] = {
+_ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
     400: (BadRequestError, "invalid action, or a parameter is missing or invalid"),
     401: (AuthenticationError, "no valid access token in the request"),
     403: (PermissionDeniedError, "permission denied for the requested action"),
@@ -365,7 +367,7 @@ _STATUSES: dict[int, tuple[type[ServiceError], str]] = {
     429: (RateLimitedError, "too many requests"),
 }
 
-_TEXTS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
+_MESSAGE_KEYS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
 """JSON keys, in order of preference, whose value may be a message for people. Used for responses that do not have the
 form of the service's errors.
 """

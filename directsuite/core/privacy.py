@@ -38,8 +38,8 @@ _LIBRARIES = sys.stdlib_module_names | {
     *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
 """Packages that this package calls, or that call it. Their frames may contain arguments, headers and bodies."""
-_OF_THE_SYSTEM = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
-_MARK = "__is_scrubbed__"
+_SYSTEM_ERRORS = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
+_SCRUBBED_ATTR = "__is_scrubbed__"
 
 
 def scrub_traceback(function: C) -> C:
@@ -49,7 +49,7 @@ def scrub_traceback(function: C) -> C:
     returns.
     """
     made = _wrap(function)
-    setattr(made, _MARK, True)
+    setattr(made, _SCRUBBED_ATTR, True)
     return cast("C", made)
 
 
@@ -63,7 +63,7 @@ def scrub_class(cls: type[T]) -> type[T]:
 
 def is_scrubbed(function: object) -> bool:
     """Return True if a function was scrubbed, so that its errors show no arguments."""
-    return hasattr(function, _MARK)
+    return hasattr(function, _SCRUBBED_ATTR)
 
 
 def _scrub_members(cls: type[Any]) -> None:
@@ -88,8 +88,8 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
 
     handled: exception that the caller was already handling. It remains unchanged. None if there is none.
     """
-    links = list(_chain(error, handled))
-    if not _is_foreseen(error):
+    links = list(_iter_chain(error, handled))
+    if not _is_expected(error):
         _clear_frames(links)
         return
     for link in links:
@@ -97,35 +97,35 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
             # Some tools print a suppressed context, which may name files. Only `error` itself gets `handled` as its
             # context. If a cause got it and `handled` refers to that cause, the chain would become a loop.
             link.__context__ = handled if link is error else None
-        ours = [line for line in _lines_of(link) if _is_ours(line)]
+        ours = [line for line in _iter_traceback(link) if _is_ours(line)]
         if ours:
             rest = ours[-1].tb_next
-            while rest is not None and _package_of(rest) in _LIBRARIES:
+            while rest is not None and _get_package(rest) in _LIBRARIES:
                 rest = rest.tb_next
             link.__traceback__ = rest
 
 
-def _is_foreseen(error: BaseException) -> bool:
+def _is_expected(error: BaseException) -> bool:
     """Return True unless the error shows a bug of this package.
 
     Expected errors are instances of DirectSuiteError, cancellation, errors of the system, the end of a generator, and
     any error raised by other code.
     """
-    expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_OF_THE_SYSTEM))
-    return expected or not all(_is_ours(line) for line in deque(_lines_of(error), maxlen=1))
+    expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_SYSTEM_ERRORS))
+    return expected or not all(_is_ours(line) for line in deque(_iter_traceback(error), maxlen=1))
 
 
 def _clear_frames(links: list[BaseException]) -> None:
     """Delete the local variables in frames of this package and its libraries, except frames of suspended tasks."""
-    suspended = set(_frames_of_tasks())
+    suspended = set(_iter_task_frames())
     for link in links:
-        for line in _lines_of(link):
-            if (_is_ours(line) or _package_of(line) in _LIBRARIES) and line.tb_frame not in suspended:
+        for line in _iter_traceback(link):
+            if (_is_ours(line) or _get_package(line) in _LIBRARIES) and line.tb_frame not in suspended:
                 with contextlib.suppress(RuntimeError):  # the frame is still running
                     line.tb_frame.clear()
 
 
-def _frames_of_tasks() -> Iterator[FrameType]:
+def _iter_task_frames() -> Iterator[FrameType]:
     """Yield the frames of all unfinished tasks. Clearing such a frame would end its coroutine."""
     try:
         tasks = asyncio.all_tasks()
@@ -134,7 +134,7 @@ def _frames_of_tasks() -> Iterator[FrameType]:
     for task in tasks:
         waiting: Any = task.get_coro()
         while waiting is not None:
-            kind = _kind_of(waiting)
+            kind = _find_frame_prefix(waiting)
             if kind is None:
                 # The awaitable of an async generator's step has no frame. Its first referent is the generator.
                 is_anext = type(waiting).__name__.startswith("async_generator_")
@@ -145,11 +145,11 @@ def _frames_of_tasks() -> Iterator[FrameType]:
             waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
-def _kind_of(waiting: object) -> str | None:
+def _find_frame_prefix(waiting: object) -> str | None:
     return next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
 
 
-def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
+def _iter_chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
     seen, waiting = {id(None), id(end)}, [error]
     while waiting:
         link = waiting.pop()
@@ -160,7 +160,7 @@ def _chain(error: BaseException, end: BaseException | None) -> Iterator[BaseExce
             waiting += getattr(link, "exceptions", ())  # members of an exception group
 
 
-def _lines_of(error: BaseException) -> Iterator[TracebackType]:
+def _iter_traceback(error: BaseException) -> Iterator[TracebackType]:
     line = error.__traceback__
     while line is not None:
         yield line
@@ -168,24 +168,26 @@ def _lines_of(error: BaseException) -> Iterator[TracebackType]:
 
 
 def _is_ours(line: TracebackType) -> bool:
-    return _package_of(line) == _PACKAGE
+    return _get_package(line) == _PACKAGE
 
 
-def _package_of(line: TracebackType) -> str:
+def _get_package(line: TracebackType) -> str:
     return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _wrap(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(function):
-        return _awaitable(function)
+        return _wrap_coroutine_function(function)
     if inspect.isasyncgenfunction(function):
-        return _returning(function, ScrubbedGenerator)
+        return _wrap_factory(function, ScrubbedGenerator)
     if inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # decorated with asynccontextmanager
-        return _returning(function, _ScrubbedAsyncContext)
-    return _plain(function)
+        return _wrap_factory(function, _ScrubbedAsyncContext)
+    return _wrap_function(function)
 
 
-def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _wrap_coroutine_function(
+    method: Callable[..., Coroutine[Any, Any, Any]],
+) -> Callable[..., Coroutine[Any, Any, Any]]:
     @functools.wraps(method)
     async def called(*args: Any, **kwargs: Any) -> Any:
         handled = sys.exception()
@@ -201,7 +203,7 @@ def _awaitable(method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[...,
     return called
 
 
-def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
         handled = sys.exception()
@@ -215,8 +217,8 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _returning(method: Callable[..., Any], wrapper: Callable[[Any], Any]) -> Callable[..., Any]:
-    called = _plain(method)
+def _wrap_factory(method: Callable[..., Any], wrapper: Callable[[Any], Any]) -> Callable[..., Any]:
+    called = _wrap_function(method)
 
     @functools.wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

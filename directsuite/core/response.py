@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from directsuite.core.limits import Limits
 
-KEPT = 64 * 1024
+MAX_ERROR_BODY_BYTES = 64 * 1024
 """Maximum number of bytes of a response that an error carries."""
-_MOST_EXPANDED = 20
+_MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Documents stay below it, compression bombs do not."""
-_SMALL = 2**20
+_MAX_UNCHECKED_BYTES = 2**20
 """Number of decompressed bytes that is allowed whatever the ratio."""
 
 
@@ -31,7 +31,7 @@ class ResponseStream:
     `close` returns the connection to the pool, or closes it if the response was not read completely.
     """
 
-    def __init__(self, reading: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
+    def __init__(self, open_responses: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
         """Create a stream without a response. `begin` sets the response.
 
         reading: the responses being read, which the suite closes when it is closed. This one adds and removes itself.
@@ -40,7 +40,7 @@ class ResponseStream:
         """
         self._is_base64 = is_base64
         self._response: aiohttp.ClientResponse | None = None
-        self._reading = reading
+        self._open_responses = open_responses
         self._limits = limits
         self._closed = False
         self.status = 0
@@ -49,52 +49,52 @@ class ResponseStream:
         """Set the response, whose status and headers have been received."""
         self._response = response
         self.status = response.status
-        self._reading.add(self)
+        self._open_responses.add(self)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers of the response."""
-        return self._started.headers
+        return self._http_response.headers
 
     @property
-    def _started(self) -> aiohttp.ClientResponse:
+    def _http_response(self) -> aiohttp.ClientResponse:
         if self._response is None:
             raise RuntimeError("no answer has begun")
         return self._response
 
-    async def read(self, limit: int) -> Answer:
+    async def read(self, limit: int) -> BufferedResponse:
         """Return the response with its complete body, or with the beginning of a body of more than `limit` bytes."""
-        content = self._started.content
+        content = self._http_response.content
         pieces: list[bytes] = []
         size = 0
         piece = body = b""
         try:
-            while size <= limit and (piece := await self.chunk()):
+            while size <= limit and (piece := await self.read_chunk()):
                 pieces.append(piece)
                 size += len(piece)
                 if content.at_eof():
                     break
             kept = size
-            while size > limit and kept - len(pieces[-1]) >= KEPT:
+            while size > limit and kept - len(pieces[-1]) >= MAX_ERROR_BODY_BYTES:
                 kept -= len(pieces.pop())
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            return Answer(self.status, self.headers, body, too_large=size > limit, size=size)
+            return BufferedResponse(self.status, self.headers, body, too_large=size > limit, size=size)
         finally:
             # A traceback may include the local variables of this frame, which must not show the response.
             pieces.clear()
             piece = body = b""
 
-    async def chunk(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """Return the next bytes of the body, or b"" at its end.
 
         Raises ResponseDecodeError if base64 text expands like a compression bomb.
         """
-        content = self._started.content
+        content = self._http_response.content
         size = content.total_bytes if self._is_base64 else 0
-        if size > _SMALL and size > _MOST_EXPANDED * content.total_raw_bytes:
+        if size > _MAX_UNCHECKED_BYTES and size > _MAX_EXPANSION_RATIO * content.total_raw_bytes:
             text = (
-                f"the compressed answer expands to more than {_MOST_EXPANDED} times its size, as no document should: "
-                "have the service, or the proxy before it, send documents uncompressed"
+                f"the compressed answer expands to more than {_MAX_EXPANSION_RATIO} times its size, as no document "
+                "should: have the service, or the proxy before it, send documents uncompressed"
             )
             raise ResponseDecodeError(text, too_large=True)
         return await content.readany()
@@ -104,7 +104,7 @@ class ResponseStream:
         if self._closed:
             return
         self._closed = True
-        self._reading.discard(self)
+        self._open_responses.discard(self)
         if self._response is not None:
             content = self._response.content
             if not content.at_eof() and content.exception() is None:
@@ -119,7 +119,7 @@ class ResponseStream:
 
 
 @attrs.define(repr=False, eq=False)
-class Answer:
+class BufferedResponse:
     """A response that has been read."""
 
     status: int

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from directsuite.core.checks import AT_LEAST_ONE, Check, accepts
+from directsuite.core.checks import AT_LEAST_ONE, Check, can_be_called_with
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
 from directsuite.wire.dates import read_http_date
@@ -40,7 +40,7 @@ MAX_RETRY_AFTER = 3600.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Maximum number of doublings. More would not change a wait that is limited by `longest`, but could overflow.
-_DOUBLINGS = 64
+_MAX_DOUBLINGS = 64
 
 
 @attrs.frozen
@@ -52,27 +52,27 @@ class Backoff:
     """
 
     first: float
-    longest: float
+    max_wait: float
 
-    def after(self, failures: int, retry_after: float | None = None) -> float:
+    def compute_wait(self, failures: int, retry_after: float | None = None) -> float:
         """Return the number of seconds to wait before the next attempt.
 
         failures: the number of consecutive failures, 1 or more.
         retry_after: the wait that the service requested, in seconds. The result is at least this long, but a request
             for more than an hour counts as an hour. None: the service requested no wait.
         """
-        wait = min(self.longest, self.first * 2.0 ** min(failures - 1, _DOUBLINGS))
+        wait = min(self.max_wait, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
 
 
 @scrub_class
-class WaitAsAsked(wait_base):
+class DefaultWait(wait_base):
     """The default wait strategy, which depends on the error. It can be used and combined like the waits of tenacity."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the number of seconds to wait before the next attempt."""
         error = retry_state.outcome.exception() if retry_state.outcome is not None else None
-        rate_limited, unavailable, otherwise = _strategies()
+        rate_limited, unavailable, otherwise = _make_strategies()
         if isinstance(error, RateLimitedError):
             return rate_limited(retry_state)
         if isinstance(error, ServerError) and error.status == 503:
@@ -86,7 +86,7 @@ class WaitAsAsked(wait_base):
         return hash(type(self))
 
     def __repr__(self) -> str:
-        return "WaitAsAsked()"
+        return "DefaultWait()"
 
 
 Wait: TypeAlias = Callable[["RetryCallState"], float] | Callable[["RetryCallState"], Awaitable[float]]
@@ -97,7 +97,7 @@ Stop: TypeAlias = Callable[["RetryCallState"], bool] | Callable[["RetryCallState
 
 
 @functools.cache
-def _strategies() -> tuple[Callable[[RetryCallState], float], ...]:
+def _make_strategies() -> tuple[Callable[[RetryCallState], float], ...]:
     """Return the wait strategies after status 429, after 503, and after any other failure."""
     from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
 
@@ -108,25 +108,29 @@ def _strategies() -> tuple[Callable[[RetryCallState], float], ...]:
     )
 
 
-def _strategy(kind: str) -> Callable[[object], bool]:
+def _make_strategy_predicate(kind: str) -> Callable[[object], bool]:
     """Return a predicate for strategies of this kind (`wait` or `stop`).
 
     It accepts functions of one argument. It rejects classes, and other objects of tenacity that can be called, such as
     retryers and strategies of a different kind.
     """
 
-    def fits(value: object) -> bool:
-        if inspect.isclass(value) or not (callable(value) and accepts(value, 1)):
+    def is_strategy(value: object) -> bool:
+        if inspect.isclass(value) or not (callable(value) and can_be_called_with(value, 1)):
             return False
         classes: tuple[type, ...] = value.__class__.__mro__
         bases = {base.__name__ for base in classes if base.__module__.partition(".")[0] == "tenacity"}
         return not bases or f"{kind}_base" in bases
 
-    return fits
+    return is_strategy
 
 
-_WAIT = Check("one of tenacity's waits, or a function of its RetryCallState that gives seconds", _strategy("wait"))
-_STOP = Check("one of tenacity's stops, or a function of its RetryCallState that gives a bool", _strategy("stop"))
+_WAIT = Check(
+    "one of tenacity's waits, or a function of its RetryCallState that gives seconds", _make_strategy_predicate("wait")
+)
+_STOP = Check(
+    "one of tenacity's stops, or a function of its RetryCallState that gives a bool", _make_strategy_predicate("stop")
+)
 
 
 @scrub_class
@@ -140,9 +144,9 @@ class RetryPolicy(ValueSemantics):
 
     attempts: int = attrs.field(default=4, validator=AT_LEAST_ONE)
     """The maximum number of attempts, including the first."""
-    wait: Wait = attrs.field(factory=WaitAsAsked, validator=_WAIT)
+    wait: Wait = attrs.field(factory=DefaultWait, validator=_WAIT)
     """Returns the number of seconds until the next attempt. Not used if the response has a Retry-After."""
-    stop: Stop | None = attrs.field(default=None, validator=_STOP.or_none())
+    stop: Stop | None = attrs.field(default=None, validator=_STOP.allow_none())
     """Returns True to stop retrying before `attempts` is reached. None: only `attempts` and the deadline apply."""
 
     @classmethod
@@ -153,14 +157,14 @@ class RetryPolicy(ValueSemantics):
         """
         return cls(attempts=1)
 
-    def retrying(
+    def make_retry_loop(
         self,
         *,
         may_repeat: Callable[[BaseException], bool],
         time_left: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
-        scheduled: Callable[[float], None],
-        answer: Callable[[Awaitable[Any]], Awaitable[Any]],
+        on_scheduled: Callable[[float], None],
+        await_result: Callable[[Awaitable[Any]], Awaitable[Any]],
     ) -> AsyncRetrying:
         """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
 
@@ -174,14 +178,14 @@ class RetryPolicy(ValueSemantics):
 
         enough = stop_after_attempt(self.attempts)
 
-        async def ask(result: Any, too_late: float) -> Any:
+        async def resolve_result(result: Any, too_late: float) -> Any:
             """Return a strategy's result, awaited if necessary. Return `too_late` if the deadline passes first."""
             if not inspect.isawaitable(result):
                 return result
             limit = asyncio.timeout(time_left())
             try:
                 async with limit:
-                    return await answer(result)
+                    return await await_result(result)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -191,14 +195,14 @@ class RetryPolicy(ValueSemantics):
             """Return True if no further attempt may be made."""
             if enough(retry_state) or retry_state.upcoming_sleep >= time_left():
                 return True
-            return self.stop is not None and bool(await ask(self.stop(retry_state), True))
+            return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
             """Return the number of seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
-            seconds = await ask(self.wait(retry_state), math.inf)
+            seconds = await resolve_result(self.wait(retry_state), math.inf)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
                 raise ConfigurationError("the retry policy's wait has to give seconds: a number, 0 or more") from error
             return seconds
@@ -208,13 +212,15 @@ class RetryPolicy(ValueSemantics):
         return AsyncRetrying(
             retry=retry_if_exception(may_repeat),
             sleep=sleep,
-            before_sleep=lambda retry_state: scheduled(retry_state.upcoming_sleep),
+            before_sleep=lambda retry_state: on_scheduled(retry_state.upcoming_sleep),
             reraise=True,
             **asynchronous,
         )
 
 
-def retry_after(header: str | None, date: str | None = None, *, now: Callable[[], float] = time.time) -> float | None:
+def parse_retry_after(
+    header: str | None, date: str | None = None, *, now: Callable[[], float] = time.time
+) -> float | None:
     """Return the seconds that a Retry-After header asks for, at most an hour. Return None if it has no known form.
 
     date: the response's Date header, from which a date in Retry-After is counted. The local clock, which may be wrong,

@@ -33,24 +33,24 @@ T = TypeVar("T")
 
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
-_DRAIN = 5.0
+_DRAIN_TIMEOUT = 5.0
 """Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches to end."""
 
 
-_ASKING_IS_DEAR = sys.version_info < (3, 12)
+_GET_LOOP_IS_SLOW = sys.version_info < (3, 12)
 """True if `asyncio.get_running_loop` makes a system call, which Python 3.12 no longer does."""
 
-_forks = 0
+_fork_count = 0
 """Number of forks between the first process and this one. It is cheaper to read than the process ID."""
 
 
-def _forked() -> None:
-    global _forks
-    _forks += 1
+def _count_fork() -> None:
+    global _fork_count
+    _fork_count += 1
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_count_fork)
 
 
 class Session:
@@ -81,9 +81,9 @@ class Session:
         self._close_session = close_session or factory is None
         self.shared = factory is not None
         """True if the HTTP session comes from the user. Other code may use it, and it may send cookies."""
-        self.reading: set[ResponseStream] = set()
+        self.open_responses: set[ResponseStream] = set()
         """The responses that are being read. Closing the suite closes each of them."""
-        self.fetching: Sequence[TokenCache] = ()
+        self.token_caches: Sequence[TokenCache] = ()
         """The token caches. While closing waits for calls, they may still fetch tokens. They are stopped afterwards."""
         self.request_options: dict[str, Any] = {}
         """Arguments `ssl` and `proxy` of each request. If one is missing, the setting of the session applies."""
@@ -91,12 +91,12 @@ class Session:
         self._waiting: set[asyncio.Future[Any]] = set()
         self._http: aiohttp.ClientSession | None = None
         self._timeouts: TimeoutScheduler | None = None
-        self._thread = 0
-        self._forks = 0
+        self._thread_id = 0
+        self._fork_count = 0
         self._opening = False
         self.closed = False
         """True if closing has begun."""
-        self._ended: asyncio.Event | None = None
+        self._closing_finished: asyncio.Event | None = None
         self.calls = 0
         """The number of calls in progress. The last one to end must call `idle`."""
         self._idle: asyncio.Event | None = None
@@ -116,7 +116,7 @@ class Session:
     def timeouts(self) -> TimeoutScheduler:
         """The timeouts of the attempts in progress. Raises ClosedError if the suite was never opened."""
         if self._timeouts is None:
-            raise _closed()
+            raise _make_closed_error()
         return self._timeouts
 
     async def sleep(self, seconds: float) -> None:
@@ -133,7 +133,7 @@ class Session:
             close = getattr(awaitable, "close", None)
             if close is not None:
                 close()  # a coroutine that is never awaited causes a warning
-            raise _closed()
+            raise _make_closed_error()
         waiting = asyncio.ensure_future(awaitable)
         self._waiting.add(waiting)
         try:
@@ -142,7 +142,7 @@ class Session:
             self._waiting.discard(waiting)
             waiting.cancel()
         if waiting.cancelled() and self.closed:
-            raise _closed()
+            raise _make_closed_error()
         return waiting.result()
 
     @property
@@ -169,22 +169,22 @@ class Session:
             if self.closed:
                 raise ClosedError("the suite was closed while it was being opened: create a new DirectSuite")
             self._timeouts = TimeoutScheduler(asyncio.get_running_loop())
-            self._thread = threading.get_ident()
-            self._forks = _forks
-            said = {"ssl": self._tls, "proxy": self._proxy}
-            self.request_options = {name: value for name, value in said.items() if value is not None}
-            http = _made_by(self._factory) if self._factory is not None else _session()
-            problem = _problem_of(http)
+            self._thread_id = threading.get_ident()
+            self._fork_count = _fork_count
+            overrides = {"ssl": self._tls, "proxy": self._proxy}
+            self.request_options = {name: value for name, value in overrides.items() if value is not None}
+            http = _call_factory(self._factory) if self._factory is not None else _create_session()
+            problem = _find_session_problem(http)
             if problem is not None:
                 if self._close_session:
                     await http.close()
                 raise ConfigurationError(f"session_factory: {problem}")
             self._http = http
-            keep_heap()
+            tune_malloc()
         finally:
             self._opening = False
 
-    def check(self, *, within_a_call: bool = False) -> None:
+    def require_usable(self, *, nested: bool = False) -> None:
         """Raise an error if the suite cannot be used now, in this event loop and process.
 
         within_a_call: whether the request belongs to a call in progress. It is then allowed while closing waits for
@@ -193,18 +193,18 @@ class Session:
         Raises ClosedError if the suite is not open, and ConfigurationError if it was opened in another event loop, or
         before a fork.
         """
-        if self.closed and not (within_a_call and self.calls and self._http is not None):
+        if self.closed and not (nested and self.calls and self._http is not None):
             raise ClosedError("the suite is closed: create a new DirectSuite")
         if self._http is None:
             raise ClosedError("the suite is not open yet: use it inside `async with DirectSuite(...) as suite:`")
-        self._check_place()
+        self._check_loop_and_process()
 
-    def _check_place(self) -> None:
+    def _check_loop_and_process(self) -> None:
         loop = None if self._timeouts is None else self._timeouts.loop
-        here = _ASKING_IS_DEAR and self._thread == threading.get_ident() and loop is not None and loop.is_running()
-        if self._forks == _forks and (here or asyncio.get_running_loop() is loop):
+        here = _GET_LOOP_IS_SLOW and self._thread_id == threading.get_ident() and loop is not None and loop.is_running()
+        if self._fork_count == _fork_count and (here or asyncio.get_running_loop() is loop):
             return
-        if self._forks != _forks:
+        if self._fork_count != _fork_count:
             raise ConfigurationError(
                 "the suite was opened before this process was forked: connections can't be shared between processes. "
                 "Create and open a DirectSuite in each worker process, after the fork"
@@ -213,7 +213,7 @@ class Session:
             "the suite belongs to another event loop: create and open a DirectSuite in each loop that uses one"
         )
 
-    def idle(self) -> None:
+    def notify_idle(self) -> None:
         """Wake `close` because the last call in progress has ended."""
         if self._idle is not None:
             self._idle.set()
@@ -226,17 +226,17 @@ class Session:
         Afterwards, each fetch that sends a single-use token gets up to 5 more seconds. If another task is closing the
         suite, wait until it has finished. Raises ConfigurationError in another event loop, or after a fork.
         """
-        if self._http is None and self._ended is None:
+        if self._http is None and self._closing_finished is None:
             self.closed = True
             return
-        if self._ended is not None:
-            if not self._ended.is_set():
-                self._check_place()
-                await self._ended.wait()
+        if self._closing_finished is not None:
+            if not self._closing_finished.is_set():
+                self._check_loop_and_process()
+                await self._closing_finished.wait()
             return
-        self._check_place()
+        self._check_loop_and_process()
         self.closed = True
-        self._ended = asyncio.Event()
+        self._closing_finished = asyncio.Event()
         try:
             if self.calls and grace > 0:
                 self._idle = asyncio.Event()
@@ -245,41 +245,41 @@ class Session:
                         await self._idle.wait()
         finally:
             try:
-                await self._end()
+                await self._close_resources()
             finally:
-                self._ended.set()
+                self._closing_finished.set()
 
-    async def _end(self) -> None:
+    async def _close_resources(self) -> None:
         http, self._http = self._http, None  # no request can be sent from now on
         for waiting in tuple(self._waiting):
             waiting.cancel()
-        for cache in self.fetching:
+        for cache in self.token_caches:
             cache.stop()
         try:
-            await self._drain()
+            await self._drain_shielded()
         finally:
             await self._end_connections(http)
 
-    async def _drain(self) -> None:
+    async def _drain_shielded(self) -> None:
         """Wait for the responses to single-use tokens, because the new tokens would be lost without them.
 
         The first cancellation is raised only after this wait. A second one ends the wait.
         """
-        draining = asyncio.ensure_future(self._drained())
+        draining = asyncio.ensure_future(self._drain_caches())
         try:
             await asyncio.shield(draining)
         except asyncio.CancelledError:
             await draining
             raise
 
-    async def _drained(self) -> None:
-        for cache in self.fetching:
-            await cache.drain(_DRAIN)
+    async def _drain_caches(self) -> None:
+        for cache in self.token_caches:
+            await cache.wait_for_single_use_fetch(_DRAIN_TIMEOUT)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
-        for answer in tuple(self.reading):
+        for answer in tuple(self.open_responses):
             answer.close()  # closing aiohttp's session does not wake a task that waits for data
-        ending = [task for cache in self.fetching for task in cache.cancel()]
+        ending = [task for cache in self.token_caches for task in cache.cancel()]
         try:
             if http is not None and self._close_session:
                 await http.close()
@@ -288,14 +288,16 @@ class Session:
                 # Some attempts use another HTTP session, or a shared session that stays open. This ends them too.
                 self._timeouts.close()
             if ending:
-                await asyncio.wait(ending, timeout=_DRAIN)  # a token source of the user may delay its cancellation
+                await asyncio.wait(
+                    ending, timeout=_DRAIN_TIMEOUT
+                )  # a token source of the user may delay its cancellation
 
 
-def _closed() -> ClosedError:
+def _make_closed_error() -> ClosedError:
     return ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT)
 
 
-def _made_by(factory: SessionFactory) -> aiohttp.ClientSession:
+def _call_factory(factory: SessionFactory) -> aiohttp.ClientSession:
     made = cast("object", factory())  # the factory may ignore its return type
     if isinstance(made, aiohttp.ClientSession):
         return made
@@ -307,7 +309,7 @@ def _made_by(factory: SessionFactory) -> aiohttp.ClientSession:
     )
 
 
-def _problem_of(http: aiohttp.ClientSession) -> str | None:
+def _find_session_problem(http: aiohttp.ClientSession) -> str | None:
     """Return why a session of the user is unsafe, as text for an error. None if it is safe."""
     if http.auth is not None or http.trust_env:
         return "leave auth and trust_env out, whose passwords are not ours; set proxy= in Settings"
@@ -319,7 +321,7 @@ def _problem_of(http: aiohttp.ClientSession) -> str | None:
     return None
 
 
-def _session() -> aiohttp.ClientSession:
+def _create_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=FreshConnector(limit=0),  # connections are limited per service in core/limits.py
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -328,7 +330,7 @@ def _session() -> aiohttp.ClientSession:
     )
 
 
-NEVER = float("inf")
+NO_DEADLINE = float("inf")
 
 
 class TimeoutScheduler:
@@ -347,7 +349,7 @@ class TimeoutScheduler:
         self.loop = loop
         self._timeouts: set[Timeout] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._due = NEVER
+        self._timer_at = NO_DEADLINE
         self._closing = False
 
     def timeout_at(self, when: float) -> Timeout:
@@ -366,30 +368,30 @@ class TimeoutScheduler:
         for timeout in self._timeouts:
             timeout.abort()
         if not self._timeouts:
-            self._stop()
+            self._cancel_timer()
 
     def watch(self, timeout: Timeout) -> None:
         """Add a timeout, or update its expiry. Sets the timer if this timeout expires first."""
         self._timeouts.add(timeout)
-        if timeout.when < self._due:
-            self._stop()
-            self._due = timeout.when
-            self._timer = self.loop.call_at(self._due, self._run_out)
+        if timeout.when < self._timer_at:
+            self._cancel_timer()
+            self._timer_at = timeout.when
+            self._timer = self.loop.call_at(self._timer_at, self._expire_due)
 
-    def leave(self, timeout: Timeout) -> None:
+    def remove(self, timeout: Timeout) -> None:
         """Remove a timeout because its block has ended."""
         self._timeouts.discard(timeout)
         if self._closing and not self._timeouts:
-            self._stop()
+            self._cancel_timer()
 
-    def _stop(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._due = None, NEVER
+        self._timer, self._timer_at = None, NO_DEADLINE
 
-    def _run_out(self) -> None:
-        due = max(self._due, self.loop.time())  # expire all that are overdue, instead of one per timer event
-        self._timer, self._due = None, NEVER
+    def _expire_due(self) -> None:
+        due = max(self._timer_at, self.loop.time())  # expire all that are overdue, instead of one per timer event
+        self._timer, self._timer_at = None, NO_DEADLINE
         for timeout in [each for each in self._timeouts if each.when <= due]:
             self._timeouts.discard(timeout)
             timeout.expire()
@@ -436,16 +438,16 @@ class Timeout:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._scheduler.leave(self)
+        self._scheduler.remove(self)
         task, self._task = self._task, None
         if self._error is None or task is None:
             return
         if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise self._error from error
 
-    def extend(self, seconds: float, most: float) -> None:
+    def extend(self, seconds: float, latest_expiry: float) -> None:
         """Set the expiry to `seconds` from now, but not later than `most`, a time on the event loop's clock."""
-        self.reschedule(min(self._scheduler.loop.time() + seconds, most))
+        self.reschedule(min(self._scheduler.loop.time() + seconds, latest_expiry))
 
     def reschedule(self, when: float) -> None:
         """Change the expiry. Has no effect on a block that was cancelled already.
@@ -458,7 +460,7 @@ class Timeout:
 
     def expire(self) -> None:
         """Cancel the block now, so that it raises TimeoutError."""
-        self._end(TimeoutError)
+        self._cancel_task(TimeoutError)
 
     def abort(self) -> None:
         """Cancel the block now, so that it raises ConnectionAbortedError.
@@ -466,15 +468,15 @@ class Timeout:
         Has no effect if the task of the block itself calls this.
         """
         if self._task is not asyncio.current_task():
-            self._end(ConnectionAbortedError)
+            self._cancel_task(ConnectionAbortedError)
 
-    def _end(self, error: type[OSError]) -> None:
+    def _cancel_task(self, error: type[OSError]) -> None:
         if self._task is not None and self._error is None:
             self._error = error
             self._task.cancel()
 
 
-_GIVEN_OUT = "_directsuite_given_out"
+_SEEN_ATTR = "_directsuite_given_out"
 
 
 class FreshConnector(aiohttp.TCPConnector):
@@ -492,19 +494,19 @@ class FreshConnector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol is None or not (hasattr(protocol, _GIVEN_OUT) and protocol.should_close):
+            if protocol is None or not (hasattr(protocol, _SEEN_ATTR) and protocol.should_close):
                 break
             connection.close()
         if protocol is not None:
-            setattr(protocol, _GIVEN_OUT, True)
+            setattr(protocol, _SEEN_ATTR, True)
         return connection
 
 
-_LARGEST = 4 * 1024 * 1024
+_MAX_HEAP_BLOCK_BYTES = 4 * 1024 * 1024
 """Size in bytes of the largest block to allocate from the heap."""
 
 
-def keep_heap() -> None:
+def tune_malloc() -> None:
     """Make glibc allocate blocks of up to 4 MB from the heap, and retain freed memory for the next blocks.
 
     By default, glibc creates a new memory mapping for each block above a threshold, and returns free memory at the end
@@ -514,4 +516,4 @@ def keep_heap() -> None:
     faults. The disadvantage is that the process may retain the memory that a burst of calls used. glibc does the same
     by default from the second burst on. Has no effect without glibc.
     """
-    bytes(_LARGEST)
+    bytes(_MAX_HEAP_BLOCK_BYTES)

@@ -32,9 +32,9 @@ from directsuite.core.call import Call, Confirmation, Endpoint, Options, Receive
 from directsuite.core.clock import Clock
 from directsuite.core.events import CallFinished, CallStarted, OutcomeLeftUnknown, RetryScheduled, ValuesSkipped
 from directsuite.core.operation import Operation, Semantics, Service
-from directsuite.core.outcome import asks_for_new_credential, unreadable
+from directsuite.core.outcome import make_decode_error, needs_new_credential
 from directsuite.core.retry import Backoff, RetryPolicy
-from directsuite.core.session import NEVER
+from directsuite.core.session import NO_DEADLINE
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     CircuitOpenError,
@@ -54,9 +54,9 @@ from directsuite.wire.parsing import MismatchError
 R = TypeVar("R")
 T = TypeVar("T")
 
-_LARGEST_ELEMENT = 134_217_728
+_MAX_ELEMENT_BYTES = 134_217_728
 """Maximum size of one element of a stream, in bytes, unless `max_response_bytes` is larger."""
-_NUMBERS = itertools.count(1)
+_CALL_NUMBERS = itertools.count(1)
 
 
 class Transport:
@@ -69,18 +69,18 @@ class Transport:
         self.timeout = environment.timeout
         self.codec = environment.codec
 
-    def has(self, service: Service) -> bool:
+    def has_url(self, service: Service) -> bool:
         """Return True if the settings contain a URL for this service."""
         return service in self._endpoints and self._endpoints[service].base_url is not None
 
-    def require(self, service: Service) -> None:
+    def require_service(self, service: Service) -> None:
         """Raise ConfigurationError if this service has no URL, or has no token or login.
 
         The messaging service needs neither, because its requests carry the credentials of a mailbox.
         """
         endpoint = self._endpoints[service]
         if endpoint.base_url is None or (service is not Service.MESSAGING and endpoint.credentials is None):
-            raise _incomplete("the suite", endpoint)
+            raise _make_missing_setting_error("the suite", endpoint)
 
     async def call(
         self,
@@ -101,9 +101,9 @@ class Transport:
 
         Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged.
         """
-        call = self._call(operation, segments, body, options, receive=receive, confirm=confirm)
+        call = self._make_call(operation, segments, body, options, receive=receive, confirm=confirm)
         segments, history = (), History(call.deadline)  # tracebacks can include local variables: clear `segments`
-        with _UnderWay(call, history, self.environment):
+        with _CallScope(call, history, self.environment):
             if prepare is not None:
                 call = attrs.evolve(call, body=await self._prepare_body(call, prepare))
             try:
@@ -111,16 +111,16 @@ class Transport:
             except DirectSuiteError as error:
                 failure = error
             try:
-                return await self._more_attempts(call, history, failure)
+                return await self._continue_attempts(call, history, failure)
             except DirectSuiteError as error:
-                if error is history.own_error:
+                if error is history.caller_error:
                     raise
                 failure = error
-            settled = await self._settle(call, history, failure)
+            settled = await self._find_proof(call, history, failure)
             if settled:
                 return settled[0]
             # The traceback starts here, without the frames of the attempts.
-            raise self._verdict(call, history, failure).with_traceback(None)
+            raise self._make_final_error(call, history, failure).with_traceback(None)
 
     async def stream(
         self,
@@ -141,45 +141,45 @@ class Transport:
         env = self.environment
         # A call that keeps its response open returns the attempt, from which the body is read.
         kept_open = cast("Operation[Attempt[Any]]", operation)
-        call = self._call(kept_open, segments, body, options, keep_open=True)
+        call = self._make_call(kept_open, segments, body, options, keep_open=True)
         segments, history = (), History(call.deadline)  # as in `call`
-        largest = max(env.max_response_bytes, _LARGEST_ELEMENT)
+        largest = max(env.max_response_bytes, _MAX_ELEMENT_BYTES)
         attempt: Attempt[Any] | None = None
-        with _UnderWay(call, history, env):
+        with _CallScope(call, history, env):
             try:
                 try:
                     attempt = await Attempt(env, call, history).run()
                 except DirectSuiteError as error:
-                    attempt = await self._more_attempts(call, history, error)
-                while chunk := await attempt.next_chunk():
+                    attempt = await self._continue_attempts(call, history, error)
+                while chunk := await attempt.read_chunk():
                     for element in reader.feed(chunk):
                         yield element
                     if reader.pending > largest:
-                        raise _too_large(operation, largest)
+                        raise _make_too_large_error(operation, largest)
                 for element in reader.finish():
                     yield element
                 return
             except DirectSuiteError as error:
                 failure = error
             except MismatchError as mismatch:
-                failure = unreadable(operation, mismatch)
+                failure = make_decode_error(operation, mismatch)
             finally:
                 chunk = b""  # tracebacks can include local variables
                 if attempt is not None:
                     attempt.close()
                 if reader.skipped:
-                    env.events.emit(call.event(ValuesSkipped, paths=reader.skipped))
-            raise self._verdict(call, history, failure).with_traceback(None)
+                    env.events.emit(call.make_event(ValuesSkipped, paths=reader.skipped))
+            raise self._make_final_error(call, history, failure).with_traceback(None)
 
-    def polling(self, seconds: float) -> Polling:
+    def make_polling(self, seconds: float) -> Polling:
         """Return the pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
-    def window(self, service: Service) -> int:
+    def compute_max_in_flight(self, service: Service) -> int:
         """Return the maximum number of requests of a listing in progress: twice the connections of the service."""
         return 2 * self._endpoints[service].limits.connections
 
-    def _call(
+    def _make_call(
         self,
         operation: Operation[R],
         segments: tuple[str, ...],
@@ -196,16 +196,16 @@ class Transport:
         InvalidArgumentError if a segment is invalid.
         """
         env = self.environment
-        env.session.check(within_a_call=options.within_a_call)
+        env.session.require_usable(nested=options.nested)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (operation.needs_credential and endpoint.credentials is None):
-            raise _incomplete(operation.name, endpoint)
+            raise _make_missing_setting_error(operation.name, endpoint)
         timeout = options.timeout if options.timeout is not None else env.timeout
         return Call(
-            number=next(_NUMBERS),
+            number=next(_CALL_NUMBERS),
             operation=operation,
             endpoint=endpoint,
-            path=operation.filled(segments),
+            path=operation.build_path(segments),
             body=body,
             options=options,
             receive=receive,
@@ -228,7 +228,7 @@ class Transport:
             with timeout:
                 return await prepare()
         except (TimeoutError, ConnectionAbortedError):
-            about = call.operation.about
+            about = call.operation.error_context
             if timeout.expired:
                 text = "the call's time is up: its source gave nothing"
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
@@ -239,21 +239,21 @@ class Transport:
         error.elapsed = self.environment.clock.monotonic() - call.started_at
         raise error
 
-    async def _more_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
+    async def _continue_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """Make further attempts after the first one failed. Return the response, or raise the last failure.
 
         If a new credential may help, the next attempt is made immediately. The others follow the retry policy.
         """
-        if _renews(call, history, failure):
+        if _try_renew_credential(call, history, failure):
             try:
-                return await self._attempt(call, history)
+                return await self._run_attempt(call, history)
             except DirectSuiteError as error:
                 failure = error
         if _may_repeat(call, history, failure):
-            return await self._again(call, history, failure)
+            return await self._retry_with_policy(call, history, failure)
         raise failure
 
-    async def _again(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
+    async def _retry_with_policy(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """Make further attempts under the retry policy. tenacity counts the failure so far as attempt 1."""
         env, first, loop = self.environment, [failure], asyncio.get_running_loop()
         # Seconds that a test clock skipped. The event loop's clock, which measures the deadline, does not include them.
@@ -265,25 +265,25 @@ class Transport:
             await env.session.sleep(seconds)
             leapt += max(0.0, began + seconds - loop.time())
 
-        def scheduled(wait: float) -> None:
-            env.events.emit(call.event(RetryScheduled, attempt=history.requests + 1, wait=wait))
+        def emit_scheduled(wait: float) -> None:
+            env.events.emit(call.make_event(RetryScheduled, attempt=history.requests + 1, wait=wait))
 
-        retrying = (call.options.retry or self._retry).retrying(
+        retrying = (call.options.retry or self._retry).make_retry_loop(
             may_repeat=lambda error: _may_repeat(call, history, error),
-            time_left=lambda: call.time_left() - leapt,
+            time_left=lambda: call.compute_time_left() - leapt,
             sleep=sleep,
-            scheduled=scheduled,
-            answer=env.session.wait,
+            on_scheduled=emit_scheduled,
+            await_result=env.session.wait,
         )
         async for attempt in retrying:
             with attempt:
                 if first:
                     attempt.retry_state.start_time -= env.clock.monotonic() - call.started_at
                     raise first.pop()
-                return await self._attempt(call, history)
+                return await self._run_attempt(call, history)
         raise AssertionError("tenacity's loop ends by return or raise")
 
-    async def _attempt(self, call: Call[R], history: History) -> R:
+    async def _run_attempt(self, call: Call[R], history: History) -> R:
         """Make an attempt, and once per call another one immediately if a new token or session may help.
 
         tenacity does not count the additional attempt.
@@ -292,10 +292,10 @@ class Transport:
             try:
                 return await Attempt(self.environment, call, history).run()
             except ServiceError as refusal:
-                if not _renews(call, history, refusal):
+                if not _try_renew_credential(call, history, refusal):
                     raise
 
-    async def _settle(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
+    async def _find_proof(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
         """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None.
 
         A call that a retry proves to have happened (`Operation.done_answers`) has an empty response. This method does
@@ -304,16 +304,16 @@ class Transport:
         if isinstance(failure, OutcomeUnknownError):
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
-            return await self._confirm(call, history)
+            return await self._verify_repeatedly(call, history)
         refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
         if not (refused and history.is_unknown):
             return None
         # A retry was rejected after an attempt of unknown outcome, perhaps because that attempt succeeded.
-        if isinstance(failure, ServiceError) and call.operation.done_answers & {failure.status, failure.code}:
+        if isinstance(failure, ServiceError) and call.operation.already_done_codes & {failure.status, failure.code}:
             return (call.operation.response(),)
-        return await self._confirm(call, history)
+        return await self._verify_repeatedly(call, history)
 
-    async def _confirm(self, call: Call[R], history: History) -> tuple[R] | None:
+    async def _verify_repeatedly(self, call: Call[R], history: History) -> tuple[R] | None:
         """Verify whether the operation happened, repeatedly until proof is found or the settle time or deadline ends.
 
         Return the response that was lost, in a tuple, or None without proof.
@@ -322,9 +322,9 @@ class Transport:
         if confirm is None:
             return None
         now = asyncio.get_running_loop().time()
-        deadline = now + self.timeout if history.deadline == NEVER else history.deadline
+        deadline = now + self.timeout if history.deadline == NO_DEADLINE else history.deadline
         left = deadline - now
-        polling = self.polling(min(confirm.seconds, left))
+        polling = self.make_polling(min(confirm.seconds, left))
         # `verify` may also raise TimeoutError, if further verification would be useless.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
@@ -341,7 +341,7 @@ class Transport:
                             return (proven,)
                         saw = True
                     if is_last:
-                        history.looked = saw and confirm.seconds <= left
+                        history.has_verified_without_proof = saw and confirm.seconds <= left
                         return None
                     try:
                         await polling.pause()
@@ -349,7 +349,7 @@ class Transport:
                         return None
         return None
 
-    def _verdict(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
+    def _make_final_error(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
         """Return the error to raise. Its outcome takes all attempts into account, not only the last one.
 
         failure: the failure of the last attempt.
@@ -359,15 +359,15 @@ class Transport:
             pass
         elif failure.outcome is Outcome.UNKNOWN and not operation.may_repeat:
             text = f"it may or may not have happened: {failure.explanation}"
-            unknown = OutcomeUnknownError(text, how_to_find_out=operation.how_to_find_out, **operation.about)
-            unknown.looked = history.looked
+            unknown = OutcomeUnknownError(text, how_to_find_out=operation.how_to_find_out, **operation.error_context)
+            unknown.looked = history.has_verified_without_proof
             unknown.__cause__ = failure
             error = unknown
         elif history.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
             # The last attempt was not sent, but the service may have processed an earlier one.
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
-            error = kind(text, outcome=Outcome.UNKNOWN, **operation.about)
+            error = kind(text, outcome=Outcome.UNKNOWN, **operation.error_context)
             error.retry_after = failure.retry_after
             error.__cause__ = failure
         elif history.is_unknown and (
@@ -375,8 +375,12 @@ class Transport:
         ):
             # The rejection of a retry does not show whether an earlier attempt succeeded.
             failure.outcome = Outcome.UNKNOWN
-        if isinstance(error, OutcomeUnknownError) and call.confirm is not None and call.confirm.verdict is not None:
-            error = call.confirm.verdict(error)
+        if (
+            isinstance(error, OutcomeUnknownError)
+            and call.confirm is not None
+            and call.confirm.refine_error is not None
+        ):
+            error = call.confirm.refine_error(error)
         for each in (failure, error):
             # An error of the login already has the operation and attempts of the login.
             if each.operation in (None, operation.name):
@@ -386,7 +390,7 @@ class Transport:
         return error
 
 
-class _UnderWay:
+class _CallScope:
     """Context manager for a call in progress: counts it, and emits the events about its start and end."""
 
     __slots__ = ("_call", "_env", "_history")
@@ -399,7 +403,7 @@ class _UnderWay:
     def __enter__(self) -> None:
         self._env.session.calls += 1
         if self._call.detailed:
-            self._env.events.emit(self._call.event(CallStarted))
+            self._env.events.emit(self._call.make_event(CallStarted))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -407,13 +411,13 @@ class _UnderWay:
         session = self._env.session
         session.calls -= 1
         if session.calls == 0:
-            session.idle()
+            session.notify_idle()
         if error is not None:
-            self._tell_failed(error)
+            self._emit_failed(error)
         elif self._call.detailed:
-            self._tell_finished()
+            self._emit_finished()
 
-    def _tell_failed(self, error: BaseException) -> None:
+    def _emit_failed(self, error: BaseException) -> None:
         operation = self._call.operation
         left = isinstance(error, asyncio.CancelledError | GeneratorExit)
         lost = left and self._history.is_unknown and not operation.may_repeat
@@ -422,23 +426,23 @@ class _UnderWay:
             if isinstance(error, OutcomeUnknownError):
                 happened, how = error.happened, error.how_to_find_out
             self._env.events.emit(
-                self._call.event(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
+                self._call.make_event(OutcomeLeftUnknown, cancelled=left, happened=happened, how_to_find_out=how)
             )
-        self._tell_finished(
+        self._emit_finished(
             error=None if isinstance(error, GeneratorExit) else type(error).__name__,
             outcome=Outcome.UNKNOWN if lost else getattr(error, "outcome", None),
             cancelled=left,
         )
 
-    def _tell_finished(self, **details: Any) -> None:
+    def _emit_finished(self, **details: Any) -> None:
         elapsed = self._env.clock.monotonic() - self._call.started_at
         self._env.events.emit(
-            self._call.event(CallFinished, attempts=self._history.requests, elapsed=elapsed, **details)
+            self._call.make_event(CallFinished, attempts=self._history.requests, elapsed=elapsed, **details)
         )
 
 
 # The waits between two verifications.
-_BACKOFF = Backoff(0.5, 8.0)
+_VERIFY_BACKOFF = Backoff(0.5, 8.0)
 
 
 class Polling:
@@ -461,12 +465,14 @@ class Polling:
     async def pause(self) -> None:
         """Wait until the next request is due. Raises ClosedError if the suite is closed first."""
         self._pauses += 1
-        await self._sleep(min(_BACKOFF.after(self._pauses), max(0.0, self._end - self._clock.monotonic())))
+        await self._sleep(
+            min(_VERIFY_BACKOFF.compute_wait(self._pauses), max(0.0, self._end - self._clock.monotonic()))
+        )
 
 
 def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool:
     """Return True if another attempt may be made after this failure."""
-    if not isinstance(error, DirectSuiteError) or history.is_consumed or error is history.own_error:
+    if not isinstance(error, DirectSuiteError) or history.is_consumed or error is history.caller_error:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
         return False
@@ -481,30 +487,30 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
 
 
-def _renews(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
+def _try_renew_credential(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
     If the credential was rejected and can be replaced, discard it, and return True unless the body was consumed. If it
     cannot be replaced, or was already replaced once in this call, set the outcome of the failure to FAILED.
     """
-    if failure is history.own_error or not asks_for_new_credential(failure):
+    if failure is history.caller_error or not needs_new_credential(failure):
         return False
     cache = call.endpoint.credentials
-    if cache is None or history.credential is None or history.is_renewed or not cache.renewable:
+    if cache is None or history.credential is None or history.has_renewed_credential or not cache.renewable:
         failure.outcome = Outcome.FAILED
         return False
     cache.invalidate(history.credential.generation)
     # A consumed body cannot be sent again, but the next call will use a new credential.
-    history.is_renewed = not history.is_consumed
-    return history.is_renewed
+    history.has_renewed_credential = not history.is_consumed
+    return history.has_renewed_credential
 
 
-def _too_large(operation: Operation[Any], limit: int) -> ResponseDecodeError:
+def _make_too_large_error(operation: Operation[Any], limit: int) -> ResponseDecodeError:
     text = f"one element of the answer is larger than {limit} bytes: raise max_response_bytes"
     return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
 
 
-def _incomplete(who: str, endpoint: Endpoint) -> ConfigurationError:
+def _make_missing_setting_error(who: str, endpoint: Endpoint) -> ConfigurationError:
     service = endpoint.service
     if endpoint.base_url is None:
         name = "message" if service is Service.MESSAGING else service.value

@@ -30,34 +30,36 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
 
-from directsuite.core.failures import is_being_cancelled, reason_of
+from directsuite.core.failures import explain_os_error, is_being_cancelled
 from directsuite.core.files import (
-    PIECE,
+    PIECE_BYTES,
+    DedicatedThread,
     FileReader,
-    OwnThread,
     PathReader,
     Piece,
-    cut,
-    in_thread,
+    make_size_error,
     read_ahead,
-    read_here,
+    read_in_memory,
+    run_in_thread,
+    split_pieces,
     to_path,
-    wrong_size,
 )
 from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 
-AT_ONCE = 256 * 1024
+MAX_UNINTERRUPTED_BYTES = 256 * 1024
 """Bytes in memory that are coded without a turn of the event loop."""
 
-_CODED = 72 * 1024  # of them coded at a time: larger texts are pages that the system has to find anew for each
-_TURN = 256 * 1024  # bytes written between two turns of the event loop
-_GATHERED = 48 * 1024  # bytes below which pieces are gathered: each chunk has its costs
-_SOON = 0.05  # seconds that a piece waits for others at the most, counted when the next comes
-_SMALL_ONES = 64  # small pieces between two turns of the event loop
+_ENCODED_BYTES_PER_STEP = (
+    72 * 1024
+)  # of them coded at a time: larger texts are pages that the system has to find anew for each
+_BYTES_PER_TURN = 256 * 1024  # bytes written between two turns of the event loop
+_MIN_CHUNK_BYTES = 48 * 1024  # bytes below which pieces are gathered: each chunk has its costs
+_MAX_GATHER_SECONDS = 0.05  # seconds that a piece waits for others at the most, counted when the next comes
+_SMALL_PIECES_PER_TURN = 64  # small pieces between two turns of the event loop
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Do nothing."""
 
 
@@ -66,10 +68,10 @@ class RequestBody:
     """A body as its chunks, or as content that is in memory."""
 
     chunks: Callable[[], AsyncGenerator[bytes]] | None = None
-    begin: Callable[[], None] = nothing
+    on_begin: Callable[[], None] = do_nothing
     """Called when an attempt begins to send a body in chunks."""
     content: bytes = b""
-    to_code: bool = False
+    needs_base64: bool = False
     """The content is sent as its base64, made only then: calls that wait for a connection hold nothing of it."""
     size: int | None = None
     """Bytes on the wire; None where it isn't known."""
@@ -77,12 +79,12 @@ class RequestBody:
     """It can be sent again."""
 
     @classmethod
-    def of(cls, content: bytes) -> RequestBody:
+    def from_bytes(cls, content: bytes) -> RequestBody:
         """A body that is in memory."""
         return cls(content=content, size=len(content))
 
     @classmethod
-    def joined(cls, parts: list[RequestBody], begin: Callable[[], None] = nothing) -> RequestBody:
+    def join(cls, parts: list[RequestBody], on_begin: Callable[[], None] = do_nothing) -> RequestBody:
         """Several bodies as one, each sent after the other."""
         sizes = [part.size for part in parts]
 
@@ -94,38 +96,42 @@ class RequestBody:
                         yield chunk
 
         size = None if None in sizes else sum(size for size in sizes if size is not None)
-        return cls(chunks=chunks, begin=begin, size=size, replayable=all(part.replayable for part in parts))
+        return cls(chunks=chunks, on_begin=on_begin, size=size, replayable=all(part.replayable for part in parts))
 
     @classmethod
-    def base64(cls, content: Content, accepted: Callable[[int], None] | None = None) -> RequestBody:
+    def from_content(cls, content: Content, on_accepted: Callable[[int], None] | None = None) -> RequestBody:
         """The base64 text of a content, coded while it is sent.
 
         accepted: called with the number of bytes of each piece that the connection has taken.
         """
-        size = None if content.size is None else base64.encoded_size(content.size)
-        if isinstance(content, InMemory) and len(content.content) <= AT_ONCE and accepted is None:
-            return cls(content=content.content, to_code=True, size=size)
-        return cls(chunks=lambda: _coded(content, accepted), size=size, replayable=content.replayable)
+        size = None if content.size is None else base64.compute_encoded_size(content.size)
+        if (
+            isinstance(content, MemoryContent)
+            and len(content.content) <= MAX_UNINTERRUPTED_BYTES
+            and on_accepted is None
+        ):
+            return cls(content=content.content, needs_base64=True, size=size)
+        return cls(chunks=lambda: _encode_content(content, on_accepted), size=size, replayable=content.replayable)
 
     async def stream(self) -> AsyncGenerator[bytes]:
         """The chunks from the start; closing it closes their source."""
         if self.chunks is None:
-            for text in self.in_memory():
+            for text in self.iter_memory_chunks():
                 yield text
             return
-        self.begin()
+        self.on_begin()
         async with contextlib.aclosing(self.chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
 
-    def in_memory(self) -> Iterator[bytes]:
+    def iter_memory_chunks(self) -> Iterator[bytes]:
         """What goes on the wire of a body that is in memory."""
-        if not self.to_code:
+        if not self.needs_base64:
             yield self.content
             return
         view = memoryview(self.content)
-        for start in range(0, len(view), _CODED):
-            yield base64.encode(view[start : start + _CODED])
+        for start in range(0, len(view), _ENCODED_BYTES_PER_STEP):
+            yield base64.encode(view[start : start + _ENCODED_BYTES_PER_STEP])
 
     def open(self, media_type: str | None) -> RequestPayload:
         """A copy for one attempt."""
@@ -135,22 +141,22 @@ class RequestBody:
         return f"RequestBody(size={self.size}, replayable={self.replayable})"
 
 
-EMPTY = RequestBody.of(b"")
+EMPTY_BODY = RequestBody.from_bytes(b"")
 
 
-async def _coded(content: Content, accepted: Callable[[int], None] | None) -> AsyncGenerator[bytes]:
+async def _encode_content(content: Content, on_accepted: Callable[[int], None] | None) -> AsyncGenerator[bytes]:
     encoder = base64.Encoder()
-    async with contextlib.aclosing(_gathered(content)) as pieces:
+    async with contextlib.aclosing(_coalesce_pieces(content)) as pieces:
         async for piece in pieces:
             if coded := encoder.feed(piece):
                 yield coded
-            if accepted is not None:
-                accepted(len(piece))
+            if on_accepted is not None:
+                on_accepted(len(piece))
     if rest := encoder.finish():
         yield rest
 
 
-async def _gathered(content: Content) -> AsyncGenerator[Piece]:
+async def _coalesce_pieces(content: Content) -> AsyncGenerator[Piece]:
     """The pieces, with those that are small and come soon after each other in one."""
     time = asyncio.get_running_loop().time
     small, since, count = bytearray(), time(), 0
@@ -158,17 +164,17 @@ async def _gathered(content: Content) -> AsyncGenerator[Piece]:
     try:
         async with contextlib.aclosing(content.pieces()) as pieces:
             async for piece in pieces:
-                if len(piece) < _GATHERED:
+                if len(piece) < _MIN_CHUNK_BYTES:
                     count += 1
-                    if not count % _SMALL_ONES:
+                    if not count % _SMALL_PIECES_PER_TURN:
                         await asyncio.sleep(0)
                     small += piece
-                    if len(small) < _GATHERED and time() - since < _SOON:
+                    if len(small) < _MIN_CHUNK_BYTES and time() - since < _MAX_GATHER_SECONDS:
                         continue
                 if small:
                     yield bytes(small)
                     small.clear()
-                if len(piece) >= _GATHERED:
+                if len(piece) >= _MIN_CHUNK_BYTES:
                     yield piece
                 since = time()
         if small:
@@ -186,20 +192,20 @@ class RequestPayload(Payload):
         super().__init__(body, content_type=media_type)
         self._body = body
         self._size = body.size
-        self._taken = False
+        self._is_source_opened = False
         self.started = False
         """Any byte may have left."""
-        self.waiting = False
+        self.waiting_on_source = False
         """The source was asked for more, and gives nothing yet."""
         self.failure: Exception | None = None
         """What reading the source raised."""
-        self.flowing: Callable[[], None] = nothing
+        self.on_progress: Callable[[], None] = do_nothing
         """Called whenever the connection has taken another chunk of a body that comes in chunks."""
 
     @property
-    def spent(self) -> bool:
+    def exhausted(self) -> bool:
         """The body can't be sent again."""
-        return self._taken and not self._body.replayable
+        return self._is_source_opened and not self._body.replayable
 
     def __repr__(self) -> str:
         return f"RequestPayload({self._body!r}, started={self.started})"
@@ -214,38 +220,38 @@ class RequestPayload(Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Write everything: the length announced is the body's own. Nothing, where the connection has ended already."""
-        _refuse_ended(writer)
+        _raise_if_disconnected(writer)
         if self._body.chunks is None:
             self.started = True
             if self._body.content:
-                for text in self._body.in_memory():
+                for text in self._body.iter_memory_chunks():
                     await writer.write(text)
             return
-        self._taken = True
+        self._is_source_opened = True
         async with contextlib.aclosing(self._body.stream()) as chunks:
             await self._write_stream(writer, chunks)
 
     async def _write_stream(self, writer: AbstractStreamWriter, chunks: AsyncIterator[bytes]) -> None:
         """Nothing has left before the first chunk is there: aiohttp holds the head back until then."""
         since_turn = largest = 0
-        while (chunk := await self._next(chunks)) is not None:
+        while (chunk := await self._read_chunk(chunks)) is not None:
             if not self.started:
-                _refuse_ended(writer)  # a source may have taken its time
+                _raise_if_disconnected(writer)  # a source may have taken its time
                 self.started = True
             await writer.write(chunk)
-            self.flowing()
+            self.on_progress()
             since_turn += len(chunk)
             largest = max(largest, len(chunk))
-            if since_turn + largest > _TURN:
+            if since_turn + largest > _BYTES_PER_TURN:
                 since_turn = 0
                 await asyncio.sleep(0)
         self.started = True
 
-    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
-        self.waiting = True  # until it gives: who gives up meanwhile sees whose silence it was
+    async def _read_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
+        self.waiting_on_source = True  # until it gives: who gives up meanwhile sees whose silence it was
         try:
             chunk = await anext(chunks, None)
-            self.waiting = False
+            self.waiting_on_source = False
             return chunk
         except asyncio.CancelledError:
             if is_being_cancelled():
@@ -258,7 +264,7 @@ class RequestPayload(Payload):
         raise self.failure
 
 
-def _refuse_ended(writer: AbstractStreamWriter) -> None:
+def _raise_if_disconnected(writer: AbstractStreamWriter) -> None:
     if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
         raise ConnectionResetError("the connection ended before the request")
 
@@ -296,14 +302,14 @@ class Content(abc.ABC):
     def head(self, count: int) -> bytes:
         """The first bytes, where they can be looked at without being taken; else none."""
 
-    def refuse_taken(self, parameter: str) -> None:  # noqa: B027  most can be sent again
+    def validate_unconsumed(self, parameter: str) -> None:  # noqa: B027  most can be sent again
         """Raise InvalidArgumentError where the bytes have passed already."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, replayable={self.replayable})"
 
 
-class InMemory(Content):
+class MemoryContent(Content):
     """Bytes."""
 
     def __init__(self, content: bytes) -> None:
@@ -312,7 +318,7 @@ class InMemory(Content):
 
     async def pieces(self) -> AsyncGenerator[Piece]:
         """Slices of them, not copied."""
-        for piece in cut(self.content):
+        for piece in split_pieces(self.content):
             yield piece
 
     def head(self, count: int) -> bytes:
@@ -320,7 +326,7 @@ class InMemory(Content):
         return self.content[:count]
 
 
-class OnDisk(Content):
+class PathContent(Content):
     """A regular file by its path, opened for each time it is sent; what is appended meanwhile is not sent.
 
     It is made, and its head read, in a thread; so is the rest. A small one is read whole then: another job in a thread
@@ -329,34 +335,34 @@ class OnDisk(Content):
 
     def __init__(self, path: Path, parameter: str) -> None:
         super().__init__(None)
-        size, problem = _size_and_problem(path)
+        size, problem = _find_size_and_problem(path)
         if problem is not None:
             raise InvalidArgumentError(problem, parameter=parameter)
         if not os.access(path, os.R_OK):
             raise InvalidArgumentError("the file can't be read", parameter=parameter)
         self._path = path
-        self._whole: bytes | None = None
+        self._complete_content: bytes | None = None
         self.size = size
-        if size <= PIECE:
+        if size <= PIECE_BYTES:
             try:
-                content = self.head(PIECE + 1)
+                content = self.head(PIECE_BYTES + 1)
             except OSError:  # sending reads the file again, and raises
                 content = None
-            if content is not None and len(content) <= PIECE:
-                self._whole, self.size = content, len(content)
+            if content is not None and len(content) <= PIECE_BYTES:
+                self._complete_content, self.size = content, len(content)
             elif size == 0:  # procfs and some FUSE file systems do not know the size
                 self.size = None
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, through two buffers."""
-        if self._whole is not None:
-            return InMemory(self._whole).pieces()
+        if self._complete_content is not None:
+            return MemoryContent(self._complete_content).pieces()
         return read_ahead(PathReader(self._path), self.size)
 
     def head(self, count: int) -> bytes:
         """The first bytes."""
-        if self._whole is not None:
-            return self._whole[:count]
+        if self._complete_content is not None:
+            return self._complete_content[:count]
         head = bytearray()
         with self._path.open("rb", buffering=0) as file:
             while len(head) < count and (some := file.read(count - len(head))):
@@ -364,14 +370,14 @@ class OnDisk(Content):
         return bytes(head)
 
 
-def _size_and_problem(path: Path) -> tuple[int, str | None]:
+def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
     """Return the size of a regular file, and None; if the path has none, the reason."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return 0, "no such file"
     except OSError as error:  # such as a name that is too long
-        return 0, f"the file can't be read ({reason_of(error)})"
+        return 0, f"the file can't be read ({explain_os_error(error)})"
     if stat.S_ISDIR(status.st_mode):
         return 0, "it is a folder: give a file"
     if not stat.S_ISREG(status.st_mode):
@@ -379,7 +385,7 @@ def _size_and_problem(path: Path) -> tuple[int, str | None]:
     return status.st_size, None
 
 
-class InFile(Content):
+class FileContent(Content):
     """A file object that can seek, from where it stood. It seeks before it reads: several may read from it.
 
     size: None if the file does not know its size, and is read to its end.
@@ -389,13 +395,13 @@ class InFile(Content):
         super().__init__(size)
         self._file = file
         self._start = start
-        self._lock = _lock_of(file)
+        self._lock = _get_lock(file)
 
     def pieces(self) -> AsyncGenerator[Piece]:
         """The file, block by block."""
         reader = FileReader(self._read, self._start)
         if type(self._file) is io.BytesIO and self.size is not None:
-            return read_here(reader, self.size)
+            return read_in_memory(reader, self.size)
         return read_ahead(reader, self.size)
 
     def head(self, count: int) -> bytes:
@@ -405,92 +411,92 @@ class InFile(Content):
         return piece
 
     def _read(self, position: int, count: int) -> bytes:
-        with self._lock.held:
+        with self._lock.lock:
             self._file.seek(position)
-            return _checked(self._file.read(count))
+            return _check_bytes(self._file.read(count))
 
 
-class _Lock:
+class _FileLock:
     """Held by the thread that seeks in a file object and reads: calls that send the same one have a thread each."""
 
     def __init__(self) -> None:
-        self.held = threading.Lock()
+        self.lock = threading.Lock()
 
 
-_LOCKS: WeakValueDictionary[int, _Lock] = WeakValueDictionary()
+_LOCKS: WeakValueDictionary[int, _FileLock] = WeakValueDictionary()
 """The lock of each file object by its identity: not every file object has a hash."""
-_MAKING = threading.Lock()
+_LOCKS_LOCK = threading.Lock()
 
 
-def _lock_of(file: object) -> _Lock:
-    with _MAKING:
-        return _LOCKS.setdefault(id(file), _Lock())
+def _get_lock(file: object) -> _FileLock:
+    with _LOCKS_LOCK:
+        return _LOCKS.setdefault(id(file), _FileLock())
 
 
-class Passing(Content):
+class StreamContent(Content):
     """A stream. Of one that gives more than its size, nothing beyond is sent, nor the end of what is within."""
 
     def __init__(self, stream: AsyncIterable[bytes], size: int | None) -> None:
         super().__init__(size, replayable=False)
         self._stream = stream
-        self._closes = isinstance(stream, AsyncGenerator)
-        self._taken = False
+        self._closes_stream = isinstance(stream, AsyncGenerator)
+        self._is_consumed = False
 
     async def pieces(self) -> AsyncGenerator[Piece]:
         """The stream, once; an async generator is closed when this is."""
-        self.refuse_taken("source")
-        self._taken = True
+        self.validate_unconsumed("source")
+        self._is_consumed = True
         left, last = self.size, b""
         try:
             async for chunk in self._stream:
-                for piece in cut(chunk):
+                for piece in split_pieces(chunk):
                     if left is None:
                         yield piece
                         continue
                     left -= len(piece)
                     if left < 0:
-                        raise wrong_size("its source gives more bytes than the size that was told")
+                        raise make_size_error("its source gives more bytes than the size that was told")
                     if left == 0:
                         last = bytes(piece)  # kept until the end is seen: with it the request would be complete
                     else:
                         yield piece
             if left:
-                raise wrong_size("its source gave fewer bytes than the size that was told")
+                raise make_size_error("its source gave fewer bytes than the size that was told")
             if last:
                 yield last
         finally:
             last = chunk = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
-            if self._closes:
+            if self._closes_stream:
                 await cast("AsyncGenerator[bytes]", self._stream).aclose()
 
     def head(self, count: int) -> bytes:
         """None: it would have to be taken."""
         return b""
 
-    def refuse_taken(self, parameter: str) -> None:
+    def validate_unconsumed(self, parameter: str) -> None:
         """Raise InvalidArgumentError for a stream that was sent before, and would now seem empty."""
-        if self._taken:
+        if self._is_consumed:
             raise InvalidArgumentError("this stream was sent already: give another", parameter=parameter)
 
 
-async def examine(source: Source, *, head: int, parameter: str, size: int | None) -> tuple[Content, bytes]:
+async def inspect_source(source: Source, *, head: int, parameter: str, size: int | None) -> tuple[Content, bytes]:
     """As `content_of`, and the first bytes, where they can be looked at; in a thread, unless it is in memory."""
 
-    def look() -> tuple[Content, bytes]:
+    def inspect_content() -> tuple[Content, bytes]:
         """The content, with its head."""
-        content = content_of(source, parameter=parameter, size=size)
+        content = make_content(source, parameter=parameter, size=size)
         return content, content.head(head) if head else b""
 
     if isinstance(source, bytes | bytearray | memoryview | AsyncIterable) or type(source) is io.BytesIO:
-        return look()
-    return await in_thread(look)
+        return inspect_content()
+    return await run_in_thread(inspect_content)
 
 
-def content_of(source: Source | Content, *, parameter: str, size: int | None = None) -> Content:
+def make_content(source: Source | Content, *, parameter: str, size: int | None = None) -> Content:
     """The content of what a caller gave. size: bytes, of a stream; of anything else it has to be right."""
     if size is not None and (type(size) is not int or size < 0):
         raise InvalidArgumentError("give a number of bytes", parameter="size")
-    content = source if isinstance(source, Content) else _content(source, parameter, size)
+    content = source if isinstance(source, Content) else _create_content(source, parameter, size)
     if size is not None and content.size is None:
         raise InvalidArgumentError("leave it out: the file does not know its size", parameter="size")
     if size is not None and content.size != size:
@@ -498,25 +504,25 @@ def content_of(source: Source | Content, *, parameter: str, size: int | None = N
     return content
 
 
-def _content(source: Source, parameter: str, size: int | None) -> Content:
+def _create_content(source: Source, parameter: str, size: int | None) -> Content:
     if isinstance(source, bytes | bytearray | memoryview):
-        return InMemory(bytes(source))
+        return MemoryContent(bytes(source))
     if isinstance(source, str | PathLike):
-        return OnDisk(to_path(source, parameter), parameter)
+        return PathContent(to_path(source, parameter), parameter)
     if isinstance(source, AsyncIterable):
-        return Passing(source, size)
+        return StreamContent(source, size)
     argument: object = source
     read: object = getattr(argument, "read", None)
     if inspect.iscoroutinefunction(read):
         raise InvalidArgumentError("its read is async: give an async iterable of its bytes", parameter=parameter)
     if callable(read) and not isinstance(argument, io.TextIOBase):
-        return _in_file(source, parameter) or Passing(_read_through(source), size)
+        return _make_file_content(source, parameter) or StreamContent(_read_unseekable(source), size)
     raise InvalidArgumentError(
         "give bytes, a path, a file opened for reading bytes, or an async iterable of bytes", parameter=parameter
     )
 
 
-def _in_file(file: Any, parameter: str) -> InFile | None:
+def _make_file_content(file: Any, parameter: str) -> FileContent | None:
     """What stands in a file object from its present position on; None where it can't seek."""
     readable: object = getattr(file, "readable", None)
     try:
@@ -538,22 +544,22 @@ def _in_file(file: Any, parameter: str) -> InFile | None:
         raise InvalidArgumentError("the file is closed", parameter=parameter) from None
     if not isinstance(start, int) or not isinstance(end, int | None):
         return None
-    return InFile(file, start, None if end is None else max(end - start, 0))
+    return FileContent(file, start, None if end is None else max(end - start, 0))
 
 
-async def _read_through(file: Any) -> AsyncGenerator[bytes]:
+async def _read_unseekable(file: Any) -> AsyncGenerator[bytes]:
     """A file object that can't seek, such as a pipe: reading it may take for ever, so a thread of its own waits."""
     read: Callable[[int], Any] = getattr(file, "read1", file.read)  # what is there, before a whole piece is
-    thread, piece = OwnThread(), b""
+    thread, piece = DedicatedThread(), b""
     try:
-        while piece := _checked(await thread.start(read, PIECE)):
+        while piece := _check_bytes(await thread.start(read, PIECE_BYTES)):
             yield piece
     finally:
         piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
-        thread.end()
+        thread.release()
 
 
-def _checked(piece: Any) -> bytes:
+def _check_bytes(piece: Any) -> bytes:
     if not isinstance(piece, bytes):
         raise TypeError(f"read() of a file to send must give bytes, not {type(piece).__name__}")
     return piece

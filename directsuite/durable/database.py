@@ -27,7 +27,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 NO_VALUES: Values = {}
 
-_SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+_SQLITE_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
         (r"/\*\+ (.*?) \*/", r"\1"),  # what is SQLite's alone stands in a comment
@@ -46,9 +46,9 @@ _SQLITE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r" FOR (UPDATE|SHARE)\b", ""),
     )
 )
-_PLACE = re.compile(r"(?<!:):([a-z]\w*)")
-_ROWS = ":rows"
-_AT_A_TIME = 50  # rows of a statement that inserts many
+_PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
+_ROWS_PLACEHOLDER = ":rows"
+_BATCH_ROWS = 50  # rows of a statement that inserts many
 
 
 @attrs.frozen
@@ -62,26 +62,27 @@ class Statement:
 def sql(text: str, *, sqlite: str | None = None) -> Statement:
     """A statement. sqlite: its text in SQLite, where it isn't what the table above makes of it."""
     derived = text if sqlite is None else sqlite
-    for pattern, other in _SQLITE:
+    for pattern, other in _SQLITE_REWRITES:
         derived = pattern.sub(other, derived)
-    rows = text.replace(_ROWS, "\0")
-    return Statement(_PLACE.sub(r"%(\1)s", rows).replace("\0", _ROWS).encode(), derived)
+    rows = text.replace(_ROWS_PLACEHOLDER, "\0")
+    return Statement(_PLACEHOLDER.sub(r"%(\1)s", rows).replace("\0", _ROWS_PLACEHOLDER).encode(), derived)
 
 
 @functools.lru_cache(maxsize=256)
-def inserting(statement: Statement, rows: int, columns: int) -> Statement:
+def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
     """A statement with places for so many rows, whose values come one after the other: $1 to $n for PostgreSQL."""
     numbers = itertools.count(1)
     numbered = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in range(columns))})" for _ in range(rows))
     places = ", ".join([f"({', '.join('?' * columns)})"] * rows)
     return Statement(
-        statement.postgres.replace(_ROWS.encode(), numbered.encode()), statement.sqlite.replace(_ROWS, places)
+        statement.postgres.replace(_ROWS_PLACEHOLDER.encode(), numbered.encode()),
+        statement.sqlite.replace(_ROWS_PLACEHOLDER, places),
     )
 
 
-def in_parts(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
+def batched(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
     """Rows, so many at a time as one statement inserts."""
-    return (rows[start : start + _AT_A_TIME] for start in range(0, len(rows), _AT_A_TIME))
+    return (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
 
 
 @attrs.frozen
@@ -95,7 +96,7 @@ class Tables:
 
 
 @attrs.frozen
-class Refusal:
+class DatabaseRejection:
     """What a database says of a statement."""
 
     explanation: str
@@ -136,19 +137,19 @@ class Transaction(Protocol):
         """Make tables where there are none."""
         ...
 
-    def refusal(self, error: Exception) -> Refusal | None:
+    def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """What the database says where an error is its own, and it is still there."""
         ...
 
 
-Work: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
+TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
 """What is done in one transaction. In SQLite it runs in a thread without an event loop: it may await nothing else."""
 
 
 class Database(Protocol):
     """A file of SQLite, or PostgreSQL. Methods raise the class of error that the database was given."""
 
-    async def open(self, prepare: Work[object]) -> None:
+    async def open(self, prepare: TransactionFn[object]) -> None:
         """Connect, and do this in the first transaction. Raises what that raised."""
         ...
 
@@ -156,7 +157,7 @@ class Database(Protocol):
         """Finish what is under way, and disconnect."""
         ...
 
-    async def transaction(self, work: Work[T]) -> T:
+    async def transaction(self, work: TransactionFn[T]) -> T:
         """What work gives, once that is committed; what it raises, once all is undone."""
         ...
 

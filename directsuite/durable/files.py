@@ -21,10 +21,10 @@ else:
 DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
 """Names that Windows takes for devices, whatever follows their first dot."""
 
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
+_NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
 
-_LOCKED: dict[tuple[int, int, int], list[int]] = {}
+_LOCKED_DESCRIPTORS: dict[tuple[int, int, int], list[int]] = {}
 """The descriptors of each locked file, by process id, device and inode.
 
 A record lock belongs to a process. It does not exclude a second lock by the same process, and closing any descriptor of
@@ -45,12 +45,14 @@ class FileLock:
 
     def release(self) -> None:
         """Unlock the file, and close it. Do nothing if it is released already: another holder may have locked it."""
-        if _LOCKED.get(self._key) is self._descriptors:
+        if _LOCKED_DESCRIPTORS.get(self._key) is self._descriptors:
             try:
                 for each in self._descriptors:
                     os.close(each)
             finally:
-                del _LOCKED[self._key]  # last: a thread that locked the file before a close would lose its lock
+                del _LOCKED_DESCRIPTORS[
+                    self._key
+                ]  # last: a thread that locked the file before a close would lose its lock
 
 
 def lock_file(path: Path, *, create: bool = True) -> FileLock:
@@ -60,13 +62,13 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
     it, here or in another process, and OSError if it cannot be opened or the file system has no locks.
     """
     with contextlib.suppress(FileNotFoundError):
-        if lock_key(path.stat()) in _LOCKED:
+        if make_lock_key(path.stat()) in _LOCKED_DESCRIPTORS:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     flags = os.O_RDWR | (os.O_CREAT if create else 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o600)
-    key = lock_key(os.fstat(descriptor))
+    key = make_lock_key(os.fstat(descriptor))
     descriptors = [descriptor]
-    if (holders := _LOCKED.setdefault(key, descriptors)) is not descriptors:
+    if (holders := _LOCKED_DESCRIPTORS.setdefault(key, descriptors)) is not descriptors:
         holders.append(descriptor)  # another thread was faster: closing it now would end that thread's lock
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     lock = FileLock(key, descriptors)
@@ -78,7 +80,7 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
     return lock
 
 
-def lock_key(status: os.stat_result) -> tuple[int, int, int]:
+def make_lock_key(status: os.stat_result) -> tuple[int, int, int]:
     """Return what identifies a file in this process: the process id, the device and the inode."""
     return os.getpid(), status.st_dev, status.st_ino
 
@@ -97,14 +99,14 @@ def _lock_descriptor(descriptor: int) -> None:
         raise BlockingIOError(*error.args) from None
 
 
-def create(path: Path) -> BinaryIO:
+def create_file(path: Path) -> BinaryIO:
     """Make a file, for its owner alone, to be written. Raises FileExistsError where there is one, or a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
+def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
     """Write a file under another name; it gets its own when the block ends, and is removed where that raises.
 
     synced: whether its content is on the disk before it gets its name, which `sync_folder` has there. A link stays a
@@ -118,7 +120,7 @@ def replacing(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryI
     if place != path:
         path, temporary = place, place.with_name(temporary.name)
     try:
-        with create(temporary) as file:
+        with create_file(temporary) as file:
             yield file
             if synced:
                 file.flush()
@@ -143,7 +145,7 @@ def move_new(file: Path, place: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_HARD_LINK_ERRNOS:
             raise
         if os.path.lexists(place):
             return False

@@ -31,9 +31,11 @@ T = TypeVar("T")
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
 """Opens a connection that commits by itself (isolation_level=None), and closes it, in the thread that uses it."""
 
-_MOST = 500  # works of a transaction, so that the first of them doesn't wait for ever
+_MAX_TRANSACTION_JOBS = 500  # works of a transaction, so that the first of them doesn't wait for ever
 
-_OVERSTEPPED = "The store begins and commits: within its transaction use execute and executemany, and no executescript."
+_HINT_NO_TRANSACTION_CONTROL = (
+    "The store begins and commits: within its transaction use execute and executemany, and no executescript."
+)
 
 
 @attrs.define(eq=False)
@@ -50,7 +52,7 @@ class _Job:
         if self.error is None:
             self.error = error
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """Tell the caller, who may have gone. In the thread of its loop."""
         if self.future.done():
             return
@@ -82,7 +84,7 @@ class GroupCommitter:
         """Start the thread and connect. Raises what connecting raised. Whether it does or not: aclose is due."""
         loop = asyncio.get_running_loop()
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
-        ended.future.add_done_callback(self._refuse)
+        ended.future.add_done_callback(self._fail_waiting)
         # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
         threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
         self._ended = ended.future
@@ -97,7 +99,7 @@ class GroupCommitter:
         process, which does not have the thread.
         """
         if not self._is_open or self._ended is None or self._ended.done():
-            raise self._refusal()
+            raise self._make_closed_error()
         if self._process != os.getpid():
             raise ConfigurationError("The file was opened before a fork: open it in the process that uses it.")
         job = _Job(work, asyncio.get_running_loop().create_future())
@@ -119,15 +121,15 @@ class GroupCommitter:
             self._queue.put(None)
             await asyncio.wait([self._ended])
             if self._ended.exception() is not None:
-                raise self._refusal()
+                raise self._make_closed_error()
 
-    def _refuse(self, _: asyncio.Future[None]) -> None:
+    def _fail_waiting(self, _: asyncio.Future[None]) -> None:
         """Fail what the thread has left undone. In the thread of the loop, as `run`: nothing comes in between."""
         for job in self._waiting:
-            job.fail(self._refusal())
-            job.settle()
+            job.fail(self._make_closed_error())
+            job.resolve()
 
-    def _refusal(self) -> Exception:
+    def _make_closed_error(self) -> Exception:
         error = None if self._ended is None or not self._ended.done() else self._ended.exception()
         if error is not None:
             return self._explain(error)
@@ -139,23 +141,23 @@ class GroupCommitter:
             with self._connect() as connection:
                 connection.set_authorizer(self._authorize)
                 failing = ended
-                _settle([opened])
-                while jobs := self._next():
+                _resolve_jobs([opened])
+                while jobs := self._collect_jobs():
                     waiting = deque(jobs)
                     while waiting:
                         self._transact(connection, waiting)
-                    _settle(jobs)
+                    _resolve_jobs(jobs)
         except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
             failing.fail(error)
-        _settle([opened, ended])
+        _resolve_jobs([opened, ended])
 
-    def _next(self) -> list[_Job]:
+    def _collect_jobs(self) -> list[_Job]:
         """All that is queued, or so much of it as one transaction takes; empty when nothing more will come."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:
             jobs.append(job)
-            if len(jobs) == _MOST:
+            if len(jobs) == _MAX_TRANSACTION_JOBS:
                 return jobs
             try:
                 job = self._queue.get_nowait()
@@ -205,7 +207,7 @@ class GroupCommitter:
         except BaseException as error:
             self._is_at_work = False
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
-                error.add_note(_OVERSTEPPED)
+                error.add_note(_HINT_NO_TRANSACTION_CONTROL)
             job.fail(RuntimeError("The work raised StopIteration.") if isinstance(error, StopIteration) else error)
             if is_alone or not connection.in_transaction:
                 raise  # on a full disk, for one, SQLite may undo the whole transaction by itself
@@ -220,11 +222,11 @@ class GroupCommitter:
         return sqlite3.SQLITE_DENY if forbidden else sqlite3.SQLITE_OK
 
 
-def _settle(jobs: Sequence[_Job]) -> None:
-    def settle() -> None:
+def _resolve_jobs(jobs: Sequence[_Job]) -> None:
+    def resolve_all() -> None:
         """All at once: each call from another thread wakes the loop."""
         for job in jobs:
-            job.settle()
+            job.resolve()
 
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        jobs[0].future.get_loop().call_soon_threadsafe(settle)
+        jobs[0].future.get_loop().call_soon_threadsafe(resolve_all)

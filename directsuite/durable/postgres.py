@@ -20,14 +20,14 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, INTERVAL
 from directsuite.durable.database import (
     NO_VALUES,
-    Refusal,
+    DatabaseRejection,
     Row,
     Statement,
     Tables,
+    TransactionFn,
     Values,
-    Work,
-    in_parts,
-    inserting,
+    batched,
+    expand_values,
 )
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.secret import Secret, as_secret
@@ -41,14 +41,14 @@ Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 TIMEOUT = 30.0
 """Seconds that a call may take."""
 
-_MOST_MS = 2**31 - 1  # milliseconds that PostgreSQL's settings take
-_PIECE = 2000  # rows made between two turns of the event loop
+_MAX_SETTING_MS = 2**31 - 1  # milliseconds that PostgreSQL's settings take
+_ROWS_PER_TURN = 2000  # rows made between two turns of the event loop
 _GRACE = 1.0  # seconds in which PostgreSQL may still end a statement whose time is up
 
 _UNREACHABLE = "PostgreSQL can't be reached or broke the connection off: the next call connects again."
 _SILENT = "PostgreSQL has not answered in time: the next call connects again."
-_REFUSED = "PostgreSQL refused what was asked of it"
-_WHAT_TO_DO = {
+_REJECTED = "PostgreSQL refused what was asked of it"
+_HINT_BY_SQLSTATE = {
     "08": _UNREACHABLE,
     "25006": "PostgreSQL is read-only there: connect to the primary server.",
     "28": "PostgreSQL refused the login: check the user and the password that it was given.",
@@ -62,7 +62,12 @@ _WHAT_TO_DO = {
 }
 """By SQLSTATE, or the beginning of one; the longest counts."""
 
-_OF_THE_SERVER = ("08", "53", "57", "58")  # SQLSTATE classes that are about no row: connections, resources, operators
+_SERVER_ERROR_CLASSES = (
+    "08",
+    "53",
+    "57",
+    "58",
+)  # SQLSTATE classes that are about no row: connections, resources, operators
 
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
@@ -76,10 +81,12 @@ see then, whatever isolation the database has by default."""
 _SCHEMA_LOCK = 0x64732D736368656D
 """Of those who make tables, of whom there may be many at the start of a fleet."""
 
-_VERSIONS = "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
+_CREATE_VERSION_TABLE = (
+    "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
+)
 
 
-def explained(error: psycopg.Error) -> str:
+def explain(error: psycopg.Error) -> str:
     """What to do about an error of PostgreSQL, in words without values. The error itself has some, and is no cause."""
     import psycopg
 
@@ -87,9 +94,9 @@ def explained(error: psycopg.Error) -> str:
     if state is None:
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return _UNREACHABLE
-        return f"{_REFUSED} ({type(error).__name__})."
-    advice = (_WHAT_TO_DO.get(state[:length]) for length in (5, 2))
-    return next(filter(None, advice), f"{_REFUSED} (SQLSTATE {state}).")
+        return f"{_REJECTED} ({type(error).__name__})."
+    advice = (_HINT_BY_SQLSTATE.get(state[:length]) for length in (5, 2))
+    return next(filter(None, advice), f"{_REJECTED} (SQLSTATE {state}).")
 
 
 class Connections:
@@ -104,24 +111,24 @@ class Connections:
         conninfo: str | Secret,
         *,
         error: type[DirectSuiteError],  # what is raised, with what to do about it
-        most: int = 4,  # connections at a time
+        max_connections: int = 4,  # connections at a time
         timeout: float = TIMEOUT,  # seconds for a call, its wait for a connection included
     ) -> None:
         self.conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
-        AT_LEAST_ONE.require("connections", most)
+        AT_LEAST_ONE.require("connections", max_connections)
         INTERVAL.require("timeout", timeout)
         self.timeout = timeout
         self.error = error
-        self.made = 0
+        self.connections_made = 0
         """Connections that were made so far."""
         self.breaks = 0
         """How often PostgreSQL was not reached, was silent, or broke a connection off."""
-        self._free = asyncio.Semaphore(most)
+        self._free = asyncio.Semaphore(max_connections)
         self._idle: list[Connection] = []
         self._process: int | None = None  # in which they were made
         self._closed = False
-        problem = _problem_of(self.conninfo)
+        problem = _find_conninfo_problem(self.conninfo)
         if problem is not None:
             raise ConfigurationError(problem)
 
@@ -136,8 +143,8 @@ class Connections:
             async with connection.transaction():
                 return await work(connection)
 
-        with cancellable():
-            return await self._bounded(transact)
+        with propagate_cancellation():
+            return await self._run_bounded(transact)
 
     async def fetch(
         self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
@@ -146,25 +153,25 @@ class Connections:
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
             """Execute the one statement."""
-            return await _rows(await connection.execute(query, values, binary=True))
+            return await _fetch_rows(await connection.execute(query, values, binary=True))
 
-        with cancellable():
-            return await self._bounded(ask)
+        with propagate_cancellation():
+            return await self._run_bounded(ask)
 
     @contextlib.asynccontextmanager
-    async def lent(self) -> AsyncGenerator[Connection]:
+    async def borrow(self) -> AsyncGenerator[Connection]:
         """A connection for some statements, without time-out and plain words. One that isn't idle then is closed.
 
         Raises ConfigurationError in a forked process: both would use the same sockets.
         """
         from psycopg.pq import TransactionStatus
 
-        if self._is_of_parent():
+        if self._is_forked():
             raise ConfigurationError(
                 "The connections to PostgreSQL were made before a fork: make them in the process that uses them."
             )
         async with self._free:
-            connection = self._one_that_is_alive() or await self._connected()
+            connection = self._pop_live_connection() or await self._connect()
             try:
                 yield connection
             finally:
@@ -176,7 +183,7 @@ class Connections:
 
     async def disconnect(self) -> None:
         """Close those that are idle, except in a forked process. The next call connects again."""
-        while self._idle and not self._is_of_parent():
+        while self._idle and not self._is_forked():
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
@@ -184,7 +191,7 @@ class Connections:
         self._closed = True
         await self.disconnect()
 
-    async def _bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run_bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         import psycopg
 
         if self._closed:
@@ -192,10 +199,10 @@ class Connections:
         bound = asyncio.timeout(self.timeout)
         try:
             # psycopg asks a silent server for ten seconds to end the statement, unless it is cancelled again.
-            async with asyncio.timeout(self.timeout + _GRACE), bound, self.lent() as connection:
+            async with asyncio.timeout(self.timeout + _GRACE), bound, self.borrow() as connection:
                 return await work(connection)
         except psycopg.Error as error:
-            failure = self.error(explained(error))
+            failure = self.error(explain(error))
         except UnicodeEncodeError:  # which has the text in it
             failure = self.error("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
         except TimeoutError:
@@ -206,7 +213,7 @@ class Connections:
         self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
         raise failure  # here, where PostgreSQL's own error is no context of it
 
-    def _one_that_is_alive(self) -> Connection | None:
+    def _pop_live_connection(self) -> Connection | None:
         """An idle connection. Of one that PostgreSQL has ended meanwhile, the end is there to be read."""
         while self._idle:
             connection = self._idle.pop()
@@ -215,17 +222,19 @@ class Connections:
             connection.pgconn.finish()
         return None
 
-    def _is_of_parent(self) -> bool:
+    def _is_forked(self) -> bool:
         return self._process not in (None, os.getpid())
 
-    async def _connected(self) -> Connection:
+    async def _connect(self) -> Connection:
         import psycopg
 
         connection: Connection = await psycopg.AsyncConnection.connect(self.conninfo.reveal(), autocommit=True)
         self._process = os.getpid()
-        self.made += 1
+        self.connections_made += 1
         try:
-            cursor = await connection.execute(_SETTINGS, {"ms": str(min(math.ceil(self.timeout * 1000), _MOST_MS))})
+            cursor = await connection.execute(
+                _SETTINGS, {"ms": str(min(math.ceil(self.timeout * 1000), _MAX_SETTING_MS))}
+            )
             (*_, encoding) = await cursor.fetchone() or ("",)
         except BaseException:
             await connection.close()
@@ -242,7 +251,7 @@ class PostgresDatabase:
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
 
-    async def open(self, prepare: Work[object]) -> None:
+    async def open(self, prepare: TransactionFn[object]) -> None:
         """Connect, and do this in a first transaction."""
         try:
             await self.transaction(prepare)
@@ -254,7 +263,7 @@ class PostgresDatabase:
         """Close the connections."""
         await self.connections.aclose()
 
-    async def transaction(self, work: Work[T]) -> T:
+    async def transaction(self, work: TransactionFn[T]) -> T:
         """What work gives, once that is committed; what it raises, once it is undone."""
         return await self.connections.run(lambda connection: work(PostgresTransaction(connection, self.connections)))
 
@@ -266,7 +275,7 @@ class PostgresDatabase:
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
         """What is made of each row that a statement reads, with turns for others in between."""
-        return await _made(await self.connections.fetch(statement.postgres, values), make)
+        return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
 
 
 @attrs.frozen
@@ -288,7 +297,7 @@ class PostgresTransaction:
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, if any."""
-        return await _rows(await self.connection.execute(statement.postgres, values, binary=True))
+        return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
         """The rows that a statement returns, done with each of these values: all in one trip to PostgreSQL."""
@@ -298,7 +307,7 @@ class PostgresTransaction:
         async with self.connection.cursor(binary=True) as cursor:
             await cursor.executemany(statement.postgres, sent, returning=True)
             async for result in cursor.results():
-                found += await _rows(result)
+                found += await _fetch_rows(result)
         return found
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
@@ -308,10 +317,10 @@ class PostgresTransaction:
         # psycopg parses a query with more than 50 parameters anew each time; for a raw cursor it parses none.
         found = list[Row]()
         async with AsyncRawCursor(self.connection) as cursor:
-            for some in in_parts(rows):
+            for some in batched(rows):
                 values = list(itertools.chain.from_iterable(some))
-                text = inserting(statement, len(some), len(some[0])).postgres
-                found += await _rows(await cursor.execute(text, values, binary=True))
+                text = expand_values(statement, len(some), len(some[0])).postgres
+                found += await _fetch_rows(await cursor.execute(text, values, binary=True))
         return found
 
     async def ensure(self, tables: Tables) -> None:
@@ -319,29 +328,29 @@ class PostgresTransaction:
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
-    def refusal(self, error: Exception) -> Refusal | None:
+    def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """What PostgreSQL says where an error is its own, in words without values, and the connection has held."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
             return None
         about = type(error).__name__ if error.sqlstate is None else f"SQLSTATE {error.sqlstate}"
-        is_general = (error.sqlstate or "").startswith(_OF_THE_SERVER)
-        return Refusal(f"{_REFUSED} ({about}).", is_general)
+        is_general = (error.sqlstate or "").startswith(_SERVER_ERROR_CLASSES)
+        return DatabaseRejection(f"{_REJECTED} ({about}).", is_general)
 
 
-async def _rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
+async def _fetch_rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:
     return [] if cursor.description is None else await cursor.fetchall()
 
 
-async def _made(found: list[Row], make: Callable[[Row], Any]) -> list[Any]:
+async def _convert_rows(found: list[Row], make: Callable[[Row], Any]) -> list[Any]:
     if make is tuple:
         return found
     made = list[Any]()
-    for start in range(0, len(found), _PIECE):
+    for start in range(0, len(found), _ROWS_PER_TURN):
         if start:
             await asyncio.sleep(0)
-        made += map(make, found[start : start + _PIECE])
+        made += map(make, found[start : start + _ROWS_PER_TURN])
     return made
 
 
@@ -351,7 +360,7 @@ def _is_readable(socket: int) -> bool:
         return bool(selector.select(0))
 
 
-def _problem_of(conninfo: Secret) -> str | None:
+def _find_conninfo_problem(conninfo: Secret) -> str | None:
     try:
         import psycopg
         from psycopg.conninfo import conninfo_to_dict
@@ -384,7 +393,7 @@ async def ensure_part(
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
     if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
         await connection.execute("CREATE SCHEMA directsuite")
-    await connection.execute(_VERSIONS)
+    await connection.execute(_CREATE_VERSION_TABLE)
     cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
     found = await cursor.fetchone()
     if found is None:
@@ -408,7 +417,7 @@ async def lock_schema(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def cancellable() -> Generator[None]:
+def propagate_cancellation() -> Generator[None]:
     """Raise CancelledError at the end of the block where the task was cancelled within, and the block didn't tell.
 
     psycopg waits with asyncio.wait_for, which in Python 3.11 gives its result instead where that comes in the same

@@ -22,34 +22,34 @@ from typing import Any, Generic, TypeVar, cast
 import attrs
 import msgspec
 
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.core.files import resolve_path
 from directsuite.durable.database import (
     NO_VALUES,
-    Refusal,
+    DatabaseRejection,
     Row,
     Statement,
     Tables,
+    TransactionFn,
     Values,
-    Work,
-    in_parts,
-    inserting,
+    batched,
+    expand_values,
 )
-from directsuite.durable.files import lock_file, lock_key
+from directsuite.durable.files import lock_file, make_lock_key
 from directsuite.durable.group_commit import GroupCommitter
 from directsuite.errors import DirectSuiteError
 
 E = TypeVar("E", bound=DirectSuiteError)
 T = TypeVar("T")
 
-_OPEN: dict[tuple[int, int, int], object] = {}
+_OPEN_DATABASES: dict[tuple[int, int, int], object] = {}
 """The databases that are open for writing, by process id, device and inode."""
 
-_CHECKPOINT = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
-_BESIDE = ("", "-wal", "-shm", "-journal", ".lock")
+_CHECKPOINT_BYTES = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
+_FILE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
 _ERRORS = (sqlite3.Error, MemoryError)  # the second is what SQLITE_NOMEM comes as
-_PRIMARY = 0xFF  # of SQLite's extended error codes, the bits that name the kind
-_OF_THE_FILE = frozenset(
+_PRIMARY_CODE_MASK = 0xFF  # of SQLite's extended error codes, the bits that name the kind
+_FILE_ERROR_CODES = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_CANTOPEN,
@@ -63,7 +63,7 @@ _OF_THE_FILE = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
-_WHAT_TO_DO = {
+_HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_FULL: "The disk of the {noun} is full, nothing of this was written: free some disk space.",
     sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written: let this user write to it and to its folder.",
     sqlite3.SQLITE_CANTOPEN: "The {noun}'s file can't be opened: let this user write to it and to its folder.",
@@ -83,14 +83,14 @@ class SqliteFile(Generic[E]):
     """What errors call it."""
     error: Callable[[str], E]
     """The class of its errors."""
-    application: int
+    application_id: int
     """The number that says in the file which kind it is."""
     version: int = 1
     """Of the tables in it. A file of another version is refused."""
-    page: int = 4096
+    page_bytes: int = 4096
     """Bytes of a page: large ones suit large values."""
 
-    def explained(self, error: BaseException) -> E:
+    def explain(self, error: BaseException) -> E:
         """What to do about an error of SQLite, or about whatever else has kept a transaction from being committed."""
         code: int | None = getattr(error, "sqlite_errorcode", None)  # None where it isn't SQLite's own
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
@@ -98,42 +98,42 @@ class SqliteFile(Generic[E]):
         if isinstance(error, MemoryError):
             words = "There is no memory left for the {noun}, nothing of this was written: give the process more of it."
         elif code is not None:
-            words = _WHAT_TO_DO.get(code & _PRIMARY, words)
+            words = _HINT_BY_ERROR_CODE.get(code & _PRIMARY_CODE_MASK, words)
         failure = self.error(words.format(noun=self.noun))
         failure.__cause__ = error
         return failure
 
     @contextlib.contextmanager
-    def explaining(self) -> Generator[None]:
+    def translate_errors(self) -> Generator[None]:
         """Within it, errors of SQLite become this kind's."""
         try:
             yield
         except _ERRORS as error:
-            raise self.explained(error) from error
+            raise self.explain(error) from error
 
     @contextlib.contextmanager
-    def writing(self, path: Path | None) -> Generator[sqlite3.Connection]:
+    def open_writer(self, path: Path | None) -> Generator[sqlite3.Connection]:
         """The connection that writes, to a file that is made where there is none. path: None for one in memory."""
         with contextlib.ExitStack() as stack:
             if path is not None:
-                stack.enter_context(self._locked(path))
+                stack.enter_context(self._lock(path))
                 self._make_private(path)
-            with self.explaining():
-                connection = stack.enter_context(contextlib.closing(_connected(path)))
-                version = self._version(connection)
+            with self.translate_errors():
+                connection = stack.enter_context(contextlib.closing(_connect(path)))
+                version = self._read_version(connection)
                 if version == 0:
-                    connection.execute(f"PRAGMA page_size = {self.page}")
+                    connection.execute(f"PRAGMA page_size = {self.page_bytes}")
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
-                connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT // self.page}")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_BYTES // self.page_bytes}")
                 if version == 0:
-                    kind = f"PRAGMA application_id = {self.application}; PRAGMA user_version = {self.version};"
+                    kind = f"PRAGMA application_id = {self.application_id}; PRAGMA user_version = {self.version};"
                     connection.executescript(f"BEGIN IMMEDIATE; {kind} COMMIT;")
             yield connection
 
     @contextlib.contextmanager
-    def beside(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
+    def open_shared(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
         """A connection to a file that is there, beside whoever has it open. Within it, errors of SQLite are explained.
 
         It commits by itself; what it writes should be short, for others wait meanwhile.
@@ -141,27 +141,27 @@ class SqliteFile(Generic[E]):
         try:
             path = Path(os.path.realpath(path))  # where SQLite has the files beside it, whatever link leads there
             is_there = path.exists()
-            self._refuse_special(path)
+            self._validate_regular_file(path)
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._make_open_error(error) from None
         if not is_there:
             raise self.error(f"There is no {self.noun} at this path: name the one that the worker writes.")
         self._make_private(path)
-        with self.explaining(), contextlib.closing(_connected(path)) as connection:
-            version = self._version(connection)
+        with self.translate_errors(), contextlib.closing(_connect(path)) as connection:
+            version = self._read_version(connection)
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
             if version == 0:
                 raise self.error(f"There is no {self.noun} in this file: name the one that the worker writes.")
             yield connection
 
-    def _version(self, connection: sqlite3.Connection) -> int:
+    def _read_version(self, connection: sqlite3.Connection) -> int:
         """0 for a file in which nothing is."""
         ((version,), (application,), (tables,)) = (
             connection.execute(each).fetchone()
             for each in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
         )
-        if application != self.application and (version or application or tables):
+        if application != self.application_id and (version or application or tables):
             raise self.error(f"The file is no {self.noun} of this kind: give the {self.noun} another path.")
         if version > self.version:
             raise self.error(
@@ -174,12 +174,12 @@ class SqliteFile(Generic[E]):
             )
         return int(version)
 
-    def _make(self, path: Path) -> None:
+    def _create_file(self, path: Path) -> None:
         """Make the file, for its owner alone; SQLite gives the files beside it the same mode. Raises OSError."""
-        self._refuse_special(path)
+        self._validate_regular_file(path)
         path.touch(0o600)  # under the lock: closing a file of this process takes SQLite's own locks from it
 
-    def _refuse_special(self, path: Path) -> None:
+    def _validate_regular_file(self, path: Path) -> None:
         """Raise an error if the path is a folder, a pipe or a device: SQLite might wait for it forever."""
         if path.exists() and not path.is_file():
             raise self.error(f"The {self.noun}'s path is no regular file: give the {self.noun} another path.")
@@ -189,7 +189,7 @@ class SqliteFile(Generic[E]):
         if sys.platform == "win32":
             return
         try:
-            for suffix in _BESIDE:
+            for suffix in _FILE_SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):  # SQLite removes some when it closes the file
                     each = path.with_name(path.name + suffix)
                     if each.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -200,31 +200,31 @@ class SqliteFile(Generic[E]):
                 "run as its owner, or make this user its owner."
             ) from None
         except OSError as error:
-            raise self._unusable(error) from None
+            raise self._make_open_error(error) from None
 
     @contextlib.contextmanager
-    def _locked(self, path: Path) -> Generator[None]:
+    def _lock(self, path: Path) -> Generator[None]:
         """Lock the file beside the database, and the database itself against a second name for it in this process."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
-                self._make(path)
-                key, opened = lock_key(path.stat()), object()
-                if _OPEN.setdefault(key, opened) is not opened:
+                self._create_file(path)
+                key, opened = make_lock_key(path.stat()), object()
+                if _OPEN_DATABASES.setdefault(key, opened) is not opened:
                     raise BlockingIOError
             except BlockingIOError:
                 raise self.error(
                     f"The {self.noun} is open already, in this program or in another: close it there first."
                 ) from None
             except OSError as error:
-                raise self._unusable(error) from None
-            stack.callback(_OPEN.pop, key)
+                raise self._make_open_error(error) from None
+            stack.callback(_OPEN_DATABASES.pop, key)
             yield
 
-    def _unusable(self, error: OSError) -> E:
+    def _make_open_error(self, error: OSError) -> E:
         """Without the path, which may name somebody."""
         return self.error(
-            f"The {self.noun} can't be opened ({reason_of(error)}): "
+            f"The {self.noun} can't be opened ({explain_os_error(error)}): "
             "give it a path in a folder that this user may write to."
         )
 
@@ -240,20 +240,20 @@ class SqliteDatabase:
         self._kind = kind
         self._shared = shared
         where = None if path is None else resolve_path(path, "path")
-        connect = kind.writing if where is None or not shared else kind.beside
+        connect = kind.open_writer if where is None or not shared else kind.open_shared
         self._writer = GroupCommitter(
             functools.partial(connect, where),  # type: ignore[arg-type]
             begin="BEGIN IMMEDIATE",
-            explain=kind.explained,
+            explain=kind.explain,
         )
         # What is in memory belongs to one connection; its reads, too, give nothing before what they saw is committed.
         self._reader = self._writer
         if where is not None:
             self._reader = GroupCommitter(
-                functools.partial(kind.beside, where, read_only=True), begin="BEGIN", explain=kind.explained
+                functools.partial(kind.open_shared, where, read_only=True), begin="BEGIN", explain=kind.explain
             )
 
-    async def open(self, prepare: Work[object]) -> None:
+    async def open(self, prepare: TransactionFn[object]) -> None:
         """Open the file, made where there is none, and do this in a first transaction; not beside another process."""
         try:
             await self._writer.open()
@@ -272,24 +272,24 @@ class SqliteDatabase:
         finally:
             await self._writer.aclose()
 
-    async def transaction(self, work: Work[T]) -> T:
+    async def transaction(self, work: TransactionFn[T]) -> T:
         """What work gives, once that is committed; what it raises, once it is undone."""
-        return await self._run(self._writer, lambda transaction: result_of(work(transaction)))
+        return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, committed by itself."""
-        return await self._run(self._writer, lambda transaction: transaction.rows(statement, values).fetchall())
+        return await self._run(self._writer, lambda transaction: transaction.open_cursor(statement, values).fetchall())
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
         """What is made of each row that a statement reads, in the file's own thread."""
         return await self._run(
-            self._reader, lambda transaction: [make(row) for row in transaction.rows(statement, values)]
+            self._reader, lambda transaction: [make(row) for row in transaction.open_cursor(statement, values)]
         )
 
     async def _run(self, committer: GroupCommitter, work: Callable[[SqliteTransaction], T]) -> T:
-        with self._kind.explaining():
+        with self._kind.translate_errors():
             return await committer.run(lambda connection: work(SqliteTransaction(connection, self._kind)))
 
 
@@ -308,7 +308,7 @@ class SqliteTransaction:
         """A time in UTC as text in ISO 8601."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
-    def rows(self, statement: Statement, values: Values) -> sqlite3.Cursor:
+    def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
         """The rows of a statement, one after the other. Each of a list of bytes has a place; another goes as JSON."""
         text, bound = statement.sqlite, dict[str, Any]()
         for name, value in values.items():
@@ -324,18 +324,18 @@ class SqliteTransaction:
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """The rows that a statement returns, if any."""
-        return self.rows(statement, values).fetchall()
+        return self.open_cursor(statement, values).fetchall()
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
         """The rows that a statement returns, done with each of these values."""
-        return [row for values in rows for row in self.rows(statement, values).fetchall()]
+        return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
         """Insert rows, many with a statement: each gives the interpreter away, and waits to have it again."""
         found = list[Row]()
-        for some in in_parts(rows):
+        for some in batched(rows):
             values = list(itertools.chain.from_iterable(some))
-            found += self.connection.execute(inserting(statement, len(some), len(some[0])).sqlite, values)
+            found += self.connection.execute(expand_values(statement, len(some), len(some[0])).sqlite, values)
         return found
 
     async def ensure(self, tables: Tables) -> None:
@@ -343,19 +343,19 @@ class SqliteTransaction:
         for statement in tables.statements:
             self.connection.execute(statement.sqlite)
 
-    def refusal(self, error: Exception) -> Refusal | None:
+    def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """What SQLite says where an error is its own."""
         if not isinstance(error, sqlite3.Error):
             return None
-        return Refusal(self._kind.explained(error).explanation, is_about_no_row(error), error)
+        return DatabaseRejection(self._kind.explain(error).explanation, is_about_no_row(error), error)
 
 
 def is_about_no_row(error: sqlite3.Error) -> bool:
     """Whether an error of SQLite is about its file, the disk or memory."""
-    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY in _OF_THE_FILE
+    return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK in _FILE_ERROR_CODES
 
 
-def result_of(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine gives that awaits nothing but its transaction: there is no event loop here to wait in."""
     try:
         work.send(None)
@@ -366,5 +366,5 @@ def result_of(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("Within a transaction of SQLite await nothing but what the transaction has.")
 
 
-def _connected(path: Path | None) -> sqlite3.Connection:
+def _connect(path: Path | None) -> sqlite3.Connection:
     return sqlite3.connect(":memory:" if path is None else path, timeout=5.0, isolation_level=None)

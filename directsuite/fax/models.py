@@ -44,7 +44,7 @@ class FaxMessage(Model):
     _shown: ClassVar[tuple[str, ...]] = ("status", "updated_ts")
 
     message_handle: Annotated[
-        str | None, Wire("MessageHandle", also=("message_handle", "messageHandle"), exact=True)
+        str | None, Wire("MessageHandle", aliases=("message_handle", "messageHandle"), exact=True)
     ] = None
     """The identifier of the fax, or None if the response contains none."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from directsuite.core.fault_format import FaultFormat
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.refusals import Refusals
 from directsuite.fax.models import FaxMessageInformation
 
-REFUSALS = Refusals(texts=("error", "description"))
+FAULT_FORMAT = FaultFormat(message_keys=("error", "description"))
 
 
-def _operation(name: str, path: str) -> Operation[FaxMessageInformation]:
+def _make_operation(name: str, path: str) -> Operation[FaxMessageInformation]:
     return Operation(
         name=name,
         service=Service.FAX,
@@ -18,9 +18,9 @@ def _operation(name: str, path: str) -> Operation[FaxMessageInformation]:
         semantics=Semantics.SAFE,
         auth=Auth.BEARER,
         response=FaxMessageInformation,
-        refusals=REFUSALS,
+        fault_format=FAULT_FORMAT,
     )
 
 
-GET_SINGLE_MESSAGE_INFO = _operation("getSingleMessageInfo", "api/fax/{fax_number}/{message_handle}")
-GET_MULTIPLE_MESSAGE_INFO = _operation("getMultipleMessageInfo", "api/fax/getMessageList/{fax_number}/{offset}")
+GET_SINGLE_MESSAGE_INFO = _make_operation("getSingleMessageInfo", "api/fax/{fax_number}/{message_handle}")
+GET_MULTIPLE_MESSAGE_INFO = _make_operation("getMultipleMessageInfo", "api/fax/getMessageList/{fax_number}/{offset}")

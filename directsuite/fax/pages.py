@@ -17,7 +17,7 @@ import attrs
 from directsuite.errors import NotFoundError
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
 
-PAGE = 10
+FULL_PAGE_MESSAGES = 10
 """The number of messages on a page (specification section 8). Some services have smaller pages."""
 
 FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
@@ -36,9 +36,9 @@ class PageReader:
     is_repeating: bool = attrs.field(default=False, init=False)
     """True if the service returns the same pages at all further offsets."""
     # The keys of the messages on all pages.
-    _seen: set[str] = attrs.field(factory=set[str], init=False)
+    _seen_keys: set[str] = attrs.field(factory=set[str], init=False)
     # The keys of the messages on the latest page with a new message, and on the pages after it.
-    _latest: set[str] = attrs.field(factory=set[str], init=False)
+    _latest_keys: set[str] = attrs.field(factory=set[str], init=False)
     # The offset of the first of those pages.
     _latest_start: int = attrs.field(default=0, init=False)
     # The number of pages since then that had only messages of `_latest`.
@@ -66,58 +66,58 @@ class PageReader:
                 raise
             start -= 1
             messages = (await self._fetch(start)).message_detail
-            if len(messages) >= PAGE:
+            if len(messages) >= FULL_PAGE_MESSAGES:
                 raise
         end = start + len(messages)
         if end <= self.offset:
             self.has_reached_end = True
         else:
-            await self._note(start, keys_of(messages))
+            await self._record_page(start, get_message_keys(messages))
         self.offset = max(end, self.offset)
         return messages
 
-    async def hides_rest(self) -> bool:
+    async def may_hide_messages(self) -> bool:
         """Return True if the service returns the same full pages at all offsets, so that other messages may exist."""
-        if not self.is_repeating or len(self._latest) < PAGE:
+        if not self.is_repeating or len(self._latest_keys) < FULL_PAGE_MESSAGES:
             return False
-        if self._latest_start and not await self._keys_at(0) <= self._latest:
+        if self._latest_start and not await self._fetch_keys(0) <= self._latest_keys:
             return False
-        second = await self._keys_at(1)
-        return len(second) >= PAGE and second <= self._latest
+        second = await self._fetch_keys(1)
+        return len(second) >= FULL_PAGE_MESSAGES and second <= self._latest_keys
 
-    async def _note(self, start: int, keys: frozenset[str]) -> None:
+    async def _record_page(self, start: int, keys: frozenset[str]) -> None:
         """Compare a page with earlier pages, and set `is_repeating`.
 
         If two pages have only messages of `_latest`, the page at `_latest_start` is read again. If it now has other
         messages, new faxes have shifted the list, and the reader continues. Otherwise the service ignores the offset,
         or offsets after the end. `_latest` may cover several pages, because servers of a service may alternate.
         """
-        if not keys <= self._seen:
-            self._seen |= keys
-            self._latest, self._latest_start, self._repeats = set(keys), start, 0
-        elif not keys <= self._latest:  # new faxes have shifted older pages to these offsets
-            self._latest |= keys
+        if not keys <= self._seen_keys:
+            self._seen_keys |= keys
+            self._latest_keys, self._latest_start, self._repeats = set(keys), start, 0
+        elif not keys <= self._latest_keys:  # new faxes have shifted older pages to these offsets
+            self._latest_keys |= keys
         else:
             self._repeats += 1
             if self._repeats > 1:
-                self.is_repeating = await self._keys_at(self._latest_start) <= self._latest
+                self.is_repeating = await self._fetch_keys(self._latest_start) <= self._latest_keys
                 if not self.is_repeating:
-                    self._latest, self._latest_start, self._repeats = set(keys), start, 0
+                    self._latest_keys, self._latest_start, self._repeats = set(keys), start, 0
 
-    async def _keys_at(self, offset: int) -> frozenset[str]:
-        return keys_of((await self._fetch(offset)).message_detail)
+    async def _fetch_keys(self, offset: int) -> frozenset[str]:
+        return get_message_keys((await self._fetch(offset)).message_detail)
 
 
-def keys_of(messages: Sequence[FaxMessage]) -> frozenset[str]:
+def get_message_keys(messages: Sequence[FaxMessage]) -> frozenset[str]:
     """Return the keys of messages."""
-    return frozenset(map(key_of, messages))
+    return frozenset(map(get_message_key, messages))
 
 
-def key_of(message: FaxMessage) -> str:
+def get_message_key(message: FaxMessage) -> str:
     """Return the key of a message: its handle or, if it has none, a hash of the complete record."""
-    return message.message_handle or f"\0{digest_of(message).hex()}"
+    return message.message_handle or f"\0{compute_record_digest(message).hex()}"
 
 
-def digest_of(message: FaxMessage) -> bytes:
+def compute_record_digest(message: FaxMessage) -> bytes:
     """Return a hash of all fields of a record, which changes if any field changes."""
     return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()

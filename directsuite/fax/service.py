@@ -7,15 +7,15 @@ import itertools
 from collections.abc import AsyncGenerator
 from datetime import datetime
 
-from directsuite.core.call import refuse_timeout
+from directsuite.core.call import validate_timeout
 from directsuite.core.checks import POSITIVE
-from directsuite.core.clock import unix_time
+from directsuite.core.clock import make_unix_time
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.pages import FetchPage, PageReader, key_of
+from directsuite.fax.pages import FetchPage, PageReader, get_message_key
 from directsuite.fax.watching import FaxPoller, OnPoll, watch
 from directsuite.wire.models import require_instance
 
@@ -62,8 +62,8 @@ class Fax(Facade):
         """
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
-        operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
-        return Listing(self._messages(fax_number, limit, timeout))
+        operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
+        return Listing(self._iter_new_messages(fax_number, limit, timeout))
 
     def watch(
         self,
@@ -99,23 +99,25 @@ class Fax(Facade):
             None, and the number of seconds until the next poll.
         timeout: timeout of each request, in seconds.
         """
-        operations.GET_MULTIPLE_MESSAGE_INFO.check((fax_number, "0"))
+        operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
         if message_handle is not None:
-            operations.GET_SINGLE_MESSAGE_INFO.check((fax_number, message_handle))
-        if not POSITIVE.fits(interval):
+            operations.GET_SINGLE_MESSAGE_INFO.validate_segments((fax_number, message_handle))
+        if not POSITIVE.predicate(interval):
             raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
         if since is not None and require_instance(since, datetime, "since").utcoffset() is None:
             raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
-        refuse_timeout(timeout)
-        fetch_page = self._fetch_page(fax_number, timeout)
+        validate_timeout(timeout)
+        fetch_page = self._make_fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
         runtime = self.runtime
-        now = unix_time(runtime.clock)
+        now = make_unix_time(runtime.clock)
         poller = FaxPoller(fetch_page, fetch_single, runtime.clock.monotonic, since, message_handle, now)
         return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed, on_poll))
 
-    async def _messages(self, fax_number: str, limit: int | None, timeout: float | None) -> AsyncGenerator[FaxMessage]:
-        reader, seen = PageReader(self._fetch_page(fax_number, timeout)), set[str]()
+    async def _iter_new_messages(
+        self, fax_number: str, limit: int | None, timeout: float | None
+    ) -> AsyncGenerator[FaxMessage]:
+        reader, seen = PageReader(self._make_fetch_page(fax_number, timeout)), set[str]()
 
         def has_more() -> bool:
             """Return True if another page must be read."""
@@ -125,15 +127,15 @@ class Fax(Facade):
             """Return the messages of the next page that were not on an earlier page, up to the limit."""
             fresh: list[FaxMessage] = []
             for message in await reader.read():
-                key = key_of(message)
+                key = get_message_key(message)
                 if key not in seen and len(seen) != limit:
                     seen.add(key)
                     fresh.append(message)
-            if await reader.hides_rest():
+            if await reader.may_hide_messages():
                 raise ResponseDecodeError(
                     "the service returns the same messages at every offset, so that others cannot be listed",
                     path="$.MessageDetail",
-                    **operations.GET_MULTIPLE_MESSAGE_INFO.about,
+                    **operations.GET_MULTIPLE_MESSAGE_INFO.error_context,
                 )
             return fresh
 
@@ -143,5 +145,5 @@ class Fax(Facade):
                 for message in messages:
                     yield message
 
-    def _fetch_page(self, fax_number: str, timeout: float | None) -> FetchPage:
+    def _make_fetch_page(self, fax_number: str, timeout: float | None) -> FetchPage:
         return functools.partial(self.get_multiple_message_info, fax_number, timeout=timeout)

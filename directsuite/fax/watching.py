@@ -21,23 +21,23 @@ from datetime import datetime, timedelta
 import attrs
 
 from directsuite.core.clock import wait_until
-from directsuite.core.failures import HOPELESS, Scope, scope_of
+from directsuite.core.failures import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.core.retry import Backoff
 from directsuite.errors import BadRequestError, ClosedError, DirectSuiteError, InvalidArgumentError, NotFoundError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation, FaxStatus
-from directsuite.fax.pages import FetchPage, PageReader, digest_of, key_of, keys_of
+from directsuite.fax.pages import FetchPage, PageReader, compute_record_digest, get_message_key, get_message_keys
 
-LONGEST = timedelta(days=1)
+MAX_UNCHANGED_TIME = timedelta(days=1)
 """The time without a change after which an older active record is no longer polled."""
 
 _MAX_AHEAD = timedelta(days=7)
 """If `since` is at least this far in the future, it is ignored, because the clock that set it was wrong."""
 
 # Seconds.
-_LONGEST_PAUSE = 900.0
+_MAX_PAUSE_SECONDS = 900.0
 # Final statuses, in lower case. The specification does not define "failed".
-_ENDS = (FaxStatus.COMPLETE, "failed")
+_FINAL_STATUSES = (FaxStatus.COMPLETE, "failed")
 
 
 FetchSingle = Callable[[str], Awaitable[FaxMessageInformation]]
@@ -55,9 +55,9 @@ class _Record:
     """The hash of all its fields."""
     handle: str | None
     """The handle with which to request the record, or None if it has no usable handle."""
-    under_way: bool
+    is_active: bool
     """True if the record is active."""
-    since: float = attrs.field(eq=False)
+    first_seen_at: float = attrs.field(eq=False)
     """The time at which this state was first seen, in monotonic seconds."""
 
 
@@ -65,7 +65,7 @@ class _Record:
 class _Poll:
     """The progress of a poll. It is retained if the poll fails, so that the next one can continue."""
 
-    seen: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
+    records: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
     """The records on the pages that were read, by key, newest first."""
     fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
     """The new or changed messages that were not returned yet, by key."""
@@ -73,17 +73,17 @@ class _Poll:
     """The records that arrived after the poll had failed, by key, newest first."""
     older: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
     """The older records that were read again, by key."""
-    gone: set[str] = attrs.field(factory=set[str])
+    missing_keys: set[str] = attrs.field(factory=set[str])
     """The keys of older records that no longer exist."""
     offset: int = 0
     """The offset of the next page."""
-    latest: frozenset[str] = frozenset()
+    last_page_keys: frozenset[str] = frozenset()
     """The keys of the last page that was read, not counting pages read for `newest`."""
     page_size: int = 1
     """The number of messages on the largest page."""
-    ended: bool = False
+    is_complete: bool = False
     """True if all necessary pages were read."""
-    cut: bool = False
+    may_have_older: bool = False
     """True if there may be older records."""
 
 
@@ -101,7 +101,7 @@ class FaxPoller:
     """The handle of the only fax to watch. None: watch all faxes of the number."""
     unix_time: Callable[[], float] = time.time
     """Returns the current Unix time in seconds."""
-    is_over: bool = attrs.field(default=False, init=False)
+    is_finished: bool = attrs.field(default=False, init=False)
     """True if the only fax to watch is complete, has failed, or is missing from the response."""
     # Records by key, newest first.
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
@@ -116,14 +116,14 @@ class FaxPoller:
         """
         poll = self._poll
         if self.handle is not None:
-            await self._read_one(poll, self.handle)
+            await self._read_single(poll, self.handle)
         if poll.offset:
             await self._read_newest(poll)
-        if not poll.ended:
+        if not poll.is_complete:
             await self._read_pages(poll)
-        records = poll.seen
-        if poll.cut:
-            records = poll.seen | await self._read_older(poll)
+        records = poll.records
+        if poll.may_have_older:
+            records = poll.records | await self._read_older(poll)
         self._known = records
         messages = self.take_fresh()
         self._poll = _Poll()
@@ -133,24 +133,24 @@ class FaxPoller:
         """Return, and remove, the messages found by the poll in progress, those with the earliest update first."""
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
-        return sorted(fresh, key=_age_of)
+        return sorted(fresh, key=_get_update_sort_key)
 
-    async def _read_one(self, poll: _Poll, handle: str) -> None:
+    async def _read_single(self, poll: _Poll, handle: str) -> None:
         """Read the fax with this handle instead of pages."""
-        message = _named(await self.fetch_single(handle), handle)
-        self._check_since(message)
-        self._sift(message, poll, poll.seen)
-        poll.ended = True
-        self.is_over = not any(record.under_way for record in poll.seen.values())
+        message = _fill_handle(await self.fetch_single(handle), handle)
+        self._correct_since(message)
+        self._record_messages(message, poll, poll.records)
+        poll.is_complete = True
+        self.is_finished = not any(record.is_active for record in poll.records.values())
 
     async def _read_newest(self, poll: _Poll) -> None:
         """Read the records that arrived since the failed poll began: pages up to one whose records it has all seen."""
         reader, has_new = PageReader(self.fetch_page), True
         while has_new and not reader.is_done:
             page = await reader.read()
-            self._sift(page, poll, poll.newest)
-            has_new = not keys_of(page) <= poll.seen.keys()
-        poll.seen = poll.newest | poll.seen  # the newest first
+            self._record_messages(page, poll, poll.newest)
+            has_new = not get_message_keys(page) <= poll.records.keys()
+        poll.records = poll.newest | poll.records  # the newest first
         poll.offset += len(poll.newest)
         poll.newest = {}
 
@@ -164,21 +164,21 @@ class FaxPoller:
         has_failed = poll.offset > 0
         poll.offset = max(0, poll.offset - poll.page_size)
         reader = PageReader(self.fetch_page, poll.offset)
-        while not poll.ended:
+        while not poll.is_complete:
             page = await reader.read()
-            if has_failed and poll.offset and keys_of(page).isdisjoint(poll.latest):
+            if has_failed and poll.offset and get_message_keys(page).isdisjoint(poll.last_page_keys):
                 poll.offset = max(0, poll.offset - poll.page_size)
                 reader = PageReader(self.fetch_page, poll.offset)
                 continue
             has_failed = False
-            self._check_since(page)
-            unchanged = self._sift(page, poll, poll.seen)
+            self._correct_since(page)
+            unchanged = self._record_messages(page, poll, poll.records)
             poll.offset, poll.page_size = reader.offset, max(poll.page_size, len(page))
-            poll.latest = keys_of(page)
-            poll.ended = reader.is_done or unchanged or self._is_long_past(page)
-            poll.cut = not reader.has_reached_end
+            poll.last_page_keys = get_message_keys(page)
+            poll.is_complete = reader.is_done or unchanged or self._is_long_before_since(page)
+            poll.may_have_older = not reader.has_reached_end
 
-    def _sift(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
+    def _record_messages(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
         """Record the messages of a page in `into`, and the new or changed ones in `poll.fresh`.
 
         If a poll reads a message several times, only the first is used. Return True if all messages were known before
@@ -186,25 +186,25 @@ class FaxPoller:
         """
         unchanged = True
         for message in page:
-            key, record = _record_of(message, self.monotonic())
-            earlier, before = self._known.get(key), poll.seen.get(key) or poll.newest.get(key) or poll.older.get(key)
+            key, record = _make_record(message, self.monotonic())
+            earlier, before = self._known.get(key), poll.records.get(key) or poll.newest.get(key) or poll.older.get(key)
             if before is None:
                 before = into[key] = earlier if earlier is not None and earlier == record else record
-                if before is not earlier and (earlier is not None or not self._is_the_callers(message)):
+                if before is not earlier and (earlier is not None or not self._is_known_to_caller(message)):
                     poll.fresh[key] = message
             unchanged &= before is earlier
         return unchanged
 
     async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
         """Read recently changed active older records again. Return all older records that still exist."""
-        older = {key: record for key, record in self._known.items() if key not in poll.seen}
-        recently = self.monotonic() - LONGEST.total_seconds()
+        older = {key: record for key, record in self._known.items() if key not in poll.records}
+        recently = self.monotonic() - MAX_UNCHANGED_TIME.total_seconds()
         pages = dict[int, list[str]]()
         for place, (key, record) in enumerate(older.items()):
-            if record.under_way and record.since > recently:
+            if record.is_active and record.first_seen_at > recently:
                 pages.setdefault(poll.offset + place // poll.page_size * poll.page_size, []).append(key)
         for at, keys in pages.items():
-            if poll.gone.union(poll.older).issuperset(keys):
+            if poll.missing_keys.union(poll.older).issuperset(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
                 # A 404 means that the list is shorter now. Each record is then requested by its handle.
@@ -212,25 +212,25 @@ class FaxPoller:
                     page = (await self.fetch_page(at)).message_detail
                     # Ignore unknown records with a handle: they are new, and the next poll reads them. A record without
                     # a handle may be a changed one, because its key changes with it.
-                    known = [each for each in page if not each.message_handle or key_of(each) in older]
-                    self._sift(known, poll, poll.older)
+                    known = [each for each in page if not each.message_handle or get_message_key(each) in older]
+                    self._record_messages(known, poll, poll.older)
             for key in keys:
                 if key not in poll.older:
-                    self._sift(await self._single(older[key].handle), poll, poll.older)
+                    self._record_messages(await self._fetch_if_exists(older[key].handle), poll, poll.older)
                 if key not in poll.older:
-                    poll.gone.add(key)
-        return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.gone}
+                    poll.missing_keys.add(key)
+        return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.missing_keys}
 
-    async def _single(self, handle: str | None) -> Sequence[FaxMessage]:
+    async def _fetch_if_exists(self, handle: str | None) -> Sequence[FaxMessage]:
         """Return the fax with this handle. Return nothing if the fax no longer exists, or the handle is None."""
         if handle is None:
             return ()
         try:
-            return _named(await self.fetch_single(handle), handle)
+            return _fill_handle(await self.fetch_single(handle), handle)
         except (BadRequestError, NotFoundError):
             return ()
 
-    def _check_since(self, newest: Sequence[FaxMessage]) -> None:
+    def _correct_since(self, newest: Sequence[FaxMessage]) -> None:
         """Correct `since` in the first call if it is in the future, because it would hide new faxes.
 
         It is in the future if it is later than the local time and later than the updates of all these messages. Then
@@ -246,20 +246,20 @@ class FaxPoller:
         if ahead >= _MAX_AHEAD.total_seconds():
             self.since = None
         elif ahead > 0:
-            self.since -= LONGEST
+            self.since -= MAX_UNCHANGED_TIME
 
-    def _is_the_callers(self, message: FaxMessage) -> bool:
+    def _is_known_to_caller(self, message: FaxMessage) -> bool:
         """Return True if the caller knows this record from an earlier watch."""
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
-    def _is_long_past(self, page: Iterable[FaxMessage]) -> bool:
+    def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
         """Return True if all records of this page were updated more than a day before `since`.
 
         The caller then knows these records, and those on all later pages.
         """
         since = self.since
         return since is not None and all(
-            message.updated_ts is not None and since - message.updated_ts > LONGEST for message in page
+            message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
         )
 
 
@@ -267,7 +267,7 @@ async def watch(
     poller: FaxPoller,
     interval: float,
     sleep: Callable[[float], Awaitable[None]],
-    closed: Callable[[], bool],
+    is_closed: Callable[[], bool],
     on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
     """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed.
@@ -278,7 +278,7 @@ async def watch(
 
     closed: returns True if the suite is closed.
     """
-    backoff = Backoff(interval, max(interval, _LONGEST_PAUSE))
+    backoff = Backoff(interval, max(interval, _MAX_PAUSE_SECONDS))
     has_succeeded, failures = False, 0
     while True:
         wait, failure = interval, None
@@ -286,17 +286,17 @@ async def watch(
             messages = await poller.poll()
             has_succeeded, failures = True, 0
         except DirectSuiteError as error:
-            if isinstance(error, ClosedError) and closed():
+            if isinstance(error, ClosedError) and is_closed():
                 return
-            scope = scope_of(error)
-            if scope in HOPELESS or (scope is Scope.ITEM and not has_succeeded):
+            scope = find_error_scope(error)
+            if scope in NOT_RETRYABLE or (scope is ErrorScope.ITEM and not has_succeeded):
                 raise
             messages, failure = poller.take_fresh(), error
             failures += 1
-            wait = backoff.after(failures, error.retry_after)
+            wait = backoff.compute_wait(failures, error.retry_after)
         for message in messages:
             yield message
-        if poller.is_over:
+        if poller.is_finished:
             return
         if on_poll is not None:
             on_poll(failure, wait)
@@ -306,30 +306,30 @@ async def watch(
             return
 
 
-def _named(answer: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
+def _fill_handle(response: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
     """Return the message of a response about one fax, or nothing if it contains none.
 
     The response may omit the handle, so it is filled in.
     """
-    return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in answer.message_detail[:1]]
+    return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in response.message_detail[:1]]
 
 
-def _record_of(message: FaxMessage, now: float) -> tuple[str, _Record]:
+def _make_record(message: FaxMessage, now: float) -> tuple[str, _Record]:
     """Return the key and the current state of a record."""
-    digest = digest_of(message)
-    under_way = message.status is not None and message.status.strip().casefold() not in _ENDS
-    return key_of(message), _Record(digest, _usable_handle(message), under_way, now)
+    digest = compute_record_digest(message)
+    is_active = message.status is not None and message.status.strip().casefold() not in _FINAL_STATUSES
+    return get_message_key(message), _Record(digest, _get_usable_handle(message), is_active, now)
 
 
-def _usable_handle(message: FaxMessage) -> str | None:
+def _get_usable_handle(message: FaxMessage) -> str | None:
     """Return the message's handle. Return None if it is missing, or can't be used in a request, such as `..`."""
     try:
-        operations.GET_SINGLE_MESSAGE_INFO.check(("0", message.message_handle or ""))
+        operations.GET_SINGLE_MESSAGE_INFO.validate_segments(("0", message.message_handle or ""))
     except InvalidArgumentError:
         return None
     return message.message_handle
 
 
-def _age_of(message: FaxMessage) -> tuple[bool, float]:
+def _get_update_sort_key(message: FaxMessage) -> tuple[bool, float]:
     """Return a sort key by the time of the last update. Messages without one are first."""
     return (False, 0.0) if message.updated_ts is None else (True, message.updated_ts.timestamp())

@@ -14,8 +14,15 @@ from typing import TypeVar, cast
 
 import attrs
 
-from directsuite.core.events import Meter, Progress
-from directsuite.core.upload import AT_ONCE, Content, InMemory, RequestBody, examine, nothing
+from directsuite.core.events import Progress, ProgressReporter
+from directsuite.core.upload import (
+    MAX_UNINTERRUPTED_BYTES,
+    Content,
+    MemoryContent,
+    RequestBody,
+    do_nothing,
+    inspect_source,
+)
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.models import (
     Attachment,
@@ -27,43 +34,43 @@ from directsuite.messaging.models import (
 )
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.dates import milliseconds
+from directsuite.wire.dates import to_milliseconds
 from directsuite.wire.models import MAX_UID, require_instance, require_instances, require_text
 
 M = TypeVar("M", bound=Message)
 
 INBOX = "INBOX"
-RESERVED = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
+RESERVED_FOLDERS = ("INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 """Folders that cannot be created, renamed or deleted (specification 4.C, notes)."""
 
-_RESERVED = frozenset(name.lower() for name in RESERVED)
-_BREAKS = re.compile(r"[\r\n\x00]")
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
-FIRST = datetime(1, 1, 1, tzinfo=UTC)
-_END = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+_RESERVED_FOLDERS_LOWER = frozenset(name.lower() for name in RESERVED_FOLDERS)
+_LINE_BREAK_CHARS = re.compile(r"[\r\n\x00]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MIN_DATETIME = datetime(1, 1, 1, tzinfo=UTC)
+_MAX_DATETIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
-def address(value: object, parameter: str) -> str:
+def validate_address(value: object, parameter: str) -> str:
     """Return an address. Raises InvalidArgumentError if it is not valid.
 
     It must have exactly one `@`, with text on both sides, and no line break or NUL.
     """
     text = value if isinstance(value, str) else ""
     local, at, domain = text.partition("@")
-    if not (local and at and domain) or "@" in domain or _BREAKS.search(text):
+    if not (local and at and domain) or "@" in domain or _LINE_BREAK_CHARS.search(text):
         raise InvalidArgumentError("give an address such as name@direct.example.org", parameter=parameter)
     return text
 
 
-def texts(several: Iterable[str], parameter: str) -> list[str]:
+def validate_texts(values: Iterable[str], parameter: str) -> list[str]:
     """Return texts as a list. Raises InvalidArgumentError if one is empty, or `several` is itself a str."""
-    listed = [] if isinstance(several, str) else require_instances(several, str, parameter)
-    if isinstance(several, str) or not all(listed):
+    listed = [] if isinstance(values, str) else require_instances(values, str, parameter)
+    if isinstance(values, str) or not all(listed):
         raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
     return listed
 
 
-def checked_uids(uids: Iterable[int]) -> list[int]:
+def validate_uids(uids: Iterable[int]) -> list[int]:
     """Return uids as a list. Raises InvalidArgumentError if one is not an int from 0 to MAX_UID."""
     listed = require_instances(uids, object, "uids")
     if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
@@ -71,23 +78,23 @@ def checked_uids(uids: Iterable[int]) -> list[int]:
     return cast("list[int]", listed)
 
 
-def recipients(several: Iterable[Recipient | str]) -> list[Recipient]:
+def validate_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
     """Return Recipients for a mixture of Recipients and addresses. Raises InvalidArgumentError if one is invalid."""
-    if isinstance(several, str):
+    if isinstance(values, str):
         raise InvalidArgumentError("give a list of recipients", parameter="recipients")
-    entries = require_instances(several, object, "recipients")
+    entries = require_instances(values, object, "recipients")
     listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in entries]
-    return _checked_recipients(listed)
+    return _validate_recipient_list(listed)
 
 
-def _checked_recipients(several: Sequence[object]) -> list[Recipient]:
-    listed = require_instances(several, Recipient, "recipients")
+def _validate_recipient_list(values: Sequence[object]) -> list[Recipient]:
+    listed = require_instances(values, Recipient, "recipients")
     for number, entry in enumerate(listed):
-        address(entry.email, f"recipients[{number}]")
+        validate_address(entry.email, f"recipients[{number}]")
     return listed
 
 
-def checked_message(message: M, sender: str) -> M:
+def validate_message(message: M, sender: str) -> M:
     """Return a copy of the message, with `sender` as the sender if it has none.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
@@ -95,95 +102,95 @@ def checked_message(message: M, sender: str) -> M:
     """
     require_instance(message, Message, "message")
     if message.sender is not None:
-        address(message.sender, "sender")
+        validate_address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
         raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
-    _checked_recipients(message.recipients)
+    _validate_recipient_list(message.recipients)
     attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
         raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
     for header in require_instances(getattr(message, "headers", ()), MessageHeader, "headers"):
-        if _BREAKS.search(f"{header.name}{header.value}") or not header.name:
+        if _LINE_BREAK_CHARS.search(f"{header.name}{header.value}") or not header.name:
             raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")
     return attrs.evolve(message, sender=message.sender or sender)
 
 
-def changeable_folder(value: object, parameter: str) -> str:
+def validate_changeable_folder(value: object, parameter: str) -> str:
     """Return a folder that may be created, renamed or deleted. Raises InvalidArgumentError if it is reserved."""
     folder = require_text(value, parameter)
-    if folder.lower() in _RESERVED:
+    if folder.lower() in _RESERVED_FOLDERS_LOWER:
         raise InvalidArgumentError(
             "this folder is reserved: it can't be created, renamed or deleted", parameter=parameter
         )
     return folder
 
 
-def new_folder(value: object, parameter: str) -> str:
+def validate_new_folder(value: object, parameter: str) -> str:
     """Return a folder that may be created. Raises InvalidArgumentError if it is outside INBOX or reserved."""
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
         raise InvalidArgumentError("the name of a new folder starts with 'INBOX.'", parameter=parameter)
-    return changeable_folder(folder, parameter)
+    return validate_changeable_folder(folder, parameter)
 
 
-def span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
+def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Return two inclusive limits as Unix timestamps in milliseconds. None: no limit.
 
     Raises InvalidArgumentError if a datetime is naive, or `end` is before `begin`.
     """
-    _check_span(begin, end)
+    _validate_span(begin, end)
     return (
-        "0" if begin is None else str(milliseconds(within_years(begin))),
-        str(-((_BEGINNING - within_years(end or _END)) // timedelta(milliseconds=1))),
+        "0" if begin is None else str(to_milliseconds(clamp_datetime(begin))),
+        str(-((_EPOCH - clamp_datetime(end or _MAX_DATETIME)) // timedelta(milliseconds=1))),
     )
 
 
-def span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
+def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Return two inclusive limits in the format yyyyMMddHHmmss, in UTC. None: no limit.
 
     `begin` is rounded down, and `end` is rounded up to a second. Raises InvalidArgumentError if a datetime is naive, or
     `end` is before `begin`.
     """
-    _check_span(begin, end)
-    first = within_years(begin or _BEGINNING)
-    last = within_years(end or _END)
+    _validate_span(begin, end)
+    first = clamp_datetime(begin or _EPOCH)
+    last = clamp_datetime(end or _MAX_DATETIME)
     if last.microsecond:
         last = last.replace(microsecond=0) + timedelta(seconds=1)
-    return _compact(first), _compact(last)
+    return _format_compact(first), _format_compact(last)
 
 
-def within_years(moment: datetime) -> datetime:
+def clamp_datetime(moment: datetime) -> datetime:
     """Return the time in UTC, limited to the range from FIRST to the last complete second of the year 9999."""
-    return min(max(moment, FIRST), _END).astimezone(UTC)
+    return min(max(moment, MIN_DATETIME), _MAX_DATETIME).astimezone(UTC)
 
 
-def _compact(moment: datetime) -> str:
+def _format_compact(moment: datetime) -> str:
     return f"{moment.year:04}{moment:%m%d%H%M%S}"  # %Y is not padded on every platform
 
 
-def aware(moment: datetime, parameter: str) -> datetime:
+def validate_aware(moment: datetime, parameter: str) -> datetime:
     """Return an aware datetime. Raises InvalidArgumentError if it is naive."""
     if require_instance(moment, datetime, parameter).utcoffset() is None:  # possible even if tzinfo is set
         raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
     return moment
 
 
-def _check_span(begin: datetime | None, end: datetime | None) -> None:
+def _validate_span(begin: datetime | None, end: datetime | None) -> None:
     for parameter, moment in (("begin", begin), ("end", end)):
         if moment is not None:
-            aware(moment, parameter)
-    if begin is not None and end is not None and within_years(begin) > within_years(end):
+            validate_aware(moment, parameter)
+    if begin is not None and end is not None and clamp_datetime(begin) > clamp_datetime(end):
         raise InvalidArgumentError("it lies before begin", parameter="end")
 
 
-def flag(value: bool) -> str:
+def format_flag(value: bool) -> str:
     """Return a bool as a path segment: true or false."""
     return "true" if value else "false"
 
 
-async def send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
+async def make_send_body(codec: Codec, request: SendRequest, progress: Progress | None = None) -> RequestBody:
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
@@ -192,42 +199,46 @@ async def send_body(codec: Codec, request: SendRequest, progress: Progress | Non
 
     progress: called with the total number of bytes sent of the attachments from paths, files and streams.
     """
-    meter = Meter(progress)
-    attachments = _with_sources(request.message.attachment_list)
+    meter = ProgressReporter(progress)
+    attachments = _defer_large_contents(request.message.attachment_list)
     sources = [attachment.source for attachment in attachments if attachment.source is not None]
     if not sources:
-        return RequestBody.of(codec.encode(request))
-    mark = secrets.token_bytes(24)  # placeholder for a streamed content; random, so that it occurs nowhere else
-    marked = [each if each.source is None else attrs.evolve(each, content=mark) for each in attachments]
-    request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=marked))
-    texts = codec.encode(request).split(base64.encode(mark))
+        return RequestBody.from_bytes(codec.encode(request))
+    placeholder = secrets.token_bytes(24)  # placeholder for a streamed content; random, so that it occurs nowhere else
+    with_placeholders = [
+        each if each.source is None else attrs.evolve(each, content=placeholder) for each in attachments
+    ]
+    request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=with_placeholders))
+    texts = codec.encode(request).split(base64.encode(placeholder))
     if len(texts) != len(sources) + 1:
         reason = "the converter writes contents otherwise than as base64, and so not those that are streamed"
         raise InvalidArgumentError(reason, parameter="attachment_list")
-    parts = [RequestBody.of(texts[0])]
-    contents = [await _content(each.source, n) for n, each in enumerate(attachments) if each.source is not None]
-    callbacks = [None if progress is None or isinstance(content, InMemory) else meter.advance for content in contents]
+    parts = [RequestBody.from_bytes(texts[0])]
+    contents = [await _open_content(each.source, n) for n, each in enumerate(attachments) if each.source is not None]
+    callbacks = [
+        None if progress is None or isinstance(content, MemoryContent) else meter.advance for content in contents
+    ]
     for content, accepted, text in zip(contents, callbacks, texts[1:], strict=True):
-        content.refuse_taken("attachment_list")
-        parts += [RequestBody.base64(content, accepted), RequestBody.of(text)]
-    sizes = [content.size for content in contents if not isinstance(content, InMemory)]
+        content.validate_unconsumed("attachment_list")
+        parts += [RequestBody.from_content(content, accepted), RequestBody.from_bytes(text)]
+    sizes = [content.size for content in contents if not isinstance(content, MemoryContent)]
     meter.total = None if None in sizes else sum(size for size in sizes if size is not None)
-    return RequestBody.joined(parts, meter.begin if sizes else nothing)
+    return RequestBody.join(parts, meter.begin if sizes else do_nothing)
 
 
-async def digest_of(message: Message) -> str:
+async def compute_message_digest(message: Message) -> str:
     """Return a digest of a message's content, headers and recipients.
 
     If an attachment's stream can be read only once, the digest covers only its file name and content type. Raises
     InvalidArgumentError if the file of an attachment does not exist.
     """
     digest = hashlib.sha256()
-    for text in _texts_of(message):
+    for text in _iter_texts(message):
         coded = (text or "").encode("utf-8", "surrogatepass")
         digest.update(len(coded).to_bytes(8) + coded)
     for number, attachment in enumerate(message.attachment_list):
-        source = InMemory(attachment.content) if attachment.source is None else attachment.source
-        content = await _content(source, number)
+        source = MemoryContent(attachment.content) if attachment.source is None else attachment.source
+        content = await _open_content(source, number)
         if content.replayable:
             part = hashlib.sha256()
             async with aclosing(content.pieces()) as pieces:
@@ -238,7 +249,7 @@ async def digest_of(message: Message) -> str:
     return digest.hexdigest()
 
 
-def _texts_of(message: Message) -> Iterable[str | None]:
+def _iter_texts(message: Message) -> Iterable[str | None]:
     yield from (message.subject, message.body, str(message.html_body))
     for recipient in sorted((str(each.type), (each.email or "").lower()) for each in message.recipients):
         yield from recipient
@@ -248,19 +259,22 @@ def _texts_of(message: Message) -> Iterable[str | None]:
         yield from (attachment.filename, attachment.content_type)
 
 
-async def _content(source: Path | Content, number: int) -> Content:
+async def _open_content(source: Path | Content, number: int) -> Content:
     """Return the content of an attachment's source. Paths are opened in a thread, because file systems may be slow."""
     if isinstance(source, Content):
         return source
-    return (await examine(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
+    return (await inspect_source(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
 
 
-def _with_sources(attachments: list[Attachment]) -> list[Attachment]:
+def _defer_large_contents(attachments: list[Attachment]) -> list[Attachment]:
     """Return the attachments. If their contents in memory exceed AT_ONCE bytes, make them sources, encoded later."""
-    if sum(len(attachment.content) for attachment in attachments if attachment.source is None) <= AT_ONCE:
+    if (
+        sum(len(attachment.content) for attachment in attachments if attachment.source is None)
+        <= MAX_UNINTERRUPTED_BYTES
+    ):
         return attachments
     return [
-        attrs.evolve(attachment, content=b"", source=InMemory(attachment.content))
+        attrs.evolve(attachment, content=b"", source=MemoryContent(attachment.content))
         if attachment.source is None and attachment.content
         else attachment
         for attachment in attachments

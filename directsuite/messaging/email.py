@@ -23,7 +23,7 @@ from directsuite.errors import InvalidArgumentError
 
 Part: TypeAlias = "email.message.Message[Any, Any]"
 
-_BODIES = ("text/plain", "text/html")
+_BODY_TYPES = ("text/plain", "text/html")
 _ENCLOSED_MESSAGES = frozenset({"message/rfc822", "message/global", "message/news"})
 """Types whose content is a complete message. The content of other message types is a list of fields."""
 _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
@@ -31,8 +31,8 @@ _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`{|}~-]{1,60}=[ -~]{0,200}")
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
-_UNENCODED = re.compile("[^\x00-\x7f\udc80-\udcff]")
-_NAMES = re.compile(
+_UNENCODED_CHAR = re.compile("[^\x00-\x7f\udc80-\udcff]")
+_DISPLAY_NAMES = re.compile(
     r'(?P<quoted>"(?:[^"\\]|\\.)*+"?)|(?<![^\s,;:(])=\?[^?\s]+\?[bBqQ]\?[^?]*\?=(?![^\s,;:()<])'
     r'|(?<![^",;:<>()])[^",;:<>()]++(?=<)',
     re.DOTALL,
@@ -50,7 +50,7 @@ class EmailParts:
     sender: str | None
     subject: str | None
     body: str | None
-    html: bool
+    is_html: bool
     """True if `body` is HTML."""
     recipients: list[tuple[str, str]]
     """Pairs of a type (TO, CC or BCC) and an address."""
@@ -63,7 +63,7 @@ def from_bytes(raw: bytes) -> EmailMessage:
     return email.message_from_bytes(raw, policy=email.policy.default)
 
 
-def message_id(raw: bytes) -> str | None:
+def read_message_id(raw: bytes) -> str | None:
     """Return the Message-ID of RFC 5322 bytes, or None if there is none.
 
     The policy compat32 is used, because the parser of the default policy fails on malformed Message-IDs.
@@ -85,12 +85,12 @@ def parse(message: Part) -> EmailParts:
         )
     # Bugs of the standard library's parser raise many types of exceptions, with messages that quote the email.
     with contextlib.suppress(Exception):
-        part = _with_encoded_text(message)
+        part = _encode_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
     raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
 
 
-def _with_encoded_text(message: Part) -> Part:
+def _encode_text(message: Part) -> Part:
     """Return a copy of an email that was parsed from a str, with its text encoded as UTF-8.
 
     Otherwise the standard library would return non-ASCII characters as escape sequences. An email without such text is
@@ -109,7 +109,7 @@ def _with_encoded_text(message: Part) -> Part:
 def _has_unencoded_text(part: Part) -> bool:
     """Return True if the payload contains non-ASCII characters other than surrogates that represent bytes."""
     payload = vars(part).get("_payload")  # not `get_payload`, which decodes the surrogates
-    return isinstance(payload, str) and _UNENCODED.search(payload) is not None
+    return isinstance(payload, str) and _UNENCODED_CHAR.search(payload) is not None
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
@@ -121,25 +121,25 @@ def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
 
 def _parse(message: EmailMessage) -> EmailParts:
     body = cast("Part | None", message.get_body(("plain", "html")))
-    senders = _addresses(message, "From")
+    senders = _read_addresses(message, "From")
     subject = message["Subject"]
     return EmailParts(
         sender=senders[0] if senders else None,
         subject=None if subject is None else str(subject),
-        body=None if body is None or body.get_payload() is None else _text(body),
-        html=body is not None and body.get_content_subtype() == "html",
-        recipients=[(kind, address) for kind in ("TO", "CC", "BCC") for address in _addresses(message, kind)],
-        attachments=list(_attachments(message, body)),
+        body=None if body is None or body.get_payload() is None else _decode_text(body),
+        is_html=body is not None and body.get_content_subtype() == "html",
+        recipients=[(kind, address) for kind in ("TO", "CC", "BCC") for address in _read_addresses(message, kind)],
+        attachments=list(_iter_attachments(message, body)),
     )
 
 
-def _text(body: Part) -> str:
+def _decode_text(body: Part) -> str:
     """Decode the content of a text part.
 
     If the charset is missing, unknown or wrong, try UTF-8, then the declared charset with replacements unless it is
     ASCII, then windows-1252, then Latin-1, which never fails.
     """
-    content, declared = _content(body), body.get_content_charset("us-ascii")
+    content, declared = _read_content(body), body.get_content_charset("us-ascii")
     charsets = [(declared, "strict"), ("utf-8", "strict")]
     with contextlib.suppress(LookupError, ValueError):
         if codecs.lookup(declared).name != "ascii":
@@ -150,15 +150,15 @@ def _text(body: Part) -> str:
     return content.decode("latin-1")
 
 
-def _attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
+def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
     """Yield content, content type and file name of each part that is neither the body nor an alternative to it."""
-    for number, part in enumerate(_attached(message, body), start=1):
+    for number, part in enumerate(_iter_attached_parts(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
-        yield _content(part), _content_type(part), _filename(part) or fallback
+        yield _read_content(part), _build_content_type(part), _read_filename(part) or fallback
 
 
-def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
+def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
     """Yield the parts to attach. alternative: the part is in the multipart/alternative that contains the body."""
     if part is body:
         return
@@ -167,18 +167,18 @@ def _attached(part: Part, body: Part | None, *, alternative: bool = False) -> It
         if part.get_content_subtype() == "alternative":
             alternative = alternative or any(each is body for each in part.walk())
         for each in cast("list[Part]", part.get_payload()):
-            yield from _attached(each, body, alternative=alternative)
+            yield from _iter_attached_parts(each, body, alternative=alternative)
     elif not (alternative and _is_plain_form(part)):
         yield part
 
 
 def _is_plain_form(part: Part) -> bool:
     """Return True if a part of multipart/alternative is plain text or HTML, and not a file."""
-    is_file = part.get_content_disposition() == "attachment" or _filename(part)
-    return part.get_content_type() in _BODIES and not is_file
+    is_file = part.get_content_disposition() == "attachment" or _read_filename(part)
+    return part.get_content_type() in _BODY_TYPES and not is_file
 
 
-def _content_type(part: Part) -> str:
+def _build_content_type(part: Part) -> str:
     """Return the content type of an attachment, with the parameters that it needs, such as `method` of a calendar."""
     content_type = part.get_content_type()
     # Only a multipart without parts is attached itself.
@@ -191,13 +191,13 @@ def _content_type(part: Part) -> str:
     return content_type
 
 
-def _filename(part: Part) -> str | None:
+def _read_filename(part: Part) -> str | None:
     with contextlib.suppress(Exception):  # if the parser has a bug, the part is attached without its name
         return _decode_escaped(part.get_filename() or "")
     return None
 
 
-def _content(part: Part) -> bytes:
+def _read_content(part: Part) -> bytes:
     """Return the bytes of a part. If it is of a message type, it was parsed already, and is converted back to bytes."""
     enclosed = part.get_payload()
     if not isinstance(enclosed, list):
@@ -246,7 +246,7 @@ def _decode_escaped(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _addresses(message: EmailMessage, header: str) -> list[str]:
+def _read_addresses(message: EmailMessage, header: str) -> list[str]:
     addresses: list[str] = []
     for name, raw in message.raw_items():
         if name.lower() != header.lower():
@@ -254,14 +254,14 @@ def _addresses(message: EmailMessage, header: str) -> list[str]:
         try:
             # Names are removed, because the parser returns the name of `a@x.test <b@x.test>` as an address, and because
             # it decodes encoded words before it splits the header into addresses.
-            source = raw if hasattr(raw, "addresses") else _NAMES.sub(_without_name, _decode_escaped(str(raw)))
+            source = raw if hasattr(raw, "addresses") else _DISPLAY_NAMES.sub(_replace_name, _decode_escaped(str(raw)))
             value: Any = message.policy.header_fetch_parse(name, source)
             addresses += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
         except (AttributeError, IndexError, ValueError):  # bugs of the parser: use a more tolerant one
-            written = _NAMES.sub(_without_name, _decode_escaped(str(raw)))
+            written = _DISPLAY_NAMES.sub(_replace_name, _decode_escaped(str(raw)))
             addresses += [spec for _, spec in getaddresses([written]) if "@" in spec]
     return addresses
 
 
-def _without_name(written: re.Match[str]) -> str:
+def _replace_name(written: re.Match[str]) -> str:
     return written["quoted"] or " name "

@@ -15,33 +15,33 @@ from typing import Any, TypeVar
 import attrs
 
 from directsuite.core import outcome
-from directsuite.core.call import Exchanged
+from directsuite.core.call import ExchangeInfo
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Prefetch
 from directsuite.core.operation import Operation
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import NOTHING, find_unnamed_lists, lacks_uid
+from directsuite.wire.models import NULL_VALUES, find_unnamed_lists, has_no_uid
 from directsuite.wire.parsing import ArraySplitter, MismatchError
-from directsuite.wire.values import note
+from directsuite.wire.values import count_unreadable
 
 M = TypeVar("M", MessageDetail, RawMessage)
 F = TypeVar("F", bound=Facade)
 
-MEMORY = 67_108_864
+TARGET_MEMORY_BYTES = 67_108_864
 """The target size, in bytes, of all responses of a listing that are in progress or not read yet."""
-_UNSEEN = 1_048_576
+_ASSUMED_MESSAGE_BYTES = 1_048_576
 """The assumed size of a message, in bytes, before any was received."""
-_FIRST = 8
+_FIRST_BATCH_MESSAGES = 8
 """The maximum number of messages per batch before any was received."""
 
 
-async def fetched_in_batches(
+async def fetch_batches(
     uids: list[int],
     fetch: Callable[[list[int]], Awaitable[tuple[list[M] | ResponseDecodeError, int]]],
     *,
-    most: int,
+    batch_size: int,
     window: int,
     batch_bytes: int | None,
 ) -> AsyncGenerator[M]:
@@ -52,7 +52,7 @@ async def fetched_in_batches(
     most, window, batch_bytes: see `Batches`.
     Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """
-    batches = Batches(uids, most=most, window=window, batch_bytes=batch_bytes)
+    batches = Batches(uids, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
 
     async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
         """Fetch a batch, and update the expected size of messages."""
@@ -60,42 +60,44 @@ async def fetched_in_batches(
         if isinstance(result, ResponseDecodeError):
             batch.too_large = True
             return result
-        batches.came(batch, len(result))
-        return _in_order(batch.uids, result)
+        batches.record_received(batch, len(result))
+        return _sort_by_uids(batch.uids, result)
 
     while True:
-        async with Prefetch(batches, fetch_batch, window=window, has_room=batches.has_room) as answers:
-            async for result in answers:
+        async with Prefetch(batches, fetch_batch, window=window, has_room=batches.has_room) as results:
+            async for result in results:
                 if isinstance(result, ResponseDecodeError):
                     break
                 for message in result:
                     yield message
-                batches.read()
+                batches.remove_oldest()
             else:
                 return
-        if not batches.cut_again():
+        if not batches.split_oversized():
             uid = batches.oldest.uids[0]
             text = f"the message with uid {uid} alone is too large: raise max_response_bytes"
             result.explanation = text  # the original text recommends smaller batches, which would not help here
             raise result
 
 
-async def measured(facade: F, get: Callable[[F], Awaitable[list[M]]]) -> tuple[list[M] | ResponseDecodeError, int]:
+async def fetch_and_measure(
+    facade: F, get: Callable[[F], Awaitable[list[M]]]
+) -> tuple[list[M] | ResponseDecodeError, int]:
     """Call `get` with a view of the facade. Return its messages, and the size of the response in bytes.
 
     If the response exceeded the maximum size, return the error instead of the messages. Other errors are raised.
     """
-    exchanges: list[Exchanged] = []
+    exchanges: list[ExchangeInfo] = []
     try:
-        result: list[M] | ResponseDecodeError = await get(facade.observed(exchanges.append))
+        result: list[M] | ResponseDecodeError = await get(facade.with_observer(exchanges.append))
     except ResponseDecodeError as error:
         if not error.too_large:
             raise
         result = error
-    return result, exchanges[-1].answer.size
+    return result, exchanges[-1].response.size
 
 
-def _in_order(uids: list[int], messages: Iterable[M]) -> list[M]:
+def _sort_by_uids(uids: list[int], messages: Iterable[M]) -> list[M]:
     """Return the messages in the order of the uids. Messages without a uid, or with an unexpected one, are last."""
     position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
     return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
@@ -120,57 +122,57 @@ class Batches(Iterator[Batch]):
     batch_bytes: target size of a response in bytes. None: choose it so that a full window fits in MEMORY.
     """
 
-    def __init__(self, uids: list[int], *, most: int, window: int, batch_bytes: int | None = None) -> None:
+    def __init__(self, uids: list[int], *, batch_size: int, window: int, batch_bytes: int | None = None) -> None:
         self._uids = uids
-        self._cut = 0
-        self._most = most
-        self._share = MEMORY // window if batch_bytes is None else batch_bytes
-        self._memory = MEMORY if batch_bytes is None else batch_bytes * window
-        self._expected: float | None = None
-        self._held: deque[Batch] = deque()
+        self._next_index = 0
+        self._batch_size = batch_size
+        self._target_bytes = TARGET_MEMORY_BYTES // window if batch_bytes is None else batch_bytes
+        self._memory_bytes = TARGET_MEMORY_BYTES if batch_bytes is None else batch_bytes * window
+        self._expected_message_bytes: float | None = None
+        self._unread_batches: deque[Batch] = deque()
 
     def __next__(self) -> Batch:
-        if self._cut >= len(self._uids):
+        if self._next_index >= len(self._uids):
             raise StopIteration
-        uids = self._uids[self._cut : self._cut + self._next_length()]
-        self._cut += len(uids)
-        batch = Batch(uids, int(len(uids) * self._expected_size()))
-        self._held.append(batch)
+        uids = self._uids[self._next_index : self._next_index + self._compute_next_size()]
+        self._next_index += len(uids)
+        batch = Batch(uids, int(len(uids) * self._estimate_message_bytes()))
+        self._unread_batches.append(batch)
         return batch
 
     @property
-    def held(self) -> int:
+    def unread_bytes(self) -> int:
         """The total size, in bytes, of the batches that are in progress or not read completely."""
-        return sum(batch.size for batch in self._held)
+        return sum(batch.size for batch in self._unread_batches)
 
     def has_room(self) -> bool:
         """Return True if another batch may be fetched now, in addition to those not read yet."""
-        if any(batch.too_large for batch in self._held):
+        if any(batch.too_large for batch in self._unread_batches):
             return False  # later batches would have to be fetched again
-        return self.held + self._next_length() * self._expected_size() <= self._memory
+        return self.unread_bytes + self._compute_next_size() * self._estimate_message_bytes() <= self._memory_bytes
 
-    def came(self, batch: Batch, messages: int) -> None:
+    def record_received(self, batch: Batch, message_count: int) -> None:
         """Update the expected size of a message from a batch that was received.
 
         Batches shrink immediately and grow gradually, because large messages often occur in groups.
 
         messages: number of messages that the batch contained.
         """
-        if messages:
-            size = batch.size / messages
-            expected = size if self._expected is None else self._expected
-            self._expected = max(1.0, size, (expected + size) / 2)
+        if message_count:
+            size = batch.size / message_count
+            expected = size if self._expected_message_bytes is None else self._expected_message_bytes
+            self._expected_message_bytes = max(1.0, size, (expected + size) / 2)
 
-    def read(self) -> None:
+    def remove_oldest(self) -> None:
         """Remove the oldest batch, because its messages were read."""
-        self._held.popleft()
+        self._unread_batches.popleft()
 
     @property
     def oldest(self) -> Batch:
         """The batch that is being read."""
-        return self._held[0]
+        return self._unread_batches[0]
 
-    def cut_again(self) -> bool:
+    def split_oversized(self) -> bool:
         """Return all batches that are not read to the queue, because the oldest one was too large.
 
         The next batch has a target of at most half its size. Return False, and change nothing, if the oldest batch has
@@ -179,19 +181,19 @@ class Batches(Iterator[Batch]):
         oldest = self.oldest
         if len(oldest.uids) == 1:
             return False
-        self._expected = max(self._expected or 1.0, oldest.size / len(oldest.uids))
-        self._share = min(self._share, oldest.size // 2)
-        self._cut -= sum(len(batch.uids) for batch in self._held)
-        self._held.clear()
+        self._expected_message_bytes = max(self._expected_message_bytes or 1.0, oldest.size / len(oldest.uids))
+        self._target_bytes = min(self._target_bytes, oldest.size // 2)
+        self._next_index -= sum(len(batch.uids) for batch in self._unread_batches)
+        self._unread_batches.clear()
         return True
 
-    def _next_length(self) -> int:
-        if self._expected is None:
-            return min(self._most, _FIRST)
-        return max(1, min(self._most, int(self._share / self._expected)))
+    def _compute_next_size(self) -> int:
+        if self._expected_message_bytes is None:
+            return min(self._batch_size, _FIRST_BATCH_MESSAGES)
+        return max(1, min(self._batch_size, int(self._target_bytes / self._expected_message_bytes)))
 
-    def _expected_size(self) -> float:
-        return _UNSEEN if self._expected is None else self._expected
+    def _estimate_message_bytes(self) -> float:
+        return _ASSUMED_MESSAGE_BYTES if self._expected_message_bytes is None else self._expected_message_bytes
 
 
 class MessageReader:
@@ -200,7 +202,7 @@ class MessageReader:
     def __init__(self, operation: Operation[Any], codec: Codec) -> None:
         self._operation = operation
         self._codec = codec
-        self._splitter = ArraySplitter("messages", shape=codec.shape_of(MessageDetail))
+        self._splitter = ArraySplitter("messages", shape=codec.get_shape(MessageDetail))
         self._number = 0
         self.skipped = Counter[str]()
         """The number of values that could not be read, by their JSON path."""
@@ -214,9 +216,9 @@ class MessageReader:
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
         """Yield the messages received completely. Raises MismatchError if the response is not JSON."""
         for element in self._splitter.feed(piece):
-            yield from self._read(element)
+            yield from self._read_element(element)
 
-    def _read(self, element: Any) -> Iterator[MessageDetail]:
+    def _read_element(self, element: Any) -> Iterator[MessageDetail]:
         message, is_too_deep = None, False
         try:
             message = self._codec.structure(MessageDetail, element, self._place)
@@ -227,8 +229,8 @@ class MessageReader:
         if is_too_deep:
             raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
         self._number += 1
-        if message is None or lacks_uid(message):
-            note(self._place)
+        if message is None or has_no_uid(message):
+            count_unreadable(self._place)
         else:
             yield message
 
@@ -238,14 +240,14 @@ class MessageReader:
         Raises the service's error if the response contains one, and MismatchError if it does not report success.
         """
         rest = self._splitter.finish()
-        refusal = outcome.judge(self._operation, 200, {}, rest, b"")
-        if refusal is not None:
-            raise refusal
-        if not self._operation.refusals.says_yes(rest):
-            raise MismatchError("true", f"$.{self._operation.refusals.flag}")
+        rejection = outcome.find_service_error(self._operation, 200, {}, rest, b"")
+        if rejection is not None:
+            raise rejection
+        if not self._operation.fault_format.is_success(rest):
+            raise MismatchError("true", f"$.{self._operation.fault_format.success_key}")
         messages = rest.get("messages")
-        if not isinstance(messages, list) and messages not in NOTHING:
-            note(self._place)
+        if not isinstance(messages, list) and messages not in NULL_VALUES:
+            count_unreadable(self._place)
         for name in find_unnamed_lists(GetMessageResponse, rest).values():
             for element in rest[name]:
-                yield from self._read(element)
+                yield from self._read_element(element)

@@ -12,9 +12,9 @@ import attrs
 
 from directsuite.core.files import to_path
 from directsuite.core.privacy import scrub_class
-from directsuite.core.upload import BinaryReader, Content, content_of
+from directsuite.core.upload import BinaryReader, Content, make_content
 from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Uid, Wire, needs_bytes, needs_text
+from directsuite.wire.models import Model, OpenEnum, Uid, Wire, validate_bytes, validate_text
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
@@ -49,8 +49,8 @@ class MessageStatus(OpenEnum):
 class Authentication(Model):
     """A Direct address and its password."""
 
-    username: str = attrs.field(validator=needs_text)
-    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
+    username: str = attrs.field(validator=validate_text)
+    password: Secret = attrs.field(converter=as_secret, validator=validate_text)
 
 
 @scrub_class
@@ -70,7 +70,7 @@ class Recipient(Model):
 
     email: str
     """The address."""
-    type: Annotated[RecipientType, Wire(always=True)] = RecipientType.TO
+    type: Annotated[RecipientType, Wire(always_written=True)] = RecipientType.TO
     """TO, CC or BCC."""
 
 
@@ -84,11 +84,11 @@ class Attachment(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
-    content: Annotated[bytes, Wire(always=True)] = attrs.field(default=b"", validator=needs_bytes)
+    content: Annotated[bytes, Wire(always_written=True)] = attrs.field(default=b"", validator=validate_bytes)
     """The content of the file. Empty in an attachment to send that has a `source`."""
-    content_type: Annotated[str | None, Wire(always=True)] = None
+    content_type: Annotated[str | None, Wire(always_written=True)] = None
     """The content type, possibly with parameters. `media_type` has no parameters."""
-    filename: Annotated[str | None, Wire(always=True)] = None
+    filename: Annotated[str | None, Wire(always_written=True)] = None
     """The name of the file, chosen by the sender. Do not use the name in a received message as a path to write to."""
     source: Annotated[Path | Content | None, Wire(local=True)] = None
     """The source to send instead of `content`: a path, or an object made by `from_file` or `from_stream`.
@@ -106,7 +106,7 @@ class Attachment(Model):
         filename: name of the file in the message. None: the name in `path`.
         """
         source = to_path(path, "path")
-        return cls._streamed(source, content_type, filename or source.name, named=source.name)
+        return cls._from_source(source, content_type, filename or source.name, guess_from=source.name)
 
     @classmethod
     def from_file(
@@ -127,7 +127,7 @@ class Attachment(Model):
         """
         named = getattr(file, "name", None)
         own = Path(named).name if isinstance(named, str) else None
-        return cls._streamed(content_of(file, parameter="file", size=size), content_type, filename or own)
+        return cls._from_source(make_content(file, parameter="file", size=size), content_type, filename or own)
 
     @classmethod
     def from_stream(
@@ -144,16 +144,16 @@ class Attachment(Model):
         size: number of bytes, used for the Content-Length of the request. Sending fails if the stream has a different
             number. None: unknown.
         """
-        return cls._streamed(content_of(stream, parameter="stream", size=size), content_type, filename)
+        return cls._from_source(make_content(stream, parameter="stream", size=size), content_type, filename)
 
     @classmethod
-    def _streamed(
-        cls, source: Path | Content, content_type: str | None, filename: str | None, named: str | None = None
+    def _from_source(
+        cls, source: Path | Content, content_type: str | None, filename: str | None, guess_from: str | None = None
     ) -> Self:
         """Return an attachment with a source. `named`: name to guess the content type from; None: use `filename`."""
         import mimetypes
 
-        guessed = mimetypes.guess_type(named or filename or "")[0]
+        guessed = mimetypes.guess_type(guess_from or filename or "")[0]
         return cls(content_type=content_type or guessed or "application/octet-stream", filename=filename, source=source)
 
     @property
@@ -186,7 +186,7 @@ class MessageContent(Model):
     """The subject."""
     body: str | None = None
     """The text, or HTML if `html_body` is True."""
-    html_body: Annotated[bool, Wire(always=True)] = False
+    html_body: Annotated[bool, Wire(always_written=True)] = False
     """True if `body` is HTML, False if it is plain text."""
     recipients: list[Recipient] = attrs.field(factory=list[Recipient])
     """The recipients of the message. A message to send needs at least one."""
@@ -217,7 +217,7 @@ class Message(MessageContent):
             sender=parts.sender,
             subject=parts.subject,
             body=parts.body,
-            html_body=parts.html,
+            html_body=parts.is_html,
             recipients=[Recipient(address, RecipientType(kind)) for kind, address in parts.recipients],
             attachment_list=[
                 Attachment(content=content, content_type=content_type, filename=filename)
@@ -304,7 +304,7 @@ class RawMessage(Model):
     """The header Message-ID, or None if the message has none."""
     folder: Annotated[str | None, Wire(exact=True)] = None
     """The folder that contains the message. None for a message that is new or part of another message."""
-    data: bytes | None = attrs.field(default=None, validator=needs_bytes)
+    data: bytes | None = attrs.field(default=None, validator=validate_bytes)
     """The complete message (RFC 5322)."""
 
     def to_email(self) -> EmailMessage:
@@ -403,7 +403,7 @@ class DirectMessageStatusReportResponse(APIResponse):
             return self.message_logs
         from directsuite.messaging import report
 
-        return [DirectMessageLog(**row) for row in report.rows(self.csv_data, MessageStatus)]
+        return [DirectMessageLog(**row) for row in report.read_rows(self.csv_data, MessageStatus)]
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -449,7 +449,7 @@ class MessageDetail(MessageContent):
     """The address for replies, or None if the header contains none."""
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
     """The headers of the message."""
-    attachments: Annotated[list[Attachment], Wire(also=("attachmentList",))] = attrs.field(factory=list[Attachment])
+    attachments: Annotated[list[Attachment], Wire(aliases=("attachmentList",))] = attrs.field(factory=list[Attachment])
     """The attachments of the message."""
 
 

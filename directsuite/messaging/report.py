@@ -33,7 +33,7 @@ _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
 """Matches a border."""
 
 
-def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
+def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
     """Yield the records of a CSV report as arguments for DirectMessageLog. Column titles and borders are skipped.
 
     Blanks around a value are removed. A size or time that can't be read is None, and its text is in `extra`, because
@@ -44,7 +44,7 @@ def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, An
     status: converts a non-empty status.
     """
     text = document.decode("utf-8-sig", "replace")
-    for cells in _without_titles(_lines(text, _separator(text))):
+    for cells in _skip_titles(_read_lines(text, _detect_separator(text))):
         record: dict[str, Any] = {name: cell.strip() or None for name, cell in zip(COLUMNS, cells, strict=False)}
         extra: dict[str, Any] = {"columns": cells[len(COLUMNS) :]} if len(cells) > len(COLUMNS) else {}
         for name, wire, read in (("message_size", "messageSize", int), ("ts", "ts", read_datetime)):
@@ -58,7 +58,7 @@ def rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, An
         yield {**record, "extra": extra}
 
 
-def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
+def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
     """Yield the lines of records. Titles are expected in the first line, and in the first line after a border."""
     first = True
     for cells in lines:
@@ -71,19 +71,21 @@ def _without_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
             first = False
 
 
-def _separator(text: str) -> str:
+def _detect_separator(text: str) -> str:
     """Return the separator that divides the first line, not counting borders, into the most values."""
 
-    def width(separator: str) -> int:
+    def count_columns(separator: str) -> int:
         try:
-            return next((len(cells) for cells in _lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0)
+            return next(
+                (len(cells) for cells in _read_lines(text, separator) if not _BORDER.fullmatch(cells[0].strip())), 0
+            )
         except ResponseDecodeError:
             return 0
 
-    return max(_SEPARATORS, key=width)
+    return max(_SEPARATORS, key=count_columns)
 
 
-def _lines(text: str, separator: str) -> Iterator[list[str]]:
+def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     while True:
         try:

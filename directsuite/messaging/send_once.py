@@ -54,26 +54,26 @@ from directsuite.messaging.models import (
 
 T = TypeVar("T")
 
-SENT = "INBOX.Sent"
-REQUEST_ID = "X-Request-ID"
-CLOCK_SKEW = timedelta(minutes=15)
+SENT_FOLDER = "INBOX.Sent"
+REQUEST_ID_HEADER = "X-Request-ID"
+MAX_CLOCK_SKEW = timedelta(minutes=15)
 """The maximum time that the server's clock may be behind ours."""
-CLOCK_SKEW_BEFORE = timedelta(days=1)
+MAX_SINCE_CLOCK_SKEW = timedelta(days=1)
 """The maximum time that the server's clock may be behind the clock that set `since`, which may be corrected by now."""
 
 # The share of the call's time that is reserved for a second attempt.
-_SHARE_OF_THE_SECOND = 1 / 6
-_IN_A_WHILE = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
-_BY_HAND = (
+_RESEND_BUDGET = 1 / 6
+_HINT_LONGER_TIMEOUT = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
+_HINT_CHECK_MANUALLY = (
     "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders; only where it "
     "isn't there, call again without since."
 )
 
-STRICT_PATHS = frozenset(
+STRICT_HEADER_PATHS = frozenset(
     f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
 """JSON paths that a search for a mark must be able to read, because an unreadable header might be the mark."""
-STRICT_NAMES = frozenset({"$.folders[]"})
+STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
 """JSON paths that a list of the folders to search must be able to read."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
@@ -92,12 +92,12 @@ class Evidence(enum.Enum):
     """The message was not found. The server has shown marks, so this proves that the message is absent."""
     FOLDER_EMPTY = enum.auto()
     """The search found no message at all. It is unknown whether the server shows marks."""
-    NO_MARKS_SHOWN = enum.auto()
+    HEADER_NOT_EXPOSED = enum.auto()
     """The search found messages, none with a mark. The server may hide marks even if it shows other headers."""
-    NOT_SEEN = enum.auto()
+    NO_SEARCH_RESULT = enum.auto()
     """The search failed, or none was made."""
 
-    def allows_sending(self, *, after_a_send: bool) -> bool:
+    def is_safe_to_send(self, *, already_sent: bool) -> bool:
         """Return True if this proves that the message is absent, so that it may be sent.
 
         after_a_send: True if this call has already sent the message. Its request may have been lost.
@@ -106,8 +106,8 @@ class Evidence(enum.Enum):
             case Evidence.ABSENT:
                 return True
             case Evidence.FOLDER_EMPTY:
-                return not after_a_send
-            case Evidence.FOUND | Evidence.NO_MARKS_SHOWN | Evidence.NOT_SEEN:
+                return not already_sent
+            case Evidence.FOUND | Evidence.HEADER_NOT_EXPOSED | Evidence.NO_SEARCH_RESULT:
                 return False
 
 
@@ -115,7 +115,7 @@ class Evidence(enum.Enum):
 class Deadline:
     """The deadline of a method that makes several requests. Each request may use the time that is left."""
 
-    at: float
+    expires_at: float
     """The deadline, in seconds of the event loop's clock."""
 
     @classmethod
@@ -126,20 +126,20 @@ class Deadline:
     @property
     def passed(self) -> bool:
         """True if no time is left."""
-        return self.at <= asyncio.get_running_loop().time()
+        return self.expires_at <= asyncio.get_running_loop().time()
 
-    def left(self) -> float:
+    def require_time_left(self) -> float:
         """Return the number of seconds left. Raises DeadlineExceededError if there are none."""
         if self.passed:
             raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
-        return self.at - asyncio.get_running_loop().time()
+        return self.expires_at - asyncio.get_running_loop().time()
 
-    async def within(self, work: Awaitable[T]) -> T:
+    async def run_in_time(self, work: Awaitable[T]) -> T:
         """Return the result of `work`, which must not send a message.
 
         Raises DeadlineExceededError if the deadline passes first.
         """
-        limit = asyncio.timeout_at(self.at)
+        limit = asyncio.timeout_at(self.expires_at)
         try:
             async with limit:
                 return await work
@@ -153,55 +153,57 @@ class Deadline:
 class SentMessage:
     """A message that may be in INBOX.Sent."""
 
-    mark: str
+    request_id: str
     """The message's mark."""
     since: datetime | None
     """The time of the first attempt. None if the time is unknown: then a search proves nothing if it finds nothing."""
     deadline: Deadline
     """The deadline of the complete `send_once` call."""
-    skew: timedelta = CLOCK_SKEW
+    skew: timedelta = MAX_CLOCK_SKEW
     """The maximum time that the server's clock may be behind the clock that set `since`."""
-    evidence: Evidence = Evidence.NOT_SEEN
+    evidence: Evidence = Evidence.NO_SEARCH_RESULT
     """The result of the last call of `find`."""
     # True if any search has found a mark, of this or another message.
-    _marks_shown: bool = attrs.field(default=False, init=False)
+    _is_header_exposed: bool = attrs.field(default=False, init=False)
 
     async def find(self, search: Search) -> SendMessageResponse | None:
         """Search INBOX.Sent, and set `evidence`. Return the lost response if the message was found, else None.
 
         If the search fails, its error is raised, and `evidence` is NOT_SEEN.
         """
-        self.evidence = Evidence.NOT_SEEN
-        messages = await search(self._begin, self.deadline.left())
+        self.evidence = Evidence.NO_SEARCH_RESULT
+        messages = await search(self._begin, self.deadline.require_time_left())
         self.evidence, message = self._judge(messages)
-        return None if message is None else _answer_of(message)
+        return None if message is None else _make_response(message)
 
-    async def find_filed(self, search: Search) -> SendMessageResponse | None:
+    async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
         """Search the other folders, because the copy may have been moved. Return the lost response, or None.
 
         `evidence` is unchanged.
         """
-        messages = await search(self._begin, self.deadline.left())
-        return next((_answer_of(message) for message in messages if self.mark in _marks_of(message)), None)
+        messages = await search(self._begin, self.deadline.require_time_left())
+        return next(
+            (_make_response(message) for message in messages if self.request_id in _read_request_ids(message)), None
+        )
 
     @property
     def _begin(self) -> datetime | None:
         if self.since is None:
             return None
-        return max(arguments.within_years(self.since), arguments.FIRST + self.skew) - self.skew
+        return max(arguments.clamp_datetime(self.since), arguments.MIN_DATETIME + self.skew) - self.skew
 
     def _judge(self, messages: Sequence[MessageDetail]) -> tuple[Evidence, MessageDetail | None]:
         for message in messages:
-            marks = _marks_of(message)
-            self._marks_shown = self._marks_shown or bool(marks)
-            if self.mark in marks:
+            request_ids = _read_request_ids(message)
+            self._is_header_exposed = self._is_header_exposed or bool(request_ids)
+            if self.request_id in request_ids:
                 return Evidence.FOUND, message
-        if self._marks_shown:
+        if self._is_header_exposed:
             return Evidence.ABSENT, None
-        return Evidence.NO_MARKS_SHOWN if messages else Evidence.FOLDER_EMPTY, None
+        return Evidence.HEADER_NOT_EXPOSED if messages else Evidence.FOLDER_EMPTY, None
 
 
-async def find_earlier(
+async def find_earlier_message(
     sent: SentMessage, search: Search, search_others: Search, polling: Polling, clock: Clock
 ) -> SendMessageResponse | None:
     """Search for a message that an earlier call may have sent. Return the lost response, or None if it may be sent.
@@ -213,10 +215,10 @@ async def find_earlier(
     search of INBOX.Sent.
     """
     began = clock.monotonic()
-    text, how_to_find_out, looked = "the call's time was up before the settle time was", _IN_A_WHILE, False
+    text, how_to_find_out, looked = "the call's time was up before the settle time was", _HINT_LONGER_TIMEOUT, False
     failure: DirectSuiteError | None = None
     try:
-        async with asyncio.timeout_at(sent.deadline.at):
+        async with asyncio.timeout_at(sent.deadline.expires_at):
             while True:
                 is_last = polling.is_over
                 if (response := await sent.find(search)) is not None:
@@ -224,9 +226,9 @@ async def find_earlier(
                 if is_last:
                     break
                 await polling.pause()
-            if sent.evidence.allows_sending(after_a_send=False):
+            if sent.evidence.is_safe_to_send(already_sent=False):
                 try:
-                    response = await sent.find_filed(search_others)
+                    response = await sent.find_in_other_folders(search_others)
                     if response is not None or sent.since is not None:
                         return response
                 except (TimeoutError, ClosedError):
@@ -237,12 +239,12 @@ async def find_earlier(
         pass
     else:
         if failure is not None:
-            text, how_to_find_out = "its copy may be in a folder that can't be searched", _BY_HAND
+            text, how_to_find_out = "its copy may be in a folder that can't be searched", _HINT_CHECK_MANUALLY
         elif sent.since is None:
             text = "since is in the future, so a clock was wrong, and that no search finds the message proves nothing"
-            how_to_find_out, looked = _BY_HAND, True
+            how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
         else:
-            text, how_to_find_out, looked = "no message of that time shows a mark", _BY_HAND, True
+            text, how_to_find_out, looked = "no message of that time shows a mark", _HINT_CHECK_MANUALLY, True
     operation = operations.SEND_WITH_HEADER
     unknown = OutcomeUnknownError(
         f"an earlier attempt may or may not have sent it: {text}",
@@ -272,23 +274,23 @@ async def send(
     Raises the error of the first attempt. The error of the second attempt is raised instead only if it concerns the
     message, or is an OutcomeUnknownError.
     """
-    left = sent.deadline.left()
+    time_left = sent.deadline.require_time_left()
     if resend:  # leave some time for a second attempt
-        left -= max(0.0, min(left * _SHARE_OF_THE_SECOND, (left - settle) / 2))
+        time_left -= max(0.0, min(time_left * _RESEND_BUDGET, (time_left - settle) / 2))
     try:
-        return await attempt(left)
+        return await attempt(time_left)
     except OutcomeUnknownError as error:
         # `looked` is True only after the complete settle time. Before that, the first request may still arrive.
-        surely_absent = error.looked and sent.evidence.allows_sending(after_a_send=True)
+        surely_absent = error.looked and sent.evidence.is_safe_to_send(already_sent=True)
         if not (resend and surely_absent) or sent.deadline.passed:
             raise
         first = error
     is_searched = False
     try:
-        if (response := await sent.find_filed(search_others)) is not None:
+        if (response := await sent.find_in_other_folders(search_others)) is not None:
             return response
         is_searched = True
-        return await attempt(sent.deadline.left())
+        return await attempt(sent.deadline.require_time_left())
     except Exception as failure:  # it does not show what happened to the first attempt
         if is_searched and isinstance(failure, AddressError | BadRequestError | OutcomeUnknownError):
             raise  # the service rejected the message, which the first request also contained; or the outcome is unknown
@@ -296,19 +298,19 @@ async def send(
     raise first.with_traceback(None)
 
 
-def refuse(key: object, since: datetime | None, settle: float) -> None:
+def validate_arguments(key: object, since: datetime | None, settle: float) -> None:
     """Raise InvalidArgumentError if an argument of `send_once` is invalid, or `since` is given without `key`."""
     if key is not None:
-        refuse_key(key)
+        validate_key(key)
     elif since is not None:
         raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
     if since is not None:
-        arguments.aware(since, "since")
-    if not (DURATION.fits(settle) and settle >= 0):
+        arguments.validate_aware(since, "since")
+    if not (DURATION.predicate(settle) and settle >= 0):
         raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
 
 
-def refuse_key(key: object) -> None:
+def validate_key(key: object) -> None:
     """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
         raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
@@ -321,7 +323,7 @@ def refuse_key(key: object) -> None:
     raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter="key")
 
 
-def request_id(address: str, key: str) -> str:
+def make_request_id(address: str, key: str) -> str:
     """Return the mark for a caller's key. It is a hash, because recipients can see it.
 
     address: the Direct address of the mailbox, so that the same key has another mark in another mailbox.
@@ -329,14 +331,14 @@ def request_id(address: str, key: str) -> str:
     return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
 
 
-def marked(message: Message, mark: str) -> MessageWithHeader:
+def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
     """Return a copy of the message with the mark in its header.
 
     Raises InvalidArgumentError if the message already has a header `X-Request-ID`.
     """
     headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
-    if any((header.name or "").lower() == REQUEST_ID.lower() for header in headers):
-        raise InvalidArgumentError(f"leave {REQUEST_ID} out: send_once sets it", parameter="headers")
+    if any((header.name or "").lower() == REQUEST_ID_HEADER.lower() for header in headers):
+        raise InvalidArgumentError(f"leave {REQUEST_ID_HEADER} out: send_once sets it", parameter="headers")
     return MessageWithHeader(
         sender=message.sender,
         subject=message.subject,
@@ -344,7 +346,7 @@ def marked(message: Message, mark: str) -> MessageWithHeader:
         html_body=message.html_body,
         recipients=message.recipients,
         attachment_list=message.attachment_list,
-        headers=[*headers, MessageHeader(REQUEST_ID, mark)],
+        headers=[*headers, MessageHeader(REQUEST_ID_HEADER, request_id)],
         extra=message.extra,
     )
 
@@ -356,7 +358,7 @@ def is_clock_ahead(headers: Mapping[str, str]) -> bool:
     """
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))
-        return datetime.now(UTC) - server_time > CLOCK_SKEW
+        return datetime.now(UTC) - server_time > MAX_CLOCK_SKEW
     except (
         ValueError,
         OverflowError,
@@ -366,11 +368,13 @@ def is_clock_ahead(headers: Mapping[str, str]) -> bool:
         return False
 
 
-def _answer_of(message: MessageDetail) -> SendMessageResponse:
+def _make_response(message: MessageDetail) -> SendMessageResponse:
     return SendMessageResponse(success=True, code=0, smtp_id=message.msg_id or "")
 
 
-def _marks_of(message: MessageDetail) -> set[str]:
+def _read_request_ids(message: MessageDetail) -> set[str]:
     """Return the marks in a message's metadata, in lower case. Headers with an empty value are ignored."""
-    values = (header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID.lower())
+    values = (
+        header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID_HEADER.lower()
+    )
     return {mark for value in values if (mark := (value or "").strip().lower())}

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
-from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Exchanged
-from directsuite.core.events import Progress, refuse_progress
+from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, ExchangeInfo
+from directsuite.core.events import Progress, validate_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation, Service
@@ -19,8 +19,8 @@ from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, email, operations, send_once
-from directsuite.messaging.arguments import INBOX, flag, send_body
-from directsuite.messaging.listings import MessageReader, fetched_in_batches, measured
+from directsuite.messaging.arguments import INBOX, format_flag, make_send_body
+from directsuite.messaging.listings import MessageReader, fetch_and_measure, fetch_batches
 from directsuite.messaging.models import (
     APIResponse,
     Authentication,
@@ -41,7 +41,7 @@ from directsuite.messaging.models import (
     UidsRequest,
 )
 from directsuite.messaging.send_once import Deadline
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnPoll, follow
+from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery, OnPoll, follow
 from directsuite.secret import Secret, as_secret
 from directsuite.wire.models import require_instances
 
@@ -49,7 +49,7 @@ M = TypeVar("M", MessageDetail, RawMessage)
 A = TypeVar("A", bound=APIResponse)
 S = TypeVar("S", bound=Message)
 
-_DONE = APIResponse(success=True, code=0)
+_SUCCESS = APIResponse(success=True, code=0)
 """The response to use for a change whose response was lost, but which is proven to have happened."""
 
 
@@ -77,10 +77,10 @@ class Mailbox(Facade):
     def __init__(self, transport: Transport, username: str, password: str | Secret) -> None:
         super().__init__(transport)
         password = as_secret(password)
-        self.username: Final = arguments.address(username, "username")
+        self.username: Final = arguments.validate_address(username, "username")
         """The Direct address of the mailbox."""
         self._authentication = Authentication(username=username, password=password)
-        self._credentials = self._body(self._authentication)
+        self._credentials = self._encode_body(self._authentication)
 
     async def send(
         self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
@@ -96,9 +96,9 @@ class Mailbox(Facade):
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
-        message = self._checked(message)
+        message = self._validate_message(message)
         request = SendRequest(authentication=self._authentication, message=message)
-        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND, prepare=prepare, timeout=timeout)
 
     async def send_with_header(
@@ -108,9 +108,9 @@ class Mailbox(Facade):
 
         Operation SendWithHeader (specification 4.C). progress, timeout: see `send`.
         """
-        message = self._checked(message)
+        message = self._validate_message(message)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
-        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=timeout)
 
     async def send_once(
@@ -148,31 +148,33 @@ class Mailbox(Facade):
             streamed attachments. With `since`, it must be longer than `settle`, otherwise OutcomeUnknownError is raised
             if the message is not found.
         """
-        message = self._checked(message)
-        send_once.refuse(key, since, settle)
-        deadline = self._deadline(timeout)
-        refuse_progress(progress)
-        mark = send_once.request_id(self.username, secrets.token_hex(16) if key is None else key)
-        message = send_once.marked(message, mark)
+        message = self._validate_message(message)
+        send_once.validate_arguments(key, since, settle)
+        deadline = self._make_deadline(timeout)
+        validate_progress(progress)
+        request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
+        message = send_once.add_request_id(message, request_id)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         now = datetime.now(UTC)
         if since is None:
-            sent = send_once.SentMessage(mark, now, deadline)
+            sent = send_once.SentMessage(request_id, now, deadline)
         else:
             began = since if since <= now else None
-            sent = send_once.SentMessage(mark, began, deadline, skew=send_once.CLOCK_SKEW_BEFORE)
-            polling, clock = self._transport.polling(settle), self.runtime.clock
-            response = await send_once.find_earlier(sent, self._sent_since, self._filed_since, polling, clock)
+            sent = send_once.SentMessage(request_id, began, deadline, skew=send_once.MAX_SINCE_CLOCK_SKEW)
+            polling, clock = self._transport.make_polling(settle), self.runtime.clock
+            response = await send_once.find_earlier_message(
+                sent, self._search_sent, self._search_other_folders, polling, clock
+            )
             if response is not None:
                 return response
-        confirm = Confirmation(verify=functools.partial(sent.find, self._within_a_call()._sent_since), seconds=settle)
+        confirm = Confirmation(verify=functools.partial(sent.find, self._as_nested()._search_sent), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
             """Send the message, and search for it if the response is lost."""
-            prepare = functools.partial(send_body, self._transport.codec, request, progress)
+            prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
-        return await send_once.send(attempt, sent, self._filed_since, settle=settle, resend=resend)
+        return await send_once.send(attempt, sent, self._search_other_folders, settle=settle, resend=resend)
 
     async def forward(
         self,
@@ -187,10 +189,10 @@ class Mailbox(Facade):
         Each message is attached with its complete header. The header of a message from INBOX.Sent contains its Bcc
         recipients. Operation Forward (specification 4.C). Raises InvalidArgumentError if `uids` is empty.
         """
-        listed = arguments.checked_uids(uids)
+        listed = arguments.validate_uids(uids)
         if not listed:
             raise InvalidArgumentError("name at least one message to forward", parameter="uids")
-        body = self._uids_body(listed, arguments.recipients(recipients))
+        body = self._make_uids_body(listed, arguments.validate_recipients(recipients))
         return await self._call(operations.FORWARD, folder, body=body, timeout=timeout)
 
     async def get_message_status(
@@ -209,10 +211,10 @@ class Mailbox(Facade):
 
         Operation GetMessageStatus for many (specification 4.C).
         """
-        listed = arguments.texts(smtp_ids, "smtp_ids")
+        listed = arguments.validate_texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)
-        body = self._body(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed))
+        body = self._encode_body(SmtpIdsRequest(auth=self._authentication, smtp_ids=listed))
         return await self._call(operations.GET_MESSAGE_STATUS_MANY, body=body, timeout=timeout)
 
     async def track(
@@ -220,7 +222,7 @@ class Mailbox(Facade):
         smtp_id: str,
         *,
         recipients: int | Iterable[Recipient | str] = 1,
-        give_up_after: float = GIVE_UP_AFTER,
+        give_up_after: float = DEFAULT_GIVE_UP_AFTER,
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
@@ -242,29 +244,29 @@ class Mailbox(Facade):
             seconds until the next poll.
         timeout: timeout of each poll, in seconds.
         """
-        ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
+        poll = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
+        return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """Return the number of messages in `folder`.
 
         Operation GetMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
-        return await self._count(operations.GET_MESSAGE_COUNT, folder, timeout)
+        return await self._get_count(operations.GET_MESSAGE_COUNT, folder, timeout)
 
     async def get_unread_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """Return the number of unread messages in `folder`.
 
         Operation GetUnreadMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
-        return await self._count(operations.GET_UNREAD_MESSAGE_COUNT, folder, timeout)
+        return await self._get_count(operations.GET_UNREAD_MESSAGE_COUNT, folder, timeout)
 
     async def get_deleted_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
         """Return the number of deleted messages in `folder`.
 
         Operation GetDeletedMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
         """
-        return await self._count(operations.GET_DELETED_MESSAGE_COUNT, folder, timeout)
+        return await self._get_count(operations.GET_DELETED_MESSAGE_COUNT, folder, timeout)
 
     async def get_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -273,15 +275,15 @@ class Mailbox(Facade):
 
         Operation GetMessagesByUIDs (specification 4.C).
         """
-        answer = await self._for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
-        return [] if answer is None else answer.messages
+        response = await self._call_for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
+        return [] if response is None else response.messages
 
     async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
         """Return all unread messages of `folder`.
 
         Operation GetUnreadMessages (specification 4.C).
         """
-        return await self._messages(operations.GET_UNREAD_MESSAGES, folder, timeout=timeout)
+        return await self._get_messages(operations.GET_UNREAD_MESSAGES, folder, timeout=timeout)
 
     async def get_messages_by_received_date(
         self,
@@ -296,8 +298,8 @@ class Mailbox(Facade):
         begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDate (specification 4.C). Raises
         InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
-        span = arguments.span_in_milliseconds(begin, end)
-        return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
+        span = arguments.format_span_in_milliseconds(begin, end)
+        return await self._get_messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
 
     async def get_messages_by_received_date_utc(
         self,
@@ -312,8 +314,8 @@ class Mailbox(Facade):
         begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDateUTC (specification 4.C). Raises
         InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
-        span = arguments.span_in_utc(begin, end)
-        return await self._messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
+        span = arguments.format_span_in_utc(begin, end)
+        return await self._get_messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
 
     async def get_messages_by_sender(
         self, folder: str, sender: str, *, timeout: float | None = None
@@ -322,7 +324,7 @@ class Mailbox(Facade):
 
         Operation GetMessagesBySender (specification 4.C).
         """
-        return await self._messages(operations.GET_MESSAGES_BY_SENDER, folder, sender, timeout=timeout)
+        return await self._get_messages(operations.GET_MESSAGES_BY_SENDER, folder, sender, timeout=timeout)
 
     async def get_messages_by_subject(
         self, folder: str, subject: str, *, timeout: float | None = None
@@ -331,21 +333,21 @@ class Mailbox(Facade):
 
         Operation GetMessagesBySubject (specification 4.C).
         """
-        return await self._messages(operations.GET_MESSAGES_BY_SUBJECT, folder, subject, timeout=timeout)
+        return await self._get_messages(operations.GET_MESSAGES_BY_SUBJECT, folder, subject, timeout=timeout)
 
     async def get_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
         """Return all messages of `folder` as a list. For a large folder, use `iter_messages` or `stream_messages`.
 
         Operation GetMessages (specification 4.C).
         """
-        return await self._messages(operations.GET_MESSAGES, folder, timeout=timeout)
+        return await self._get_messages(operations.GET_MESSAGES, folder, timeout=timeout)
 
     async def get_message_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
         """Return the metadata of all messages of `folder`, without bodies and the contents of attachments.
 
         Operation GetMessageMetaData (specification 4.C).
         """
-        return await self._messages(operations.GET_MESSAGE_METADATA, folder, timeout=timeout)
+        return await self._get_messages(operations.GET_MESSAGE_METADATA, folder, timeout=timeout)
 
     async def search_messages_metadata_by_received_date(
         self,
@@ -359,8 +361,8 @@ class Mailbox(Facade):
 
         Operation SearchMessagesMetadataByReceivedDate (specification 4.C).
         """
-        span = arguments.span_in_milliseconds(begin, end)
-        return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
+        span = arguments.format_span_in_milliseconds(begin, end)
+        return await self._get_messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
 
     async def search_messages_metadata_by_received_date_utc(
         self,
@@ -374,16 +376,16 @@ class Mailbox(Facade):
 
         Operation SearchMessagesMetadataByReceivedDateUTC (specification 4.C).
         """
-        span = arguments.span_in_utc(begin, end)
-        return await self._messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
+        span = arguments.format_span_in_utc(begin, end)
+        return await self._get_messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
 
     async def get_uids(self, folder: str = INBOX, *, timeout: float | None = None) -> list[int]:
         """Return all uids of `folder`, ascending and without duplicates. This is the cheapest way to detect changes.
 
         Operation GetUIDs (specification 4.C). Raises ServiceError if the folder does not exist.
         """
-        answer = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
-        return sorted(set(answer.uids))
+        response = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
+        return sorted(set(response.uids))
 
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
@@ -392,9 +394,9 @@ class Mailbox(Facade):
 
         Operation GetFolders (specification 4.C).
         """
-        segments = (root, flag(subscribed_only))
-        answer = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
-        return answer.folders
+        segments = (root, format_flag(subscribed_only))
+        response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
+        return response.folders
 
     async def set_folders_subscribed(
         self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
@@ -403,11 +405,11 @@ class Mailbox(Facade):
 
         Operation SetFoldersSubscribed (specification 4.C). Without folders, no request is made.
         """
-        listed = arguments.texts(folders, "folders")
+        listed = arguments.validate_texts(folders, "folders")
         if not listed:
             return []
         request = SetFoldersSubscribedRequest(auth=self._authentication, folders=listed, subscribed=subscribed)
-        body = self._body(request)
+        body = self._encode_body(request)
         return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
 
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -415,14 +417,14 @@ class Mailbox(Facade):
 
         Operation CreateFolder (specification 4.C). Raises InvalidArgumentError if it does not, or the name is reserved.
         """
-        arguments.new_folder(folder, "folder")
-        within_call = self._within_a_call()
+        arguments.validate_new_folder(folder, "folder")
+        within_call = self._as_nested()
 
-        async def created() -> APIResponse | None:
+        async def verify_created() -> APIResponse | None:
             """Return a success if the folder exists, else None."""
-            return _DONE if _is_listed(folder, await within_call.get_folders()) else None
+            return _SUCCESS if _is_listed(folder, await within_call.get_folders()) else None
 
-        confirm = Confirmation(verify=created)
+        confirm = Confirmation(verify=verify_created)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
@@ -431,17 +433,17 @@ class Mailbox(Facade):
         Operation MoveFolder (specification 4.C). Raises InvalidArgumentError if one of the names is reserved, or the
         new name does not start with `INBOX.`.
         """
-        arguments.changeable_folder(folder, "folder")
-        arguments.new_folder(new_folder, "new_folder")
-        within_call = self._within_a_call()
+        arguments.validate_changeable_folder(folder, "folder")
+        arguments.validate_new_folder(new_folder, "new_folder")
+        within_call = self._as_nested()
 
-        async def moved() -> APIResponse | None:
+        async def verify_moved() -> APIResponse | None:
             """Return a success if the folder is listed under its new name only, else None."""
             names = await within_call.get_folders()
             is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
-            return _DONE if is_moved else None
+            return _SUCCESS if is_moved else None
 
-        segments, confirm = (folder, new_folder), Confirmation(verify=moved)
+        segments, confirm = (folder, new_folder), Confirmation(verify=verify_moved)
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
@@ -454,14 +456,14 @@ class Mailbox(Facade):
         is raised if it still lists one. It is also raised if the folder is outside `INBOX.`, because such folders are
         never listed, or if its name is not ASCII or contains `&`, because a listing may encode such names differently.
         """
-        arguments.changeable_folder(folder, "folder")
-        within_call = self._within_a_call()
+        arguments.validate_changeable_folder(folder, "folder")
+        within_call = self._as_nested()
 
-        async def deleted() -> APIResponse | None:
+        async def verify_deleted() -> APIResponse | None:
             """Return a success if neither the folder nor a subfolder is listed, else None."""
-            return _DONE if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
+            return _SUCCESS if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
 
-        confirm = Confirmation(verify=deleted, seconds=SETTLE_TIMEOUT) if _shows_its_deletion(folder) else None
+        confirm = Confirmation(verify=verify_deleted, seconds=SETTLE_TIMEOUT) if _can_verify_deletion(folder) else None
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -480,19 +482,19 @@ class Mailbox(Facade):
         verify: list the destination before copying. If the response is lost, the call succeeds if the expected
             Message-IDs are new in the destination. This has no effect if one of the messages has no Message-ID.
         """
-        listed = arguments.checked_uids(uids)
-        operations.COPY_MESSAGES_BY_UIDS.check((folder, dest_folder))
+        listed = arguments.validate_uids(uids)
+        operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
         if not listed:
             return
         confirm = None
         if verify:
-            deadline = self._deadline(timeout)
-            there = await self.get_message_metadata(folder, timeout=deadline.left())
+            deadline = self._make_deadline(timeout)
+            existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
-            message_ids = [message.msg_id for message in there if message.uid in copied]
-            confirm = await self._arrival(dest_folder, message_ids, deadline)
-            timeout = deadline.left()
-        body = self._uids_body(listed)
+            message_ids = [message.msg_id for message in existing if message.uid in copied]
+            confirm = await self._make_arrival_confirmation(dest_folder, message_ids, deadline)
+            timeout = deadline.require_time_left()
+        body = self._make_uids_body(listed)
         await self._call(
             operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, confirm=confirm
         )
@@ -504,10 +506,12 @@ class Mailbox(Facade):
 
         Operation MoveMessagesByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        confirm = self._gone(folder, listed)
+        listed = arguments.validate_uids(uids)
+        confirm = self._make_removal_confirmation(folder, listed)
         segments = (folder, dest_folder)
-        await self._for_uids(operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm)
+        await self._call_for_uids(
+            operations.MOVE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
+        )
 
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
@@ -516,10 +520,10 @@ class Mailbox(Facade):
 
         Operation DeleteMessagesByUIDs (specification 4.C).
         """
-        listed = arguments.checked_uids(uids)
-        confirm = self._gone(folder, listed)
-        segments = (folder, flag(forever))
-        await self._for_uids(
+        listed = arguments.validate_uids(uids)
+        confirm = self._make_removal_confirmation(folder, listed)
+        segments = (folder, format_flag(forever))
+        await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, *segments, uids=listed, timeout=timeout, confirm=confirm
         )
 
@@ -530,7 +534,7 @@ class Mailbox(Facade):
 
         Operation MarkMessagesAsReadByUIDs (specification 4.C).
         """
-        await self._for_uids(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
+        await self._call_for_uids(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def mark_messages_as_unread_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -539,7 +543,7 @@ class Mailbox(Facade):
 
         Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
         """
-        await self._for_uids(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
+        await self._call_for_uids(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
@@ -548,8 +552,8 @@ class Mailbox(Facade):
 
         Operation GetRawMessagesByUIDs (specification 4.C).
         """
-        answer = await self._for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
-        return [] if answer is None else answer.messages
+        response = await self._call_for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
+        return [] if response is None else response.messages
 
     async def save_raw_messages(
         self,
@@ -570,16 +574,16 @@ class Mailbox(Facade):
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
             raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
-        operations.SAVE_RAW_MESSAGES.check((folder,))
+        operations.SAVE_RAW_MESSAGES.validate_segments((folder,))
         if not listed:
             return
         confirm = None
         if verify:
-            deadline = self._deadline(timeout)
-            message_ids = [email.message_id(message.data or b"") for message in listed]
-            confirm = await self._arrival(folder, message_ids, deadline)
-            timeout = deadline.left()
-        body = self._body(RawMessagesRequest(auth=self._authentication, messages=listed))
+            deadline = self._make_deadline(timeout)
+            message_ids = [email.read_message_id(message.data or b"") for message in listed]
+            confirm = await self._make_arrival_confirmation(folder, message_ids, deadline)
+            timeout = deadline.require_time_left()
+        body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
 
     def iter_messages(
@@ -594,13 +598,13 @@ class Mailbox(Facade):
 
         Operations GetUIDs, then GetMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
         """
-        _refuse(folder, batch_size, batch_bytes)
+        _validate_listing(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[MessageDetail]:
             """Return a batch of messages."""
             return await box.get_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
+        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_raw(
         self,
@@ -614,21 +618,21 @@ class Mailbox(Facade):
 
         Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
         """
-        _refuse(folder, batch_size, batch_bytes)
+        _validate_listing(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[RawMessage]:
             """Return a batch of raw messages."""
             return await box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
-        return Listing(self._in_batches(folder, batch_size, batch_bytes, timeout, get))
+        return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield the metadata of all messages of `folder`, while the response is being received.
 
         Operation GetMessageMetaData (specification 4.C).
         """
-        _refuse(folder)
-        return Listing(self._streamed(operations.GET_MESSAGE_METADATA, folder, timeout))
+        _validate_listing(folder)
+        return Listing(self._stream_listing(operations.GET_MESSAGE_METADATA, folder, timeout))
 
     def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield all messages of `folder`, while a single response of any size is being received.
@@ -641,27 +645,27 @@ class Mailbox(Facade):
 
         timeout: timeout in seconds. None: no limit, until the response pauses for `attempt_timeout` seconds.
         """
-        _refuse(folder)
-        return Listing(self._streamed(operations.GET_MESSAGES, folder, timeout))
+        _validate_listing(folder)
+        return Listing(self._stream_listing(operations.GET_MESSAGES, folder, timeout))
 
-    def _uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
+    def _make_uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:
         request = UidsRequest(auth=self._authentication, uids=list(uids), recipients=recipients or [])
-        return self._body(request)
+        return self._encode_body(request)
 
-    def _checked(self, message: S) -> S:
-        return arguments.checked_message(message, self.username)
+    def _validate_message(self, message: S) -> S:
+        return arguments.validate_message(message, self.username)
 
-    async def _count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
-        answer = await self._call(operation, folder, body=self._credentials, timeout=timeout)
-        return answer.count or 0
+    async def _get_count(self, operation: Operation[GetCountResponse], folder: str, timeout: float | None) -> int:
+        response = await self._call(operation, folder, body=self._credentials, timeout=timeout)
+        return response.count or 0
 
-    async def _messages(
+    async def _get_messages(
         self, operation: Operation[GetMessageResponse], *segments: str, timeout: float | None
     ) -> list[MessageDetail]:
-        answer = await self._call(operation, *segments, body=self._credentials, timeout=timeout)
-        return answer.messages
+        response = await self._call(operation, *segments, body=self._credentials, timeout=timeout)
+        return response.messages
 
-    async def _for_uids(
+    async def _call_for_uids(
         self,
         operation: Operation[A],
         *segments: str,
@@ -673,26 +677,28 @@ class Mailbox(Facade):
 
         Raises InvalidArgumentError if a uid or path segment is invalid. The segments are checked even without uids.
         """
-        listed = arguments.checked_uids(uids)
-        operation.check(segments)
+        listed = arguments.validate_uids(uids)
+        operation.validate_segments(segments)
         if not listed:
             return None
-        return await self._call(operation, *segments, body=self._uids_body(listed), timeout=timeout, confirm=confirm)
+        return await self._call(
+            operation, *segments, body=self._make_uids_body(listed), timeout=timeout, confirm=confirm
+        )
 
-    def _gone(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+    def _make_removal_confirmation(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
         """Return a Confirmation that the messages have left the folder.
 
         A retry fails if the first attempt has already moved or deleted the messages. This shows that it has succeeded.
         """
-        within_call = self._within_a_call()
+        within_call = self._as_nested()
 
-        async def gone() -> APIResponse | None:
+        async def verify_removed() -> APIResponse | None:
             """Return a success if none of the messages is in the folder, else None."""
-            return _DONE if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
+            return _SUCCESS if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
 
-        return Confirmation(verify=gone)
+        return Confirmation(verify=verify_removed)
 
-    async def _arrival(
+    async def _make_arrival_confirmation(
         self, folder: str, message_ids: Iterable[str | None], deadline: Deadline
     ) -> Confirmation[APIResponse] | None:
         """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
@@ -703,52 +709,54 @@ class Mailbox(Facade):
         expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
         if not expected or None in listed:
             return None
-        existing = frozenset(await self.get_uids(folder, timeout=deadline.left()))
-        within_call = self._within_a_call()
+        existing = frozenset(await self.get_uids(folder, timeout=deadline.require_time_left()))
+        within_call = self._as_nested()
 
-        async def arrived() -> APIResponse | None:
+        async def verify_arrived() -> APIResponse | None:
             """Return a success if each Message-ID is new in the folder, as often as expected, else None."""
-            now = await within_call.get_message_metadata(folder, timeout=deadline.left())
+            now = await within_call.get_message_metadata(folder, timeout=deadline.require_time_left())
             new = Counter(message.msg_id for message in now if message.uid not in existing)
-            return _DONE if all(new[message_id] >= times for message_id, times in expected.items()) else None
+            return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
 
-        return Confirmation(verify=arrived, seconds=SETTLE_TIMEOUT)
+        return Confirmation(verify=verify_arrived, seconds=SETTLE_TIMEOUT)
 
-    def _deadline(self, timeout: float | None) -> Deadline:
+    def _make_deadline(self, timeout: float | None) -> Deadline:
         """Return the deadline of a method that makes several requests. None: use the default of a single request."""
-        return Deadline.after(self.time_limit(timeout))
+        return Deadline.after(self.resolve_timeout(timeout))
 
-    async def _sent_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
-        return await self._received_since(send_once.SENT, begin, Deadline.after(timeout))
+    async def _search_sent(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+        return await self._search_folder(send_once.SENT_FOLDER, begin, Deadline.after(timeout))
 
-    async def _filed_since(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
+    async def _search_other_folders(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
         """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
         Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read,
         because the message may be in that folder.
         """
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
-        names = await self.requiring(send_once.STRICT_NAMES).get_folders(timeout=deadline.left())
+        names = await self.with_strict_paths(send_once.STRICT_FOLDER_PATHS).get_folders(
+            timeout=deadline.require_time_left()
+        )
         for folder in (INBOX, *names):
-            if _can_be_named(folder) and folder.casefold() != send_once.SENT.casefold():
-                found += await self._received_since(folder, begin, deadline)
+            if _can_be_named(folder) and folder.casefold() != send_once.SENT_FOLDER.casefold():
+                found += await self._search_folder(folder, begin, deadline)
         return found
 
-    async def _received_since(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
+    async def _search_folder(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
         """Return the metadata of the messages of a folder received since `begin`, or of all if `begin` is None.
 
         `begin` was measured with our clock. If our clock is ahead of the server's, newer messages may have earlier
         dates. Therefore all messages are returned if `is_clock_ahead`.
         """
-        exchanges: list[Exchanged] = []
-        view = self.requiring(send_once.STRICT_PATHS).observed(exchanges.append)
+        exchanges: list[ExchangeInfo] = []
+        view = self.with_strict_paths(send_once.STRICT_HEADER_PATHS).with_observer(exchanges.append)
         search = view.search_messages_metadata_by_received_date
-        found = await search(folder, begin, None, timeout=deadline.left())
-        if begin is not None and exchanges and send_once.is_clock_ahead(exchanges[-1].answer.headers):
-            found = await search(folder, None, None, timeout=deadline.left())
+        found = await search(folder, begin, None, timeout=deadline.require_time_left())
+        if begin is not None and exchanges and send_once.is_clock_ahead(exchanges[-1].response.headers):
+            found = await search(folder, None, None, timeout=deadline.require_time_left())
         return found
 
-    async def _in_batches(
+    async def _iter_in_batches(
         self,
         folder: str,
         batch_size: int,
@@ -758,24 +766,24 @@ class Mailbox(Facade):
     ) -> AsyncGenerator[M]:
         async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
             """Return a batch of messages, and the size of its response."""
-            return await measured(self, lambda box: get(box, batch))
+            return await fetch_and_measure(self, lambda box: get(box, batch))
 
         uids = await self.get_uids(folder, timeout=timeout)
-        window = self._transport.window(Service.MESSAGING)
-        messages = fetched_in_batches(uids, fetch, most=batch_size, window=window, batch_bytes=batch_bytes)
+        window = self._transport.compute_max_in_flight(Service.MESSAGING)
+        messages = fetch_batches(uids, fetch, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
         async with contextlib.aclosing(messages):
             async for message in messages:
                 yield message
 
-    def _streamed(
+    def _stream_listing(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
     ) -> AsyncGenerator[MessageDetail]:
-        options, reader = self._timed(timeout), MessageReader(operation, self._transport.codec)
+        options, reader = self._options_with_timeout(timeout), MessageReader(operation, self._transport.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)
 
 
-def _refuse(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
-    operations.GET_UIDS.check((folder,))
+def _validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
+    operations.GET_UIDS.validate_segments((folder,))
     if type(batch_size) is not int or batch_size < 1:
         raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
     if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
@@ -785,7 +793,7 @@ def _refuse(folder: str, batch_size: int = 1, batch_bytes: int | None = None) ->
 def _can_be_named(folder: str) -> bool:
     """Return True if a request can name this folder, which a server has listed."""
     try:
-        operations.GET_UIDS.check((folder,))
+        operations.GET_UIDS.validate_segments((folder,))
     except InvalidArgumentError:
         return False
     return True
@@ -795,7 +803,7 @@ def _is_listed(folder: str, names: Iterable[str]) -> bool:
     return folder.lower() in (name.lower() for name in names)
 
 
-def _shows_its_deletion(folder: str) -> bool:
+def _can_verify_deletion(folder: str) -> bool:
     """Return True if GetFolders can prove that this folder was deleted.
 
     Folders outside `INBOX.` are never listed. A name that is not ASCII, or contains `&`, may be listed in the modified
@@ -812,7 +820,7 @@ def _is_deleted(folder: str, names: Iterable[str]) -> bool:
     levels = folder.lower().split(".")
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents
     listed = [name.lower() for name in names]
-    there = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
+    is_listed = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
     # A listing of INBOX is never empty, because it has reserved folders.
-    parent_is_there = bool(listed) or len(levels) > 2
-    return parent_is_there and not there and "" not in listed
+    is_parent_listed = bool(listed) or len(levels) > 2
+    return is_parent_listed and not is_listed and "" not in listed

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import attrs
 
 from directsuite.core.checks import POSITIVE
-from directsuite.core.clock import AT_ONCE, wait_until
+from directsuite.core.clock import WAIT_TOLERANCE, wait_until
 from directsuite.core.facade import Facade
-from directsuite.core.failures import HOPELESS, scope_of
+from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
 from directsuite.core.retry import Backoff
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.messaging import arguments
@@ -29,7 +29,7 @@ from directsuite.messaging.models import (
     Recipient,
 )
 
-ENDS = frozenset(
+FINAL_STATUSES = frozenset(
     {
         MessageStatus.DELIVERED,
         MessageStatus.LOCALLY_FAILED,
@@ -39,7 +39,7 @@ ENDS = frozenset(
 )
 """The final statuses. A status that the specification does not define is not final."""
 
-GIVE_UP_AFTER = 7_200.0
+DEFAULT_GIVE_UP_AFTER = 7_200.0
 """The default time in seconds after which a message is given up. It is two hours, because the service measures its hour
 with its own clock.
 """
@@ -49,20 +49,20 @@ BACKOFF = Backoff(5.0, 300.0)
 
 _HOUR = 3_600.0
 # The first poll after the hour is due within this time, in seconds. Messages sent in the same minute share the poll.
-_AFTER_THE_HOUR = 60.0
+_MAX_POLL_DELAY_AFTER_HOUR = 60.0
 # The minimum interval between two polls, in seconds.
-_SOONEST = 5.0
+_MIN_POLL_INTERVAL = 5.0
 # The share of the interval that must pass before a message joins a poll of other messages. Joining earlier would make
 # responses longer without saving many requests.
-_NEAR = 0.25
+_MIN_INTERVAL_SHARE = 0.25
 # The maximum number of characters in a line (RFC 5322, section 2.1.1).
-_LONGEST_ID = 998
+_MAX_ID_CHARS = 998
 # Control characters, and surrogates, which SQLite cannot store.
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+_UNSTORABLE_CHARS = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @attrs.frozen
-class Window:
+class PollWindow:
     """The time of a message's next poll, given as ages of the message in seconds."""
 
     earliest: float
@@ -71,55 +71,55 @@ class Window:
     """The age at which a poll is due."""
 
 
-def next_poll(age: float, give_up_after: float = GIVE_UP_AFTER) -> Window:
+def compute_next_poll(age: float, give_up_after: float = DEFAULT_GIVE_UP_AFTER) -> PollWindow:
     """Return the window of a message's next poll.
 
     age: age of the message at its last poll, in seconds; 0 if it was not polled yet.
     give_up_after: age of the last poll, in seconds.
     """
     base = _HOUR if age >= _HOUR else 0.0
-    distance = max(age - base, _SOONEST)
-    earliest, latest = age + _NEAR * distance, age + distance
+    distance = max(age - base, _MIN_POLL_INTERVAL)
+    earliest, latest = age + _MIN_INTERVAL_SHARE * distance, age + distance
     if not base:
-        earliest, latest = min(earliest, _HOUR), min(latest, _HOUR + _AFTER_THE_HOUR)
+        earliest, latest = min(earliest, _HOUR), min(latest, _HOUR + _MAX_POLL_DELAY_AFTER_HOUR)
     latest = min(latest, max(age, give_up_after))
-    return Window(min(earliest, latest), latest)
+    return PollWindow(min(earliest, latest), latest)
 
 
-def bare(smtp_id: str) -> str:
+def normalize_smtp_id(smtp_id: str) -> str:
     """Return a Message-ID in the form used for comparison: case-folded, without blanks and angle brackets around it."""
     return smtp_id.strip().removeprefix("<").removesuffix(">").casefold()
 
 
-def is_end(status: MessageStatus | None) -> bool:
+def is_final(status: MessageStatus | None) -> bool:
     """Return True if a status is final. Case, and blanks around it, are ignored."""
-    return status is not None and _folded(status) in _FOLDED_ENDS
+    return status is not None and _fold_case(status) in _FOLDED_FINAL_STATUSES
 
 
 def is_delivered(status: MessageStatus | None) -> bool:
     """Return True if the status says that the recipient has the message."""
-    return status is not None and _folded(status) == _folded(MessageStatus.DELIVERED)
+    return status is not None and _fold_case(status) == _fold_case(MessageStatus.DELIVERED)
 
 
 def is_unconfirmed(status: MessageStatus | None) -> bool:
     """Return True if the service stopped waiting for a confirmation. The recipient may still have the message."""
-    return status is not None and _folded(status) == _folded(MessageStatus.NO_MDN_RECEIVED)
+    return status is not None and _fold_case(status) == _fold_case(MessageStatus.NO_MDN_RECEIVED)
 
 
-def of_messages(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
+def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
     """Group the records of a response by Message-ID in the form of `bare`. Records of other messages are dropped.
 
     If only one message was requested, records without a Message-ID are counted as its records. Otherwise they are
     dropped.
     """
-    by_id = {bare(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
+    by_id = {normalize_smtp_id(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""
     for record in records:
-        by_id.get(bare(record.message_id or "") or only, []).append(record)
+        by_id.get(normalize_smtp_id(record.message_id or "") or only, []).append(record)
     return by_id
 
 
-def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
+def select_latest_by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
     """Return one record per recipient, by case-folded address, or by position for a record without an address.
 
     If a recipient has several records, the one with the latest `ts` is returned. If several have the same `ts`, or one
@@ -127,24 +127,24 @@ def by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessage
     """
     by_address = dict[str, list[DirectMessageLog]]()
     for place, record in enumerate(records):
-        by_address.setdefault(_folded(record.to or "") or str(place), []).append(record)
-    return {address: _latest(several) for address, several in by_address.items()}
+        by_address.setdefault(_fold_case(record.to or "") or str(place), []).append(record)
+    return {address: _select_latest(several) for address, several in by_address.items()}
 
 
-def _latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
+def _select_latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
     times = [record.ts for record in records if record.ts is not None]
     if len(times) == len(records):
         latest = max(times)
         records = [record for record in records if record.ts == latest]
-    return next((record for record in records if not is_end(record.status)), records[-1])
+    return next((record for record in records if not is_final(record.status)), records[-1])
 
 
-def is_over(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
+def has_only_final_statuses(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
     """Return True if all statuses are final, and there are at least as many as recipients."""
-    return len(statuses) >= recipients and all(map(is_end, statuses))
+    return len(statuses) >= recipients and all(map(is_final, statuses))
 
 
-def checked_smtp_id(smtp_id: object) -> str:
+def validate_smtp_id(smtp_id: object) -> str:
     """Return an smtp_id. Raises InvalidArgumentError if it is not a valid one."""
     if not isinstance(smtp_id, str) or not can_be_followed(smtp_id):
         raise InvalidArgumentError("give the smtp_id that sending gave, and nothing else", parameter="smtp_id")
@@ -153,31 +153,31 @@ def checked_smtp_id(smtp_id: object) -> str:
 
 def can_be_followed(smtp_id: str) -> bool:
     """Return True if a status request can contain this Message-ID. Some IDs that services return are not valid."""
-    return bool(bare(smtp_id)) and len(smtp_id) <= _LONGEST_ID and not _UNWRITABLE.search(smtp_id)
+    return bool(normalize_smtp_id(smtp_id)) and len(smtp_id) <= _MAX_ID_CHARS and not _UNSTORABLE_CHARS.search(smtp_id)
 
 
-def checked_recipients(recipients: int | Iterable[Recipient | str]) -> int:
+def validate_recipient_count(recipients: int | Iterable[Recipient | str]) -> int:
     """Return the number of recipients, without duplicates.
 
     Raises InvalidArgumentError if a recipient is invalid, or the number is less than 1.
     """
     if isinstance(recipients, Iterable):
-        recipients = len({_folded(each.email) for each in arguments.recipients(recipients)})
+        recipients = len({_fold_case(each.email) for each in arguments.validate_recipients(recipients)})
     if type(recipients) is not int or recipients < 1:
         raise InvalidArgumentError("give the message's recipients, or their number, 1 or more", parameter="recipients")
     return recipients
 
 
-def _folded(text: str) -> str:
+def _fold_case(text: str) -> str:
     return text.strip().casefold()
 
 
-_FOLDED_ENDS = frozenset(map(_folded, ENDS))
+_FOLDED_FINAL_STATUSES = frozenset(map(_fold_case, FINAL_STATUSES))
 
 
-def checked_patience(give_up_after: float) -> float:
+def validate_give_up_after(give_up_after: float) -> float:
     """Return the time in seconds until a message is given up. Raises InvalidArgumentError if it is not positive."""
-    if not POSITIVE.fits(give_up_after):
+    if not POSITIVE.predicate(give_up_after):
         raise InvalidArgumentError("give seconds, more than 0", parameter="give_up_after")
     return float(give_up_after)
 
@@ -215,7 +215,7 @@ OnPoll = Callable[[Sequence[DirectMessageLog], float], None]
 
 async def follow(
     facade: Facade,
-    ask: Callable[[], Awaitable[DirectMessageStatusReportResponse]],
+    poll: Callable[[], Awaitable[DirectMessageStatusReportResponse]],
     smtp_id: str,
     *,
     recipients: int | Iterable[Recipient | str],
@@ -231,28 +231,30 @@ async def follow(
     ask: makes one poll.
     recipients, give_up_after, on_poll: see `Mailbox.track`.
     """
-    checked_smtp_id(smtp_id)
-    count, give_up_after = checked_recipients(recipients), checked_patience(give_up_after)
+    validate_smtp_id(smtp_id)
+    count, give_up_after = validate_recipient_count(recipients), validate_give_up_after(give_up_after)
     clock, sleep = facade.runtime.clock, facade.runtime.sleep
-    began, failures, last = clock.monotonic(), 0, give_up_after - AT_ONCE
+    began, failures, last = clock.monotonic(), 0, give_up_after - WAIT_TOLERANCE
     latest = list[DirectMessageLog]()
     while True:
         age = clock.monotonic() - began
         try:
-            records = (await ask()).records
+            records = (await poll()).records
         except DirectSuiteError as error:
-            if age >= last or scope_of(error) in HOPELESS:
+            if age >= last or find_error_scope(error) in NOT_RETRYABLE:
                 raise
             failures += 1
-            wait = BACKOFF.after(failures, error.retry_after)
+            wait = BACKOFF.compute_wait(failures, error.retry_after)
         else:
-            latest = list(by_recipient(of_messages([smtp_id], records)[bare(smtp_id)]).values())
-            if is_over([record.status for record in latest], count):
+            latest = list(
+                select_latest_by_recipient(group_by_message([smtp_id], records)[normalize_smtp_id(smtp_id)]).values()
+            )
+            if has_only_final_statuses([record.status for record in latest], count):
                 return Delivery(smtp_id=smtp_id, records=latest)
             if age >= last:
                 return Delivery(smtp_id=smtp_id, records=latest, given_up=True)
             failures = 0
-            wait = next_poll(age, give_up_after).latest - age
+            wait = compute_next_poll(age, give_up_after).latest - age
         wait = min(wait, max(0.0, give_up_after - age))
         if on_poll is not None:
             on_poll(latest, wait)

@@ -9,7 +9,7 @@ from directsuite.core.events import Progress
 from directsuite.core.facade import Facade
 from directsuite.core.transport import Transport
 from directsuite.messaging import arguments, operations
-from directsuite.messaging.arguments import send_body
+from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import (
     AuthenticationWithTuser,
     DirectMessageStatusReportResponse,
@@ -20,7 +20,7 @@ from directsuite.messaging.models import (
     SendWithHeaderWithTuserRequest,
     SendWithTuserRequest,
 )
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery, OnPoll, follow
+from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery, OnPoll, follow
 from directsuite.secret import Secret, as_secret
 
 
@@ -34,7 +34,7 @@ class TUser(Facade):
     def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:
         super().__init__(transport)
         password = as_secret(password)
-        self._address = arguments.address(direct_addr, "direct_addr")
+        self._address = arguments.validate_address(direct_addr, "direct_addr")
         self._authentication = AuthenticationWithTuser(username=username, password=password, direct_addr=direct_addr)
 
     async def send(
@@ -47,9 +47,9 @@ class TUser(Facade):
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
-        message = arguments.checked_message(message, self._address)
+        message = arguments.validate_message(message, self._address)
         request = SendWithTuserRequest(authentication=self._authentication, message=message)
-        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_TUSER, prepare=prepare, timeout=timeout)
 
     async def send_with_header(
@@ -59,9 +59,9 @@ class TUser(Facade):
 
         Operation SendWithHeaderWithTuser (specification 4.C). progress, timeout: see `Mailbox.send`.
         """
-        message = arguments.checked_message(message, self._address)
+        message = arguments.validate_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
-        prepare = functools.partial(send_body, self._transport.codec, request, progress)
+        prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
         return await self._call(operations.SEND_WITH_HEADER_WITH_TUSER, prepare=prepare, timeout=timeout)
 
     async def get_message_status(
@@ -71,7 +71,7 @@ class TUser(Facade):
 
         Operation GetMessageStatusWithTuser (specification 4.C). smtp_id: the `smtp_id` of the response to `send`.
         """
-        body = self._body(self._authentication)
+        body = self._encode_body(self._authentication)
         return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)
 
     async def track(
@@ -79,7 +79,7 @@ class TUser(Facade):
         smtp_id: str,
         *,
         recipients: int | Iterable[Recipient | str] = 1,
-        give_up_after: float = GIVE_UP_AFTER,
+        give_up_after: float = DEFAULT_GIVE_UP_AFTER,
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
@@ -87,5 +87,5 @@ class TUser(Facade):
 
         Operation GetMessageStatusWithTuser (specification 4.C).
         """
-        ask = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
-        return await follow(self, ask, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
+        poll = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
+        return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)

@@ -17,8 +17,8 @@ from urllib.parse import quote_plus
 import attrs
 
 from directsuite.core.call import Confirmation, Options
+from directsuite.core.fault_format import Code, FaultFormat, ServiceFault
 from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.refusals import Code, Refusals, Refused
 from directsuite.core.response import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
@@ -36,11 +36,11 @@ from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError, parse_strictly
 
-LARGEST = 1_048_576
+MAX_RESPONSE_BYTES = 1_048_576
 """Bytes of an answer: far more than any token that still fits into a header."""
 
-_LONGEST_LIFE = 315_360_000.0  # seconds, ten years: whoever says more means "for ever"
-_TIMEOUT = 45.0
+_MAX_LIFETIME_SECONDS = 315_360_000.0  # seconds, ten years: whoever says more means "for ever"
+_TIMEOUT_SECONDS = 45.0
 """Seconds for a request with its repeats: within a token cache's patience, so that its own error is told."""
 
 INVALID_GRANT = "invalid_grant"
@@ -59,10 +59,10 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class OAuthRefusals(Refusals):
+class OAuthFaultFormat(FaultFormat):
     """`{"error": "invalid_grant", "error_description": ...}`: other codes than the table's are left out."""
 
-    def read(self, document: Any) -> Refused | None:
+    def read(self, document: Any) -> ServiceFault | None:
         """The refusal that a JSON document is."""
         if not isinstance(document, dict):
             return None
@@ -70,11 +70,11 @@ class OAuthRefusals(Refusals):
         error, text = body.get("error"), body.get("error_description")
         if not isinstance(error, str):
             return None
-        return Refused(error if error in self.codes else None, text if isinstance(text, str) else None)
+        return ServiceFault(error if error in self.codes else None, text if isinstance(text, str) else None)
 
 
 @attrs.frozen(kw_only=True)
-class TokenAnswer:
+class TokenResponse:
     """The tokens of a good answer."""
 
     access_token: Secret
@@ -83,15 +83,15 @@ class TokenAnswer:
     refresh_token: Secret | None = None
 
 
-TOKEN: Operation[TokenAnswer] = Operation(
+TOKEN: Operation[TokenResponse] = Operation(
     name="token",
     service=Service.OAUTH,
     method="POST",
     path="",
     semantics=Semantics.REPEATABLE,
     auth=Auth.NONE,  # the client's own authentication comes with the request's options
-    response=TokenAnswer,
-    refusals=OAuthRefusals(texts=("error_description",), codes=CODES),
+    response=TokenResponse,
+    fault_format=OAuthFaultFormat(message_keys=("error_description",), codes=CODES),
     content_type=MediaType.FORM,
 )
 """With client credentials or a refresh token: a second request gives another token.
@@ -100,10 +100,10 @@ Where refresh tokens rotate, a request whose answer was lost may have spent its 
 way on, and may be refused.
 """
 
-ABOUT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
+ERROR_CONTEXT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
 """What an error of the token endpoint says of itself."""
 
-EXCHANGE: Operation[TokenAnswer] = attrs.evolve(
+EXCHANGE: Operation[TokenResponse] = attrs.evolve(
     TOKEN,
     semantics=Semantics.NON_IDEMPOTENT,
     how_to_find_out="nobody can tell whether the code was used: send the user through authorization again.",
@@ -116,49 +116,51 @@ class TokenEndpoint:
 
     def __init__(self, transport: Transport, grant: Grant) -> None:
         self._transport = transport
-        self._receive = functools.partial(receive, token_type=grant.token_type)
-        self._options = Options(timeout=min(transport.timeout, _TIMEOUT), within_a_call=True, headers=headers_of(grant))
+        self._receive = functools.partial(receive_tokens, token_type=grant.token_type)
+        self._options = Options(
+            timeout=min(transport.timeout, _TIMEOUT_SECONDS), nested=True, headers=make_headers(grant)
+        )
 
-    async def ask(
+    async def request_tokens(
         self,
-        operation: Operation[TokenAnswer],
+        operation: Operation[TokenResponse],
         body: RequestBody,
         *,
-        refused: Callable[[], str],
-        keep: Callable[[Secret], None] | None = None,
-        confirm: Confirmation[TokenAnswer] | None = None,
-    ) -> TokenAnswer:
+        explain_invalid_grant: Callable[[], str],
+        store_refresh_token: Callable[[Secret], None] | None = None,
+        confirm: Confirmation[TokenResponse] | None = None,
+    ) -> TokenResponse:
         """Request tokens. Return them, or raise a typed error.
 
         refused: returns what `invalid_grant` means. keep: called with the refresh token of a response whose access
         token is refused for its type, because the server may not accept the previous refresh token any more.
         """
-        receiver = functools.partial(self._receive, keep=keep)
+        receiver = functools.partial(self._receive, store_refresh_token=store_refresh_token)
         try:
             return await self._transport.call(
                 operation, body=body, options=self._options, receive=receiver, confirm=confirm
             )
         except ServiceError as error:
-            refusal = _worded(error, refused)
-        raise refusal
+            rejection = _reword_error(error, explain_invalid_grant)
+        raise rejection
 
 
-def _worded(error: ServiceError, refused: Callable[[], str]) -> ServiceError:
+def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
     """A refusal in this endpoint's words: the core's are those of the four services."""
     if error.code in CODES:
-        meaning = refused() if error.code == INVALID_GRANT else CODES[error.code][1]
+        meaning = explain_invalid_grant() if error.code == INVALID_GRANT else CODES[error.code][1]
         text = f"{meaning} ({error.code})"
     elif isinstance(error, AuthenticationError):
         text = f"{CODES['invalid_client'][1]} (HTTP {error.status})"
     else:
         return error
-    about: dict[str, Any] = {**ABOUT, "outcome": error.outcome, "retry_after": error.retry_after}
-    worded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
-    worded.attempts, worded.elapsed = error.attempts, error.elapsed
-    return worded
+    about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
+    reworded = type(error)(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
+    reworded.attempts, reworded.elapsed = error.attempts, error.elapsed
+    return reworded
 
 
-def headers_of(grant: Grant) -> dict[str, str]:
+def make_headers(grant: Grant) -> dict[str, str]:
     """The request's headers, beside those that the operation has."""
     headers = {"Accept": "application/json"}  # some answer in a form of their own otherwise
     if grant.client_secret is not None and grant.client_auth == "basic":
@@ -168,7 +170,7 @@ def headers_of(grant: Grant) -> dict[str, str]:
     return headers
 
 
-def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
+def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
     """The request's body. Parameters that are None are left out."""
     from oauthlib.common import add_params_to_qs
 
@@ -180,63 +182,65 @@ def form_of(grant: Grant, grant_type: str, **parameters: str | Secret | None) ->
         for name, value in named.items()
         if value is not None
     ]
-    return RequestBody.of(add_params_to_qs("", pairs).encode())
+    return RequestBody.from_bytes(add_params_to_qs("", pairs).encode())
 
 
-async def receive(
+async def receive_tokens(
     incoming: ResponseStream,
     _alive: Callable[[], None],
     *,
     token_type: str | None = None,
-    keep: Callable[[Secret], None] | None = None,
-) -> TokenAnswer:
+    store_refresh_token: Callable[[Secret], None] | None = None,
+) -> TokenResponse:
     """Read the tokens of a response. Raise MismatchError if it has another form, or the typed error that it is.
 
     token_type: accepted in addition to Bearer. keep: see `TokenEndpoint.ask`.
     """
-    answer = await incoming.read(LARGEST)
-    if answer.too_large:
-        text = f"the token endpoint's answer is larger than {LARGEST} bytes: check token_url"
-        raise ResponseDecodeError(text, too_large=True, **ABOUT)
-    read = _read(parse_strictly(answer.body), incoming.status, token_type, keep)
-    if isinstance(read, TokenAnswer):
+    response = await incoming.read(MAX_RESPONSE_BYTES)
+    if response.too_large:
+        text = f"the token endpoint's answer is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
+        raise ResponseDecodeError(text, too_large=True, **ERROR_CONTEXT)
+    read = _read_tokens(parse_strictly(response.body), incoming.status, token_type, store_refresh_token)
+    if isinstance(read, TokenResponse):
         return read
     raise read
 
 
-def _read(
-    document: Any, status: int, token_type: str | None, keep: Callable[[Secret], None] | None
-) -> TokenAnswer | DirectSuiteError:
+def _read_tokens(
+    document: Any, status: int, token_type: str | None, store_refresh_token: Callable[[Secret], None] | None
+) -> TokenResponse | DirectSuiteError:
     """The tokens, or the error: returned, so that no traceback holds what was answered."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
     body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
-    error = _error_of(body)
+    error = _find_error(body)
     if error in CODES:  # some servers say no with 200
         cls, meaning = CODES[error]
-        return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ABOUT)
+        return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ERROR_CONTEXT)
     if error is not None:
-        return ServiceError("the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ABOUT)
-    refresh_token = _secret(body, "refresh_token") if body.get("refresh_token") else None
+        return ServiceError(
+            "the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ERROR_CONTEXT
+        )
+    refresh_token = _read_secret(body, "refresh_token") if body.get("refresh_token") else None
     kind = body.get("token_type", "Bearer")  # required, and left out by some who mean Bearer
     if not (isinstance(kind, str) and kind.lower() in ("bearer", (token_type or "bearer").lower())):
         text = (
             "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer tokens: "
             "if it is one under another name, give that name to the grant as token_type"
         )
-        if keep is not None and refresh_token is not None:
-            keep(refresh_token)
-        unfit = ResponseDecodeError(text, path="$.token_type", **ABOUT)
+        if store_refresh_token is not None and refresh_token is not None:
+            store_refresh_token(refresh_token)
+        unfit = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
         unfit.outcome = Outcome.FAILED  # it will be the same again
         return unfit
-    return TokenAnswer(
-        access_token=_secret(body, "access_token"),
-        expires_in=_lifetime(body.get("expires_in")),
+    return TokenResponse(
+        access_token=_read_secret(body, "access_token"),
+        expires_in=_read_lifetime(body.get("expires_in")),
         refresh_token=refresh_token,
     )
 
 
-def _error_of(body: dict[str, Any]) -> str | None:
+def _find_error(body: dict[str, Any]) -> str | None:
     """The answer's error, as oauthlib finds it. Raises MismatchError for an answer that is neither tokens nor error."""
     from oauthlib.oauth2 import OAuth2Error, OAuth2Token
     from oauthlib.oauth2.rfc6749.parameters import validate_token_parameters
@@ -252,14 +256,14 @@ def _error_of(body: dict[str, Any]) -> str | None:
     raise MismatchError("present", "$.access_token")
 
 
-def _secret(body: dict[str, Any], name: str) -> Secret:
+def _read_secret(body: dict[str, Any], name: str) -> Secret:
     text = body[name]
     if not isinstance(text, str) or not text:
         raise MismatchError("a text", f"$.{name}")
     return Secret(text)
 
 
-def _lifetime(value: object) -> float | None:
+def _read_lifetime(value: object) -> float | None:
     """Seconds; None for what says nothing (0 and less included): the token is then good until it is refused."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -267,4 +271,4 @@ def _lifetime(value: object) -> float | None:
         seconds = float(value)
     except (ValueError, OverflowError):
         return None
-    return seconds if 0 < seconds <= _LONGEST_LIFE else None
+    return seconds if 0 < seconds <= _MAX_LIFETIME_SECONDS else None

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 import attrs
 from yarl import URL
 
-from directsuite.core.checks import FLAG, TEXT, problem_of_url
+from directsuite.core.checks import FLAG, TEXT, find_url_problem
 from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_class
@@ -93,7 +93,7 @@ class RefreshToken:
 class CodeUse:
     """What became of a code."""
 
-    over: DirectSuiteError | None = None
+    blocking_error: DirectSuiteError | None = None
     """Why it can't be sent any more; None where it still can."""
 
 
@@ -128,25 +128,25 @@ Grant = ClientCredentials | RefreshToken | AuthorizationCode
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
 """What a suite takes as its token: a text, an async function that gives one, a source, or a grant."""
 
-_IN_THE_BODY = frozenset(
+_BODY_ONLY_PARAMETERS = frozenset(
     {"client_id", "client_secret", "code", "code_verifier", "grant_type", "password", "refresh_token", "username"}
 )
 """What must not stand in a token URL's query: a parameter goes once, and secrets only into the body."""
 
 
-def check_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
+def validate_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
     """Raise ConfigurationError for a grant that can't work or isn't safe."""
-    for problem in _problems(grant, allow_insecure_http):
+    for problem in _find_problems(grant, allow_insecure_http):
         raise ConfigurationError(f"the grant's {problem}")
 
 
-def _problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
+def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
     """What is wrong with a grant: given, not raised, so that no frame of a traceback holds a secret."""
-    if problem := problem_of_url(grant.token_url, allow_insecure_http=allow_insecure_http, query=True):
+    if problem := find_url_problem(grant.token_url, allow_insecure_http=allow_insecure_http, query=True):
         yield f"token_url {problem}"
-    elif _IN_THE_BODY & URL(grant.token_url).query.keys():
+    elif _BODY_ONLY_PARAMETERS & URL(grant.token_url).query.keys():
         yield "token_url must not hold parameters of the grant: give them to the grant itself"
-    for name, value in _texts_of(grant):
+    for name, value in _iter_texts(grant):
         text = value.reveal() if isinstance(value, Secret) else value
         if not isinstance(text, str) or not text:
             yield f"{name} has to be a text that is not empty"
@@ -159,7 +159,7 @@ def _problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
         yield "on_rotated has to be a function that takes the new refresh token"
 
 
-def _texts_of(grant: Grant) -> Iterator[tuple[str, object]]:
+def _iter_texts(grant: Grant) -> Iterator[tuple[str, object]]:
     """The texts and secrets of a grant by name, save those that may be left out and are."""
     for field in attrs.fields(type(grant)):
         value = cast("object", getattr(grant, field.name))
@@ -168,7 +168,7 @@ def _texts_of(grant: Grant) -> Iterator[tuple[str, object]]:
             yield field.name, value
 
 
-_REFUSALS: dict[str, tuple[type[ServiceError], str]] = {
+_REJECTION_CODES: dict[str, tuple[type[ServiceError], str]] = {
     "access_denied": (PermissionDeniedError, "the user, or the authorization server, denied consent"),
     "unauthorized_client": (AuthenticationError, "this client may not ask for an authorization code"),
     "invalid_request": (BadRequestError, "the authorization request lacks something, or is not valid"),
@@ -215,9 +215,9 @@ class AuthorizationRequest:
 
         TEXT.require("client_id", client_id)
         TEXT.require("redirect_uri", redirect_uri)
-        TEXT.or_none().require("scope", scope)
+        TEXT.allow_none().require("scope", scope)
         FLAG.require("allow_insecure_http", allow_insecure_http)
-        if problem := problem_of_url(authorize_url, allow_insecure_http=allow_insecure_http, query=True):
+        if problem := find_url_problem(authorize_url, allow_insecure_http=allow_insecure_http, query=True):
             raise ConfigurationError(f"authorize_url {problem}")
         verifier = Secret(secrets.token_urlsafe(64))
         state = secrets.token_urlsafe(32)
@@ -250,7 +250,7 @@ class AuthorizationRequest:
         or code_verifier, PermissionDeniedError where consent was denied, and another ServiceError where the
         authorization server refused or failed.
         """
-        code = self._code(as_secret(redirected_url))
+        code = self._read_code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):
             raise code
         return AuthorizationCode(
@@ -265,35 +265,41 @@ class AuthorizationRequest:
             token_type=token_type,
         )
 
-    def _code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
+    def _read_code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
         """The code, or the error that the redirect is: returned, so that no traceback holds what it said."""
-        for name, kept in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
-            if not isinstance(cast("object", kept), str) or not kept:  # an empty state is any forger's
+        for name, value in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
+            if not isinstance(cast("object", value), str) or not value:  # an empty state is any forger's
                 text = "has to be the request's own, a text that is not empty: it is lost from the user's session"
                 return InvalidArgumentError(text, parameter=name)
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
         except (ValueError, TypeError, AttributeError):  # of what is no text
-            return _refused("it is no URL")
-        answer = dict(pairs)
-        if len(answer) != len(pairs):
-            return _refused("a parameter stands in it twice")
-        state = answer.get("state", "")
+            return _make_redirect_error("it is no URL")
+        parameters = dict(pairs)
+        if len(parameters) != len(pairs):
+            return _make_redirect_error("a parameter stands in it twice")
+        state = parameters.get("state", "")
         if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
-            return _refused("its state is not this request's: it answers another one, or somebody forged it")
-        if "error" in answer:
-            return _refusal(answer["error"], answer.get("error_description"))
-        return Secret(answer["code"]) if answer.get("code") else _refused("it holds neither a code nor an error")
+            return _make_redirect_error(
+                "its state is not this request's: it answers another one, or somebody forged it"
+            )
+        if "error" in parameters:
+            return _make_rejection(parameters["error"], parameters.get("error_description"))
+        return (
+            Secret(parameters["code"])
+            if parameters.get("code")
+            else _make_redirect_error("it holds neither a code nor an error")
+        )
 
 
-def _refused(reason: str) -> InvalidArgumentError:
+def _make_redirect_error(reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(reason, parameter="redirected_url")
 
 
-def _refusal(code: str, description: str | None) -> ServiceError:
+def _make_rejection(code: str, description: str | None) -> ServiceError:
     about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
-    if code not in _REFUSALS:
+    if code not in _REJECTION_CODES:
         text = "the authorization server refused, with a code of another form"
         return ServiceError(text, status=302, message=description, **about)
-    cls, meaning = _REFUSALS[code]
+    cls, meaning = _REJECTION_CODES[code]
     return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

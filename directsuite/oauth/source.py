@@ -23,37 +23,46 @@ from directsuite.errors import (
     ServiceError,
     TransportError,
 )
-from directsuite.oauth.endpoint import ABOUT, CODES, EXCHANGE, INVALID_GRANT, TOKEN, TokenAnswer, TokenEndpoint, form_of
+from directsuite.oauth.endpoint import (
+    CODES,
+    ERROR_CONTEXT,
+    EXCHANGE,
+    INVALID_GRANT,
+    TOKEN,
+    TokenEndpoint,
+    TokenResponse,
+    make_form,
+)
 from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated
 from directsuite.secret import Secret
 
-_LONGEST_SAVE = 10.0
+_MAX_SAVE_SECONDS = 10.0
 """Seconds that saving may take before a request, so that the cache's patience lasts for both, and for saving again."""
-_GRACE = 5.0
+_SAVE_GRACE_SECONDS = 5.0
 """Seconds from its beginning in which `on_rotated` may finish where the suite is closed meanwhile."""
 
-_REFRESH_REFUSED = (
+_REFRESH_REJECTED = (
     "the refresh token is not accepted: it was revoked, is too old, or was replaced elsewhere: "
     "send the user through authorization again"
 )
-_PERHAPS_REPLACED = (
+_REFRESH_MAY_BE_REPLACED = (
     "the refresh token is not accepted; an earlier renewal, whose answer was lost, may have replaced it: "
     "send the user through authorization again"
 )
-_CODE_REFUSED = (
+_CODE_REJECTED = (
     "the authorization code is not accepted: it was used already, is too old, or was given for another client, "
     "redirect_uri or code_verifier: send the user through authorization again"
 )
-_CODE_SPENT = (
+_CODE_USED = (
     "the authorization code was exchanged already, and this suite has no refresh token from that: "
     "open it with a RefreshToken that was kept, or send the user through authorization again"
 )
-_CODE_PERHAPS_SPENT = (
+_CODE_MAY_BE_USED = (
     "the exchange of the authorization code was broken off, or is another suite's: it may or may not have happened."
 )
 
 
-def source_of(transport: Transport, grant: Grant) -> TokenSource:
+def make_source(transport: Transport, grant: Grant) -> TokenSource:
     """The source of the tokens that a grant gives; the transport needs an endpoint for Service.OAUTH."""
     endpoint = TokenEndpoint(transport, grant)
     if isinstance(grant, ClientCredentials):
@@ -72,21 +81,23 @@ class ClientCredentialsSource:
 
     async def fetch(self) -> AccessToken:
         """Ask for a token."""
-        body = form_of(self._grant, "client_credentials", scope=self._grant.scope)
-        answer = await self._endpoint.ask(TOKEN, body, refused=lambda: CODES[INVALID_GRANT][1])
-        return AccessToken(answer.access_token, answer.expires_in)  # renewals ask again (4.4.3: no refresh token)
+        body = make_form(self._grant, "client_credentials", scope=self._grant.scope)
+        response = await self._endpoint.request_tokens(
+            TOKEN, body, explain_invalid_grant=lambda: CODES[INVALID_GRANT][1]
+        )
+        return AccessToken(response.access_token, response.expires_in)  # renewals ask again (4.4.3: no refresh token)
 
 
 class ConsentSource:
     """Tokens on a user's behalf: with the refresh token, or, where there is none yet, with the code."""
 
     renewable = True  # where there is nothing to renew with, fetch says what to do
-    spends = True  # a refresh token may work once
+    single_use = True  # a refresh token may work once
 
     def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
         self._endpoint = endpoint
         self._grant = grant
-        self._perhaps_spent = False
+        self._may_be_used = False
         """Whether a request whose answer was lost may have spent the refresh token."""
         if isinstance(grant, AuthorizationCode):
             self._exchange: CodeExchange | None = CodeExchange(endpoint, grant)
@@ -101,51 +112,55 @@ class ConsentSource:
         """Ask for a token. Raises AuthenticationError where only the user can help."""
         await self._save()
         try:
-            answer = await self._ask()
+            response = await self._request_tokens()
         except ResponseDecodeError:
             await self._rotation.save()  # the refresh token of a response whose access token has another type
             raise
-        if answer.refresh_token is not None:
-            await self._rotation.replace(answer.refresh_token)
-        return AccessToken(answer.access_token, answer.expires_in)
+        if response.refresh_token is not None:
+            await self._rotation.replace(response.refresh_token)
+        return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
         """Save what is not saved yet. Where that was slow, the next fetch asks, with the whole time for it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
-        if loop.time() - began > _LONGEST_SAVE:
-            text = f"on_rotated took more than {_LONGEST_SAVE:.0f} seconds: the next call asks for a token"
+        if loop.time() - began > _MAX_SAVE_SECONDS:
+            text = f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds: the next call asks for a token"
             raise TransportError(text, outcome=Outcome.NOT_SENT)
 
-    async def _ask(self) -> TokenAnswer:
+    async def _request_tokens(self) -> TokenResponse:
         if self._rotation.token is not None:
             return await self._renew(self._rotation.token)
         if self._exchange is not None:
-            return await self._exchange.exchange(self._rotation.keep)
+            return await self._exchange.exchange(self._rotation.store)
         raise AssertionError("a grant has a code or a refresh token")
 
-    async def _renew(self, token: Secret) -> TokenAnswer:
-        body = form_of(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
+    async def _renew(self, token: Secret) -> TokenResponse:
+        body = make_form(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
         try:
-            answer = await self._endpoint.ask(
-                TOKEN, body, refused=self._refused, keep=self._rotation.keep, confirm=Confirmation(verify=self._look)
+            response = await self._endpoint.request_tokens(
+                TOKEN,
+                body,
+                explain_invalid_grant=self._explain_invalid_grant,
+                store_refresh_token=self._rotation.store,
+                confirm=Confirmation(verify=self._record_possible_use),
             )
         except asyncio.CancelledError:
-            self._perhaps_spent = True
+            self._may_be_used = True
             raise
         except DirectSuiteError as error:
-            self._perhaps_spent = self._perhaps_spent or error.outcome is Outcome.UNKNOWN
+            self._may_be_used = self._may_be_used or error.outcome is Outcome.UNKNOWN
             raise
-        self._perhaps_spent = False
-        return answer
+        self._may_be_used = False
+        return response
 
-    async def _look(self) -> None:
+    async def _record_possible_use(self) -> None:
         """Prove nothing: a repeat was refused after an attempt without an answer, which probably spent the token."""
-        self._perhaps_spent = True
+        self._may_be_used = True
 
-    def _refused(self) -> str:
-        return _PERHAPS_REPLACED if self._perhaps_spent else _REFRESH_REFUSED
+    def _explain_invalid_grant(self) -> str:
+        return _REFRESH_MAY_BE_REPLACED if self._may_be_used else _REFRESH_REJECTED
 
 
 class CodeExchange:
@@ -158,15 +173,15 @@ class CodeExchange:
         self._endpoint = endpoint
         self._grant = grant
 
-    async def exchange(self, keep: Callable[[Secret], None]) -> TokenAnswer:
+    async def exchange(self, store_refresh_token: Callable[[Secret], None]) -> TokenResponse:
         """Exchange the code. Raise OutcomeUnknownError if it may have been used, AuthenticationError if it was.
 
         keep: see `TokenEndpoint.ask`.
         """
         grant = self._grant
-        if grant.use.over is not None:
-            raise grant.use.over.copy()
-        body = form_of(
+        if grant.use.blocking_error is not None:
+            raise grant.use.blocking_error.copy()
+        body = make_form(
             grant,
             "authorization_code",
             code=grant.code,
@@ -174,17 +189,23 @@ class CodeExchange:
             code_verifier=grant.code_verifier,
         )
         # So it stays where this is cancelled on the way.
-        grant.use.over = OutcomeUnknownError(_CODE_PERHAPS_SPENT, how_to_find_out=EXCHANGE.how_to_find_out, **ABOUT)
+        grant.use.blocking_error = OutcomeUnknownError(
+            _CODE_MAY_BE_USED, how_to_find_out=EXCHANGE.how_to_find_out, **ERROR_CONTEXT
+        )
         try:
-            answer = await self._endpoint.ask(EXCHANGE, body, refused=lambda: _CODE_REFUSED, keep=keep)
+            response = await self._endpoint.request_tokens(
+                EXCHANGE, body, explain_invalid_grant=lambda: _CODE_REJECTED, store_refresh_token=store_refresh_token
+            )
         except DirectSuiteError as error:
-            grant.use.over = error.copy() if _may_be_spent(error) else None
+            grant.use.blocking_error = error.copy() if _may_have_used_code(error) else None
             raise
-        grant.use.over = AuthenticationError(_CODE_SPENT, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ABOUT)
-        return answer
+        grant.use.blocking_error = AuthenticationError(
+            _CODE_USED, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ERROR_CONTEXT
+        )
+        return response
 
 
-def _may_be_spent(error: DirectSuiteError) -> bool:
+def _may_have_used_code(error: DirectSuiteError) -> bool:
     if isinstance(error, ServiceError):
         return error.code == INVALID_GRANT or error.outcome is Outcome.UNKNOWN
     return error.outcome in (Outcome.UNKNOWN, Outcome.FAILED)
@@ -198,7 +219,7 @@ class Rotation:
         self._on_rotated = on_rotated
         self._unsaved = False
 
-    def keep(self, token: Secret) -> None:
+    def store(self, token: Secret) -> None:
         """Use another token from here on. `save` saves it."""
         if token != self.token:
             self.token, self._unsaved = token, self._on_rotated is not None
@@ -206,7 +227,7 @@ class Rotation:
     async def replace(self, token: Secret) -> None:
         """Use another token from here on, and save it; it is kept here whatever becomes of that."""
         if token != self.token:
-            self.keep(token)
+            self.store(token)
             await self.save()
 
     async def save(self) -> None:
@@ -218,7 +239,7 @@ class Rotation:
         if not self._unsaved:
             return
         loop = asyncio.get_running_loop()
-        end = loop.time() + _GRACE
+        end = loop.time() + _SAVE_GRACE_SECONDS
         saving = loop.create_task(self._save(), name="directsuite-on-rotated")
         try:
             failure = await asyncio.shield(saving)

@@ -9,9 +9,9 @@ import attrs
 
 from directsuite.core.privacy import scrub_class
 from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Wire, needs_text, needs_whole_number, require_text
+from directsuite.wire.models import Model, OpenEnum, Wire, require_text, validate_text, validate_whole_number
 
-SUCCESS = "000"
+SUCCESS_CODE = "000"
 
 
 class DirectUserType(OpenEnum):
@@ -60,7 +60,7 @@ class ResellerAPIResponse(Model):
     """`000`, or one of the specification's section 7."""
     success: bool | None = None
     """True if the service did what it was asked for."""
-    error_message: Annotated[str | None, Wire(also=("message",))] = None
+    error_message: Annotated[str | None, Wire(aliases=("message",))] = None
     """The service's own text, which may name patients."""
 
 
@@ -69,9 +69,9 @@ class ResellerAPIResponse(Model):
 class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
-    username: str = attrs.field(validator=needs_text)
+    username: str = attrs.field(validator=validate_text)
     """The name of the reseller or T-User."""
-    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
+    password: Secret = attrs.field(converter=as_secret, validator=validate_text)
     """The password; a text becomes a Secret."""
 
 
@@ -143,7 +143,7 @@ class DirectUserDetail(DirectUser):
 
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
-    user_state: Annotated[UserStateType | None, Wire("UserStateType", also=("userState",))] = None
+    user_state: Annotated[UserStateType | None, Wire("UserStateType", aliases=("userState",))] = None
     """How far the Direct address has come."""
 
     def direct_address(self, domain: str) -> str:
@@ -217,7 +217,9 @@ class AddUsersResponseV2(AddUsersResponse):
 class GetPatientAddressesResponse(ResellerAPIResponse):
     """Patients' Direct addresses that match."""
 
-    patient: Annotated[list[DirectUserDetail], Wire(also=("addresses",))] = attrs.field(factory=list[DirectUserDetail])
+    patient: Annotated[list[DirectUserDetail], Wire(aliases=("addresses",))] = attrs.field(
+        factory=list[DirectUserDetail]
+    )
 
 
 @scrub_class
@@ -225,9 +227,9 @@ class GetPatientAddressesResponse(ResellerAPIResponse):
 class UserPassword(Model):
     """A patient's Direct username and the password to set."""
 
-    username: str = attrs.field(validator=needs_text)
+    username: str = attrs.field(validator=validate_text)
     """The local part of the patient's Direct address."""
-    password: Secret = attrs.field(converter=as_secret, validator=needs_text)
+    password: Secret = attrs.field(converter=as_secret, validator=validate_text)
     """The password to set; a text becomes a Secret."""
 
 
@@ -236,7 +238,7 @@ class UserPassword(Model):
 class IDProofedIndividual(Model):
     """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
 
-    id: int | None = attrs.field(default=None, validator=needs_whole_number)
+    id: int | None = attrs.field(default=None, validator=validate_whole_number)
     """Of the identity-proofing record; without it the other fields are required."""
     first_name: str | None = None
     """The given name."""

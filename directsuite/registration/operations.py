@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from directsuite.core.fault_format import Code, FaultFormat
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.refusals import Code, Refusals
 from directsuite.errors import (
     AddressError,
     AuthenticationError,
@@ -18,7 +18,7 @@ from directsuite.errors import (
     ServiceError,
 )
 from directsuite.registration.models import (
-    SUCCESS,
+    SUCCESS_CODE,
     AddUsersResponseV2,
     GetPatientAddressesResponse,
     LoginResponse,
@@ -51,10 +51,16 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
     "999": (ServerError, "other error"),
 }
 
-REFUSALS = Refusals(flag="success", texts=("errorMessage", "message"), codes=CODES, success_code=SUCCESS, renewal="011")
+FAULT_FORMAT = FaultFormat(
+    success_key="success",
+    message_keys=("errorMessage", "message"),
+    codes=CODES,
+    success_code=SUCCESS_CODE,
+    new_session_code="011",
+)
 
 
-def _operation(
+def _make_operation(
     name: str,
     method: str,
     path: str,
@@ -62,7 +68,7 @@ def _operation(
     response: type[R],
     *,
     auth: Auth = Auth.SESSION,
-    essential: tuple[str, ...] = (),
+    required_fields: tuple[str, ...] = (),
     how_to_find_out: str = "",
 ) -> Operation[R]:
     return Operation(
@@ -73,16 +79,16 @@ def _operation(
         semantics=semantics,
         auth=auth,
         response=response,
-        refusals=REFUSALS,
-        essential=essential,
+        fault_format=FAULT_FORMAT,
+        required_fields=required_fields,
         how_to_find_out=how_to_find_out,
     )
 
 
-LOGIN = _operation(
-    "login", "POST", "login", Semantics.REPEATABLE, LoginResponse, auth=Auth.NONE, essential=("session_id",)
+LOGIN = _make_operation(
+    "login", "POST", "login", Semantics.REPEATABLE, LoginResponse, auth=Auth.NONE, required_fields=("session_id",)
 )
-PROVISION_ID_PROOFED_PATIENT = _operation(
+PROVISION_ID_PROOFED_PATIENT = _make_operation(
     "ProvisionIDProofedPatient",
     "POST",
     "ProvisionIDProofedPatient/{session_id}/{direct_domain}",
@@ -90,21 +96,21 @@ PROVISION_ID_PROOFED_PATIENT = _operation(
     AddUsersResponseV2,
     how_to_find_out=("get_patient_address_by_meta(direct_domain, individual) finds the patient if it happened."),
 )
-GET_PATIENT_ADDRESS_BY_META = _operation(
+GET_PATIENT_ADDRESS_BY_META = _make_operation(
     "GetPatientAddressByMeta",
     "POST",
     "GetPatientAddressByMeta/{session_id}/{direct_domain}",
     Semantics.SAFE,
     GetPatientAddressesResponse,
 )
-GET_PATIENT_ADDRESS_BY_USERNAME = _operation(
+GET_PATIENT_ADDRESS_BY_USERNAME = _make_operation(
     "GetPatientAddressByUsername",
     "GET",
     "GetPatientAddressByUsername/{session_id}/{direct_domain}/{direct_username}",
     Semantics.SAFE,
     GetPatientAddressesResponse,
 )
-SET_PATIENTS_PASSWORDS = _operation(
+SET_PATIENTS_PASSWORDS = _make_operation(
     "SetPatientsPasswords",
     "POST",
     "SetPatientsPasswords/{session_id}/{direct_domain}",

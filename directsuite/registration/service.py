@@ -10,7 +10,7 @@ import attrs
 
 from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenCache
-from directsuite.core.facade import Facade, NothingMoreToSeeError
+from directsuite.core.facade import Facade, StopPolling
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import ConfigurationError, InvalidArgumentError, NotFoundError, OutcomeUnknownError
@@ -29,9 +29,9 @@ from directsuite.wire.models import require_instance, require_instances
 SESSION_LIFETIME = 600.0
 """Seconds that a sessionId is good for after its login (specification section 8)."""
 
-_PERSON = attrs.fields(IDProofedIndividual)
+_PERSON_FIELDS = attrs.fields(IDProofedIndividual)
 _REQUIRED_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
-_RESERVE = 2.0  # seconds: a look can't make it a success, while a late answer may
+_RESERVE_SECONDS = 2.0  # seconds: a look can't make it a success, while a late answer may
 _HOW_TO_FIND_OUT = (
     "error.found is the user; whether and what the account was debited, the service's provider can tell. "
     "Don't provision again."
@@ -48,7 +48,7 @@ class Registration(Facade):
     def __init__(self, transport: Transport, sessions: TokenCache | None, login: Login | None) -> None:
         super().__init__(transport)
         self._sessions = sessions
-        self._login_body = None if login is None else self._body(login)
+        self._login_body = None if login is None else self._encode_body(login)
 
     async def login(self, *, timeout: float | None = None) -> LoginResponse:
         """Log in anew, whatever is left of the current session; later calls use the new one.
@@ -59,7 +59,7 @@ class Registration(Facade):
             raise ConfigurationError("login needs credentials: DirectSuite(login=Login(username, password))")
         requested_at = self._sessions.now()
         response = await self._call(operations.LOGIN, body=self._login_body, timeout=timeout)
-        self._sessions.adopt(session_of(response), requested_at)
+        self._sessions.store(make_session_token(response), requested_at)
         return response
 
     async def provision_id_proofed_patient(
@@ -71,14 +71,16 @@ class Registration(Facade):
         where it may or may not have happened. With a `direct_username`, its `found` is then the user of that name whom
         this very person has, if there is one: the payment confirmation can't be had again.
         """
-        _refuse_incomplete(require_instance(individual, IDProofedIndividualRESTful, "individual"))
-        body = self._body(individual)
+        _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
+        body = self._encode_body(individual)
         confirm = None
         if individual.direct_username:
-            person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON})
-            find = self._within_a_call().get_patient_address_by_meta
-            search = PatientSearch(functools.partial(find, direct_domain, person), _folded(individual.direct_username))
-            confirm = search.confirmation()
+            person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON_FIELDS})
+            find = self._as_nested().get_patient_address_by_meta
+            search = PatientSearch(
+                functools.partial(find, direct_domain, person), _fold_name(individual.direct_username)
+            )
+            confirm = search.make_confirmation()
         return await self._call(
             operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
         )
@@ -90,10 +92,10 @@ class Registration(Facade):
 
         Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError where there is none.
         """
-        _refuse_incomplete(require_instance(individual, IDProofedIndividual, "individual"))
-        body = self._body(individual)
-        answer = await self._call(operations.GET_PATIENT_ADDRESS_BY_META, direct_domain, body=body, timeout=timeout)
-        return answer.patient
+        _validate_individual(require_instance(individual, IDProofedIndividual, "individual"))
+        body = self._encode_body(individual)
+        response = await self._call(operations.GET_PATIENT_ADDRESS_BY_META, direct_domain, body=body, timeout=timeout)
+        return response.patient
 
     async def get_patient_address_by_username(
         self, direct_domain: str, direct_username: str, *, timeout: float | None = None
@@ -102,10 +104,10 @@ class Registration(Facade):
 
         Operation GetPatientAddressByUsername (specification 4.D). Raises NotFoundError where there is none.
         """
-        answer = await self._call(
+        response = await self._call(
             operations.GET_PATIENT_ADDRESS_BY_USERNAME, direct_domain, direct_username, timeout=timeout
         )
-        return answer.patient
+        return response.patient
 
     async def set_patients_passwords(
         self, direct_domain: str, passwords: Iterable[UserPassword], *, timeout: float | None = None
@@ -118,8 +120,8 @@ class Registration(Facade):
         listed = require_instances(passwords, UserPassword, "passwords")
         if not listed:
             raise InvalidArgumentError("list at least one UserPassword", parameter="passwords")
-        body = self._body([*listed])
-        if len({_folded(each.username) for each in listed}) < len(listed):
+        body = self._encode_body([*listed])
+        if len({_fold_name(each.username) for each in listed}) < len(listed):
             raise InvalidArgumentError("list each username once, with one password", parameter="passwords")
         await self._call(operations.SET_PATIENTS_PASSWORDS, direct_domain, body=body, timeout=timeout)
 
@@ -131,16 +133,16 @@ class SessionSource:
 
     def __init__(self, transport: Transport, login: Login) -> None:
         self._transport = transport
-        self._body = RequestBody.of(transport.codec.encode(login))
+        self._body = RequestBody.from_bytes(transport.codec.encode(login))
 
     async def fetch(self) -> AccessToken:
         """Log in."""
-        return session_of(
-            await self._transport.call(operations.LOGIN, body=self._body, options=Options(within_a_call=True))
+        return make_session_token(
+            await self._transport.call(operations.LOGIN, body=self._body, options=Options(nested=True))
         )
 
 
-def session_of(response: LoginResponse) -> AccessToken:
+def make_session_token(response: LoginResponse) -> AccessToken:
     """The session that a login gave."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
 
@@ -160,9 +162,11 @@ class PatientSearch:
     user: DirectUserDetail | None = None
     """The user, once it is there."""
 
-    def confirmation(self) -> Confirmation[AddUsersResponseV2]:
+    def make_confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """The search, as the transport makes it."""
-        return Confirmation(verify=self.verify, seconds=SETTLE_TIMEOUT, reserve=_RESERVE, verdict=self.verdict)
+        return Confirmation(
+            verify=self.verify, seconds=SETTLE_TIMEOUT, reserve=_RESERVE_SECONDS, refine_error=self.refine_error
+        )
 
     async def verify(self) -> None:
         """Prove nothing, but end the search when the user is there."""
@@ -171,19 +175,19 @@ class PatientSearch:
         except NotFoundError:
             return
         for user in users:
-            if _folded(user.username) == self.username:
+            if _fold_name(user.username) == self.username:
                 self.user = user
-                raise NothingMoreToSeeError
+                raise StopPolling
 
-    def verdict(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
+    def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
         """The error that the caller gets, with the user who was found."""
         if self.user is None:
             return error
         text = "it probably happened: this person has a user of this user name, its payment confirmation is lost"
-        return error.knowing(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
+        return error.with_details(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
 
 
-def _refuse_incomplete(individual: IDProofedIndividual) -> None:
+def _validate_individual(individual: IDProofedIndividual) -> None:
     if individual.id is not None:
         return
     missing = [name for name in _REQUIRED_WITHOUT_ID if not getattr(individual, name)]
@@ -191,5 +195,5 @@ def _refuse_incomplete(individual: IDProofedIndividual) -> None:
         raise InvalidArgumentError(f"without an id it needs {', '.join(missing)}", parameter="individual")
 
 
-def _folded(name: str | None) -> str:
+def _fold_name(name: str | None) -> str:
     return " ".join(unicodedata.normalize("NFKC", name or "").casefold().split())

@@ -11,18 +11,18 @@ from directsuite.sandbox.messaging.service import PROFILES, Profiles
 from directsuite.sandbox.serving import (
     DEFAULT_FOLDER,
     DEFAULT_HOST,
-    DEFAULT_KEY,
+    DEFAULT_KEY_LABEL,
     DEFAULT_PORT,
     PIN_VARIABLE,
-    Serving,
+    ServingOptions,
+    parse_size,
     run,
-    size_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LAST_PORT = 65_535
+_MAX_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="The four services on loopback, until Ctrl-C or SIGTERM.",
         epilog="Exit status: 0 after a signal, 1 where it cannot start, 2 where an option is wrong.",
     )
-    parser.add_argument("--port", type=_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=_parse_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)"
+    )
     parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (default: %(default)s)")
     parser.add_argument(
         "--allow-remote", action="store_true", help="let --host be no loopback address; a token is needed then"
@@ -45,13 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
     kept.add_argument("--memory", action="store_true", help="forget everything at the end")
-    parser.add_argument("--max-body", type=_size, metavar="SIZE", help="of any request, such as 500M")
+    parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="of any request, such as 500M")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
     token = parser.add_argument_group("the signing key in a PKCS #11 token", f"PIN: a file, or {PIN_VARIABLE}")
     token.add_argument("--pkcs11-module", type=Path, metavar="PATH", help="the token's library")
     token.add_argument("--pkcs11-token", default="", metavar="LABEL")
-    token.add_argument("--pkcs11-key", default=DEFAULT_KEY, metavar="LABEL", help="default: %(default)s")
+    token.add_argument("--pkcs11-key", default=DEFAULT_KEY_LABEL, metavar="LABEL", help="default: %(default)s")
     token.add_argument("--pkcs11-pin-file", type=Path, metavar="FILE")
     chosen = parser.parse_args(arguments)
     if (chosen.pkcs11_module is None) == bool(chosen.pkcs11_token):
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = None if chosen.memory else chosen.data
     profile: Profiles = chosen.profile or "strict"
     return run(
-        Serving(
+        ServingOptions(
             folder=folder,
             host=chosen.host,
             allow_remote=chosen.allow_remote,
@@ -77,15 +79,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"give a number from 0 to {_LAST_PORT}")
+def _parse_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _MAX_PORT:
+        raise argparse.ArgumentTypeError(f"give a number from 0 to {_MAX_PORT}")
     return int(text)
 
 
-def _size(text: str) -> int:
+def _parse_size(text: str) -> int:
     try:
-        return size_of(text)
+        return parse_size(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

@@ -23,13 +23,13 @@ from urllib.parse import urlsplit
 import attrs
 from aiohttp import web
 
-from directsuite.sandbox.credentials import bearer_token
-from directsuite.sandbox.refusals import refusal
+from directsuite.sandbox.credentials import parse_bearer_token
+from directsuite.sandbox.rejections import build_error_response
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-Answer = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
+RouteHandler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 COOKIE = "directsuite-sandbox"
 
@@ -56,24 +56,24 @@ class Access:
         """What a browser shows that has given the token."""
         return hashlib.sha256(f"page:{self.token}".encode()).hexdigest()
 
-    def for_programs(self, handler: Answer, *, without_token: bool = False) -> Answer:
+    def guard_control_handler(self, handler: RouteHandler, *, without_token: bool = False) -> RouteHandler:
         """The handler, behind a refusal for requests that may come from a web page, or lack the token."""
         expected = None if without_token else self.token
 
-        async def answer(request: web.Request) -> web.StreamResponse:
+        async def respond(request: web.Request) -> web.StreamResponse:
             """Refuse, or let the handler answer."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "the control API is for programs on this machine only"
-                return refusal(HTTPStatus.FORBIDDEN, "forbidden", text)
-            if expected is not None and not is_same(bearer_token(request) or "", expected):
+                return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
+            if expected is not None and not is_same_secret(parse_bearer_token(request) or "", expected):
                 text = "the sandbox's token is missing: Authorization: Bearer TOKEN, or DIRECTSUITE_SANDBOX_TOKEN"
-                return refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", text)
+                return build_error_response(HTTPStatus.UNAUTHORIZED, "unauthorized", text)
             return await handler(request)
 
-        return answer
+        return respond
 
     @property
-    def check_host(self) -> Middleware:
+    def host_check_middleware(self) -> Middleware:
         """The middleware that refuses a call of a service whose Host is another's name, as after DNS rebinding."""
 
         @web.middleware
@@ -85,7 +85,7 @@ class Access:
 
         return check
 
-    def admits_browser(self, request: web.Request) -> bool:
+    def has_allowed_origin(self, request: web.Request) -> bool:
         """Return True unless the request's names say that a page from elsewhere made it.
 
         Such a page may lead its visitor here, but neither embed nor fetch anything, and send nothing.
@@ -94,24 +94,24 @@ class Access:
         leads_here = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
         return (
             self._is_host_known(request)
-            and (origin is None or _netloc(origin) == request.host)
+            and (origin is None or _parse_netloc(origin) == request.host)
             and (site in {"same-origin", "none"} or leads_here)
         )
 
-    def knows_browser(self, request: web.Request) -> bool:
+    def is_browser_authorized(self, request: web.Request) -> bool:
         """Return True if the browser has given the token, or needs none."""
-        return self.token is None or is_same(request.cookies.get(COOKIE, ""), self.cookie)
+        return self.token is None or is_same_secret(request.cookies.get(COOKIE, ""), self.cookie)
 
     def _is_host_known(self, request: web.Request) -> bool:
-        return self.token is not None or is_loopback(_host(request.headers.get("Host", "")))
+        return self.token is not None or is_loopback(_parse_host(request.headers.get("Host", "")))
 
 
-def is_same(shown: str, expected: str) -> bool:
+def is_same_secret(shown: str, expected: str) -> bool:
     """Compare secrets in the same time, whatever is shown."""
     return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())
 
 
-def _netloc(origin: str) -> str | None:
+def _parse_netloc(origin: str) -> str | None:
     """The host and port of an Origin header, if it is one."""
     try:
         return urlsplit(origin).netloc or None
@@ -119,7 +119,7 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _host(header: str) -> str:
+def _parse_host(header: str) -> str:
     try:
         split = urlsplit(f"//{header}")
         _ = split.port  # raises where it is no number

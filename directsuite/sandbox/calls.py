@@ -23,24 +23,24 @@ from directsuite.sandbox.database import EFFECTS
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
-_KEPT = 10_000
-_KEPT_WHOLE = 500
-LONGEST = 8192
+_MAX_CALLS = 10_000
+_MAX_EXCHANGES = 500
+MAX_RECORDED_BYTES = 8192
 """So many bytes of a body are kept."""
-CARRIED = web.RequestKey("carried", tuple[bytes, int])
+BODY_PREFIX = web.RequestKey("carried", tuple[bytes, int])
 """The key of a request whose body was not kept: its beginning, and the size of the whole."""
-FAULT = web.RequestKey("fault", str)
+FAULT_KIND = web.RequestKey("fault", str)
 """The key of a request that a fault was injected into: the fault's kind."""
 
-_NAMED_SO = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
+_SENSITIVE_WORDS = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _NAME = re.compile(r"""(?<![\w\\-])([\w\\-]++)["']?\s*+[:=]\s*+""")
 """A name, and what is between it and its value. No letter is read twice: a search begins only where a name does."""
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*+"?|'[^']*+'?|[^\s,&}\]]++""", re.DOTALL)
-_SECRET_KEY = re.compile(_NAMED_SO, re.IGNORECASE)
+_SECRET_KEY = re.compile(_SENSITIVE_WORDS, re.IGNORECASE)
 _MASK = "•••"
-_REFUSAL = re.compile(rb'"success": ?false')
-_LONGEST_REFUSAL = 500
-_LONGEST_PATH = 300
+_REJECTION = re.compile(rb'"success": ?false')
+_MAX_REJECTION_BYTES = 500
+_MAX_PATH_CHARS = 300
 
 
 @attrs.frozen
@@ -49,16 +49,16 @@ class Exchange:
 
     request: bytes
     """The beginning of the body."""
-    answer: bytes
+    response: bytes
     """The beginning of the body; nothing where it was streamed."""
     request_size: int | None
     """Of the whole body; None where it was not read to its end."""
-    answer_size: int | None
+    response_size: int | None
     """None where it was streamed."""
 
 
 @attrs.frozen
-class AnsweredCall:
+class CallRecord:
     """One request, and how it ended."""
 
     number: int
@@ -70,7 +70,7 @@ class AnsweredCall:
     status: int | None
     """Of the answer; None where the connection ended without one."""
     milliseconds: float
-    refused: bool = False
+    is_rejected: bool = False
     """True for a refusal that has the status of a success, as messaging and registration answer."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
@@ -84,29 +84,29 @@ class AnsweredCall:
     def outcome(self) -> str:
         """The status in words, and the fault where there was one."""
         fault = "" if self.fault is None else f" (fault: {self.fault})"
-        return f"{self.status or 'no answer'}{' refused' if self.refused else ''}{fault}"
+        return f"{self.status or 'no answer'}{' refused' if self.is_rejected else ''}{fault}"
 
 
 class Calls:
     """The last 10,000 calls of the services and the OAuth 2.0 endpoints, and who is told of each."""
 
     def __init__(self) -> None:
-        self.answered = deque[AnsweredCall](maxlen=_KEPT)
-        self.listeners = list[Callable[[AnsweredCall], None]]()
+        self.records = deque[CallRecord](maxlen=_MAX_CALLS)
+        self.listeners = list[Callable[[CallRecord], None]]()
         self.count = 0
         """How many there were."""
-        self._exchanges = deque[tuple[int, Exchange]](maxlen=_KEPT_WHOLE)
+        self._exchanges = deque[tuple[int, Exchange]](maxlen=_MAX_EXCHANGES)
 
-    def exchange(self, number: int) -> Exchange | None:
+    def find_exchange(self, number: int) -> Exchange | None:
         """What a call carried, if it was one of the last."""
         return next((exchange for kept, exchange in self._exchanges if kept == number), None)
 
-    def find(self, number: int) -> AnsweredCall | None:
+    def find(self, number: int) -> CallRecord | None:
         """A call by its number."""
-        place = number - self.count - 1 + len(self.answered)
-        return self.answered[place] if 0 <= place < len(self.answered) else None
+        place = number - self.count - 1 + len(self.records)
+        return self.records[place] if 0 <= place < len(self.records) else None
 
-    def recording(self) -> Middleware:
+    def make_middleware(self) -> Middleware:
         """The outermost middleware."""
 
         @web.middleware
@@ -125,21 +125,22 @@ class Calls:
                 status = None if gone else response.status
             finally:
                 elapsed = 1000 * (time.perf_counter() - began)
-                exchange = await _exchange(request, answer)
+                exchange = await _read_exchange(request, answer)
                 self.count += 1
-                call = AnsweredCall(
+                call = CallRecord(
                     self.count,
                     at,
                     operation or "no operation",
                     status,
                     elapsed,
-                    refused=status == HTTPStatus.OK and _REFUSAL.search(exchange.answer[:_LONGEST_REFUSAL]) is not None,
+                    is_rejected=status == HTTPStatus.OK
+                    and _REJECTION.search(exchange.response[:_MAX_REJECTION_BYTES]) is not None,
                     method=request.method,
-                    path=_path(request),
+                    path=_mask_path(request),
                     effects=(*effects,),
-                    fault=request.get(FAULT),
+                    fault=request.get(FAULT_KIND),
                 )
-                self.answered.append(call)
+                self.records.append(call)
                 self._exchanges.append((self.count, exchange))
                 for listener in self.listeners:
                     listener(call)
@@ -148,34 +149,34 @@ class Calls:
         return record
 
 
-async def _exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
+async def _read_exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
     """The beginnings of both bodies. Of a request that was not read to its end there is nothing."""
     beginning, size = b"", None
-    if CARRIED in request:
-        beginning, size = request[CARRIED]
+    if BODY_PREFIX in request:
+        beginning, size = request[BODY_PREFIX]
     elif not request.can_read_body and request.content.exception() is None:
         sent = await request.read()  # read already: nothing is waited for
-        beginning, size = sent[:LONGEST], len(sent)
+        beginning, size = sent[:MAX_RECORDED_BYTES], len(sent)
     body = answer.body if isinstance(answer, web.Response) else None
-    answered = bytes(body[:LONGEST]) if isinstance(body, bytes | bytearray) else b""
+    answered = bytes(body[:MAX_RECORDED_BYTES]) if isinstance(body, bytes | bytearray) else b""
     answer_size = len(body) if isinstance(body, bytes | bytearray) else None
     return Exchange(beginning, answered, size, answer_size)
 
 
-def _path(request: web.Request) -> str:
+def _mask_path(request: web.Request) -> str:
     """The path without the session that is a segment of some; of a path that no operation has, its first segments."""
     if request.match_info.route.name is None:
-        segments = request.path[:_LONGEST_PATH].split("/")
+        segments = request.path[:_MAX_PATH_CHARS].split("/")
         return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
     session = request.match_info.get("session_id")
-    return (request.path if not session else request.path.replace(session, _MASK))[:_LONGEST_PATH]
+    return (request.path if not session else request.path.replace(session, _MASK))[:_MAX_PATH_CHARS]
 
 
-def masked(body: bytes) -> str:
+def mask_secrets(body: bytes) -> str:
     """Return a body as text that a page can hold, without the values of names that are like a secret's; indent JSON."""
     text = body.decode("utf-8", "replace")
     try:
-        document = json.loads(text, object_pairs_hook=_without_secrets)
+        document = json.loads(text, object_pairs_hook=_mask_members)
     except (ValueError, RecursionError):
         return _mask_values(text)
     return json.dumps(document, indent=2, ensure_ascii=False).encode("utf-8", "replace").decode()
@@ -193,5 +194,5 @@ def _mask_values(text: str) -> str:
     return "".join((*parts, text[end:]))
 
 
-def _without_secrets(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _mask_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: _MASK if _SECRET_KEY.search(name) and value is not None else value for name, value in members}

@@ -29,7 +29,7 @@ class ControlError(Exception):
         self.status = status
 
 
-class _Rule(msgspec.Struct):
+class _ReportedFaultRule(msgspec.Struct):
     """The members of a fault rule that every sandbox sends."""
 
     id: int
@@ -41,7 +41,7 @@ class _Rule(msgspec.Struct):
     remaining: int | None
 
 
-class _Effect(msgspec.Struct):
+class _ReportedEffect(msgspec.Struct):
     """The members of a ledger entry that every sandbox sends."""
 
     at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
@@ -78,97 +78,97 @@ class Control:
 
     async def environment(self) -> dict[str, str]:
         """The environment variables with which a client finds the sandbox."""
-        return self._member(await self._ask("GET", "environment"), "environment", dict[str, str])
+        return self._convert_member(await self._request("GET", "environment"), "environment", dict[str, str])
 
     async def add_mailbox(self, address: str, password: str) -> None:
         """Add a mailbox."""
-        await self._ask("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
+        await self._request("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
         """Add a T-User who acts for these addresses."""
         members = {"username": username, "password": password, "direct_addresses": list(direct_addresses)}
-        await self._ask("POST", "accounts", {"kind": "tuser", **members})
+        await self._request("POST", "accounts", {"kind": "tuser", **members})
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
         """Add a login of the registration service, for these domains."""
         members = {"username": username, "password": password, "domains": list(domains)}
-        await self._ask("POST", "accounts", {"kind": "reseller", **members})
+        await self._request("POST", "accounts", {"kind": "reseller", **members})
 
     async def add_individual(self, first_name: str, last_name: str, ssn4: str, dob: str) -> int:
         """Add an identity-proofed individual; the id. ssn4: the last four digits; dob: YYYY-MM-DD."""
         members = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
-        return self._member(await self._ask("POST", "individuals", members), "created", int)
+        return self._convert_member(await self._request("POST", "individuals", members), "created", int)
 
     async def set_patient_state(self, address: str, state: str | None) -> None:
         """Force the state of a patient's address; None lets it follow the clock again."""
-        await self._ask("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
+        await self._request("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
 
     async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
         """Add a fax; its handle. status: waiting or complete."""
         members = {"fax_number": fax_number, "status": status, "description": description}
-        return self._member(await self._ask("POST", "fax", members), "created", str)
+        return self._convert_member(await self._request("POST", "fax", members), "created", str)
 
     async def set_fax_status(self, handle: str, status: str) -> None:
         """Give a fax another status, as of now."""
-        await self._ask("PATCH", f"fax/{quote(handle, safe='')}", {"status": status})
+        await self._request("PATCH", f"fax/{quote(handle, safe='')}", {"status": status})
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a mailbox; its uid."""
         path = f"inbound/{quote(address, safe='')}?folder={quote(folder, safe='')}"
-        return self._member(await self._ask("POST", path, raw), "created", int)
+        return self._convert_member(await self._request("POST", path, raw), "created", int)
 
     async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Give the delivery of a sent message to a recipient a status for good."""
         path = f"messages/{quote(smtp_id, safe='')}/status"
-        await self._ask("POST", path, {"recipient": recipient, "status": status})
+        await self._request("POST", path, {"recipient": recipient, "status": status})
 
     async def now(self) -> datetime:
         """The sandbox's time."""
-        return self._time(await self._ask("GET", "clock"))
+        return self._convert_time(await self._request("GET", "clock"))
 
     async def advance(self, by: timedelta) -> datetime:
         """Let time pass; what it is then."""
-        return self._time(await self._ask("POST", "clock/advance", {"seconds": by.total_seconds()}))
+        return self._convert_time(await self._request("POST", "clock/advance", {"seconds": by.total_seconds()}))
 
     async def set_clock(self, at: datetime) -> datetime:
         """Set the time; what it is then. at: aware."""
-        return self._time(await self._ask("POST", "clock/set", {"at": at.isoformat()}))
+        return self._convert_time(await self._request("POST", "clock/set", {"at": at.isoformat()}))
 
     async def freeze(self) -> datetime:
         """Stop the clock; the time at which it stands."""
-        return self._time(await self._ask("POST", "clock/freeze", {}))
+        return self._convert_time(await self._request("POST", "clock/freeze", {}))
 
     async def resume(self) -> datetime:
         """Let the clock go on; its time."""
-        return self._time(await self._ask("POST", "clock/resume", {}))
+        return self._convert_time(await self._request("POST", "clock/resume", {}))
 
     async def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
         """Have an operation, or * for all, go wrong; the rule's number. members: those of Sandbox.inject_fault."""
         rule = {"operation": operation, "kind": kind, **members}
-        return self._member(await self._ask("POST", "faults", rule), "created", int)
+        return self._convert_member(await self._request("POST", "faults", rule), "created", int)
 
     async def faults(self) -> list[dict[str, Any]]:
         """The rules for faults, with how often each has applied."""
-        document = await self._ask("GET", "faults")
-        self._member(document, "faults", list[_Rule])
+        document = await self._request("GET", "faults")
+        self._convert_member(document, "faults", list[_ReportedFaultRule])
         return list(document["faults"])
 
     async def clear_faults(self) -> None:
         """Remove all rules for faults."""
-        await self._ask("DELETE", "faults")
+        await self._request("DELETE", "faults")
 
     async def ledger(self, operation: str | None = None) -> list[dict[str, Any]]:
         """What really happened: every side effect, or those of one operation."""
         path = "ledger" if operation is None else f"ledger?operation={quote(operation, safe='')}"
-        document = await self._ask("GET", path)
-        self._member(document, "effects", list[_Effect])
+        document = await self._request("GET", path)
+        self._convert_member(document, "effects", list[_ReportedEffect])
         return list(document["effects"])
 
     async def reset(self) -> None:
         """Bring back the content of the first start."""
-        await self._ask("POST", "reset", {})
+        await self._request("POST", "reset", {})
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
         if self._http is None:
             raise ControlError("use it within `async with`")
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
@@ -176,28 +176,28 @@ class Control:
             async with self._http.request(method, f"{self._url}/{path}", **content) as answer:
                 document: object = await answer.json()
         except (aiohttp.ContentTypeError, LookupError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
-            raise self._foreign() from None
+            raise self._make_not_a_sandbox_error() from None
         except (aiohttp.ClientError, OSError):
             raise ControlError(
                 f"no sandbox answers at {self._url}: `directsuite sandbox` starts one; --at http://127.0.0.1:PORT, or "
                 "DIRECTSUITE_SANDBOX, names another"
             ) from None
         if not isinstance(document, dict):
-            raise self._foreign()
+            raise self._make_not_a_sandbox_error()
         members = cast("dict[str, Any]", document)
         if answer.status >= 400:
             raise ControlError(str(members.get("description") or answer.reason), answer.status)
         return members
 
-    def _member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    def _convert_member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
         """Return a member of a response. Raise ControlError if it is missing or of another type."""
         try:
             return msgspec.convert(document[name], kind)
         except (KeyError, msgspec.ValidationError):
-            raise self._foreign() from None
+            raise self._make_not_a_sandbox_error() from None
 
-    def _time(self, clock: Mapping[str, Any]) -> datetime:
-        return self._member(clock, "now", datetime)
+    def _convert_time(self, clock: Mapping[str, Any]) -> datetime:
+        return self._convert_member(clock, "now", datetime)
 
-    def _foreign(self) -> ControlError:
+    def _make_not_a_sandbox_error(self) -> ControlError:
         return ControlError(f"what answers at {self._url} is no sandbox")

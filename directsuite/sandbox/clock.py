@@ -23,12 +23,12 @@ CREATE TABLE IF NOT EXISTS clock(
 """
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-EARLIEST = EPOCH
+MIN_TIME = EPOCH
 """The signer's certificates hold from here on."""
-LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+MAX_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 """Datetimes end with the year 9999: up to here, what lasts a year can still be written."""
 _MICROSECOND = timedelta(microseconds=1)
-_OUT_OF_RANGE = f"the clock takes times from {EARLIEST:%Y-%m-%d} to {LATEST:%Y-%m-%d}"
+_OUT_OF_RANGE_TEXT = f"the clock takes times from {MIN_TIME:%Y-%m-%d} to {MAX_TIME:%Y-%m-%d}"
 
 
 @attrs.frozen
@@ -69,11 +69,11 @@ class Clock:
 
     def now(self) -> datetime:
         """The current time as an aware UTC datetime."""
-        return _now(self._state)
+        return _compute_time(self._state)
 
     def milliseconds(self) -> int:
         """The current time in whole milliseconds since 1970-01-01T00:00:00Z."""
-        return milliseconds_of(self.now())
+        return to_milliseconds(self.now())
 
     @property
     def frozen(self) -> bool:
@@ -87,50 +87,52 @@ class Clock:
 
     def freeze(self, at: datetime | None = None) -> datetime:
         """Stop time, here or at an aware datetime, and return the time it stopped at."""
-        moment = None if at is None else _usable(at)
-        return self._change(lambda state: attrs.evolve(state, frozen_at=_now(state) if moment is None else moment))
+        moment = None if at is None else _validate_time(at)
+        return self._change(
+            lambda state: attrs.evolve(state, frozen_at=_compute_time(state) if moment is None else moment)
+        )
 
     def advance(self, by: timedelta) -> datetime:
         """Move time forward, whether it is frozen or not, and return the new time. Time never goes back."""
         if by < timedelta(0):
             raise ValueError("the clock only goes forward: advance by a positive time, or set it")
 
-        def advanced(state: ClockState) -> ClockState:
+        def advance_state(state: ClockState) -> ClockState:
             try:
-                moment = _usable(_now(state) + by)
+                moment = _validate_time(_compute_time(state) + by)
             except OverflowError:
-                raise ValueError(_OUT_OF_RANGE) from None
+                raise ValueError(_OUT_OF_RANGE_TEXT) from None
             if state.frozen_at is not None:
                 return attrs.evolve(state, frozen_at=moment)
             return attrs.evolve(state, offset=state.offset + by)
 
-        return self._change(advanced)
+        return self._change(advance_state)
 
     def set(self, at: datetime) -> datetime:
         """Jump to an aware datetime, earlier or later; a frozen clock stays frozen."""
-        moment = _usable(at)
+        moment = _validate_time(at)
 
-        def moved(state: ClockState) -> ClockState:
+        def move_state(state: ClockState) -> ClockState:
             if state.frozen_at is not None:
                 return attrs.evolve(state, frozen_at=moment)
             return attrs.evolve(state, offset=moment - datetime.now(UTC))
 
-        return self._change(moved)
+        return self._change(move_state)
 
     def resume(self) -> datetime:
         """Let time run on from where it stands."""
 
-        def running(state: ClockState) -> ClockState:
+        def resume_state(state: ClockState) -> ClockState:
             return state if state.frozen_at is None else ClockState(offset=state.frozen_at - datetime.now(UTC))
 
-        return self._change(running)
+        return self._change(resume_state)
 
     def restore(self, state: ClockState) -> datetime:
         """Take over how a clock stood before, and return the time that it is then."""
         try:
-            _usable(_now(state))
+            _validate_time(_compute_time(state))
         except OverflowError:
-            raise ValueError(_OUT_OF_RANGE) from None
+            raise ValueError(_OUT_OF_RANGE_TEXT) from None
         return self._change(lambda _: state)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -142,36 +144,36 @@ class Clock:
         """The new state is complete before it replaces the old one: what raises leaves the clock as it was."""
         with self._lock:
             state = change(self._state)
-            moment = _now(state)
+            moment = _compute_time(state)
             self._state = state
         for listener in tuple(self._listeners):
             listener()
         return moment
 
 
-def milliseconds_of(moment: datetime) -> int:
+def to_milliseconds(moment: datetime) -> int:
     """An aware datetime in whole milliseconds since 1970-01-01T00:00:00Z."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
-def timestamp(milliseconds: int) -> str:
+def format_timestamp(milliseconds: int) -> str:
     """Milliseconds since 1970 as the services' Timestamp and Date, such as 2026-05-01T12:00:00.000+0000."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
 
 
-def _now(state: ClockState) -> datetime:
+def _compute_time(state: ClockState) -> datetime:
     """Return the time of a clock, which stops at LATEST. Raise OverflowError for an offset of too many years."""
-    return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, LATEST)
+    return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, MAX_TIME)
 
 
-def _usable(moment: datetime) -> datetime:
+def _validate_time(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("the clock takes aware datetimes: give it a time zone")
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:
-        raise ValueError(_OUT_OF_RANGE) from None
-    if not EARLIEST <= utc <= LATEST:
-        raise ValueError(_OUT_OF_RANGE)
+        raise ValueError(_OUT_OF_RANGE_TEXT) from None
+    if not MIN_TIME <= utc <= MAX_TIME:
+        raise ValueError(_OUT_OF_RANGE_TEXT)
     return utc

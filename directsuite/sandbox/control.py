@@ -21,19 +21,19 @@ import msgspec
 from aiohttp import web
 
 from directsuite._version import __version__
-from directsuite.sandbox.access import Access, Answer
+from directsuite.sandbox.access import Access, RouteHandler
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
 from directsuite.sandbox.faults import Fault
 from directsuite.sandbox.fax import NewFax, NumberTakenError
 from directsuite.sandbox.messaging.mailboxes import AccountExists, UnknownAccount
 from directsuite.sandbox.messaging.service import Profile
 from directsuite.sandbox.patients import Contact
-from directsuite.sandbox.refusals import RefusedError, refusal
+from directsuite.sandbox.rejections import RejectionError, build_error_response
 from directsuite.sandbox.state import SandboxState
 
 BASE = "/_sandbox"
 
-Control = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
+ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
 """One control: what it does to the sandbox, given the request and its body, and the JSON that it answers."""
 
 
@@ -41,46 +41,46 @@ class UnknownSubjectError(Exception):
     """There is nothing of this name to change."""
 
 
-def control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
+def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
     """All controls of one sandbox."""
     return [
-        web.route(entry.method, f"{BASE}/{entry.path}", access.for_programs(_answering(sandbox, entry)))
+        web.route(entry.method, f"{BASE}/{entry.path}", access.guard_control_handler(_make_handler(sandbox, entry)))
         for entry in CONTROLS
     ]
 
 
-def _answering(sandbox: SandboxState, entry: Entry) -> Answer:
+def _make_handler(sandbox: SandboxState, entry: ControlOperation) -> RouteHandler:
     """A handler that reads the body as the type expected, where there is one; no body is an empty object."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         try:
-            sent = b"" if entry.body is None else (await request.read()).strip()
-            body = None if entry.body is None else msgspec.json.decode(sent or b"{}", type=entry.body)
-            answered = await entry.control(sandbox, request, body)
-        except REFUSALS as refused:
-            return refusal(status_of(refused), _ERRORS[status_of(refused)], str(refused))
+            sent = b"" if entry.body_type is None else (await request.read()).strip()
+            body = None if entry.body_type is None else msgspec.json.decode(sent or b"{}", type=entry.body_type)
+            answered = await entry.handler(sandbox, request, body)
+        except REJECTION_ERRORS as refused:
+            return build_error_response(
+                choose_error_status(refused), _ERROR_CODES[choose_error_status(refused)], str(refused)
+            )
         status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
         return web.json_response(answered, status=status)
 
-    return answer
+    return respond
 
 
-REFUSALS = (
+REJECTION_ERRORS = (
     *(AccountExists, NumberTakenError, UnknownSubjectError, UnknownAccount),
-    *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RefusedError),
+    *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RejectionError),
 )
 """What a control raises; its text is for the caller."""
 
-_ERRORS = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", HTTPStatus.BAD_REQUEST: "bad_input"}
+_ERROR_CODES = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", HTTPStatus.BAD_REQUEST: "bad_input"}
 
 
-def status_of(refused: Exception) -> HTTPStatus:
+def choose_error_status(error: Exception) -> HTTPStatus:
     """The status that one of REFUSALS is answered with."""
-    if isinstance(refused, (AccountExists, NumberTakenError)):
+    if isinstance(error, (AccountExists, NumberTakenError)):
         return HTTPStatus.CONFLICT
-    return (
-        HTTPStatus.NOT_FOUND if isinstance(refused, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
-    )
+    return HTTPStatus.NOT_FOUND if isinstance(error, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
 
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
@@ -172,7 +172,7 @@ class _Profile(_Body):
 
 
 async def _reset(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
-    _require(await sandbox.reset(body.account), "there is nothing of this account")
+    _require_exists(await sandbox.reset(body.account), "there is nothing of this account")
     return {"reset": body.account or "everything"}
 
 
@@ -181,26 +181,26 @@ async def _clock(sandbox: SandboxState, request: web.Request, body: object) -> M
 
 
 async def _freeze(sandbox: SandboxState, request: web.Request, body: _Freeze) -> Mapping[str, Any]:
-    sandbox.clock.freeze(None if body.at is None else _moment(body.at))
-    return await _changed_clock(sandbox, request)
+    sandbox.clock.freeze(None if body.at is None else _parse_time(body.at))
+    return await _store_clock(sandbox, request)
 
 
 async def _set(sandbox: SandboxState, request: web.Request, body: _Set) -> Mapping[str, Any]:
-    sandbox.clock.set(_moment(body.at))
-    return await _changed_clock(sandbox, request)
+    sandbox.clock.set(_parse_time(body.at))
+    return await _store_clock(sandbox, request)
 
 
 async def _advance(sandbox: SandboxState, request: web.Request, body: _Advance) -> Mapping[str, Any]:
     sandbox.clock.advance(_duration(body.seconds))
-    return await _changed_clock(sandbox, request)
+    return await _store_clock(sandbox, request)
 
 
 async def _resume(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     sandbox.clock.resume()
-    return await _changed_clock(sandbox, request)
+    return await _store_clock(sandbox, request)
 
 
-async def _changed_clock(sandbox: SandboxState, request: web.Request) -> Mapping[str, Any]:
+async def _store_clock(sandbox: SandboxState, request: web.Request) -> Mapping[str, Any]:
     await sandbox.keep_clock()
     return await _clock(sandbox, request, None)
 
@@ -220,7 +220,7 @@ async def _clear_faults(sandbox: SandboxState, request: web.Request, body: objec
 
 
 async def _remove_fault(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
-    _require(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault of this id")
+    _require_exists(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault of this id")
     return {"faults": sandbox.faults()}
 
 
@@ -244,12 +244,12 @@ async def _add_account(
 async def _add_individual(sandbox: SandboxState, request: web.Request, body: _Individual) -> Mapping[str, Any]:
     name, proof = (body.first_name, body.last_name), (body.ssn4, body.dob)
     number = None if body.id is None else int(body.id)
-    return {"created": await sandbox.add_individual(*name, *proof, id=number, **body.members())}
+    return {"created": await sandbox.add_individual(*name, *proof, id=number, **body.to_members())}
 
 
 async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: _PatientState) -> Mapping[str, Any]:
     address = request.match_info["address"]
-    _require(await sandbox.set_patient_state(address, body.state), "there is no patient of this address")
+    _require_exists(await sandbox.set_patient_state(address, body.state), "there is no patient of this address")
     return {"address": address, "state": body.state}
 
 
@@ -260,7 +260,7 @@ async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, 
 
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:
     handle = request.match_info["handle"]
-    _require(await sandbox.set_fax_status(handle, body.status), "there is no fax of this handle")
+    _require_exists(await sandbox.set_fax_status(handle, body.status), "there is no fax of this handle")
     return {"handle": handle, "status": body.status}
 
 
@@ -311,7 +311,7 @@ async def _ledger(sandbox: SandboxState, request: web.Request, body: object) -> 
     return {"effects": await sandbox.ledger(request.query.get("operation"))}
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -324,46 +324,48 @@ def _duration(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def _require(exists: bool, text: str) -> None:
+def _require_exists(exists: bool, text: str) -> None:
     if not exists:
         raise UnknownSubjectError(text)
 
 
 @attrs.frozen
-class Entry:
+class ControlOperation:
     """One control."""
 
     method: str
     path: str
     """Below /_sandbox, as aiohttp has it."""
     summary: str
-    control: Control
-    body: Any = None
+    handler: ControlHandler
+    body_type: Any = None
     """The type that the request's body is read as; None where there is none, or it is no JSON."""
-    described_as: Any = None
+    documented_body_type: Any = None
     """The type that the document describes the body by, where that is another; bytes where the body is no JSON."""
-    query: str | None = None
+    query_parameter: str | None = None
     """A parameter of the URL."""
     example: Any = None
     """A body that does something with the samples, as the document has it."""
-    subject: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     """What the document says about the path's parameter: an example, or which operation's answer has the value."""
-    after: str | None = None
+    prerequisite: str | None = None
     """The operation that goes before in an example."""
 
 
-_AT = "2026-05-01T12:00:00+00:00"
-_ADDED = {"member": "/created"}
+_EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
+_CREATED_MEMBER = {"member": "/created"}
 
 
 CONTROLS = (
-    Entry("GET", "clock", "The sandbox's time.", _clock),
-    Entry("POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze, example={"at": _AT}),
-    Entry("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _AT}),
-    Entry("POST", "clock/advance", "Let seconds pass.", _advance, _Advance, example={"seconds": 600}),
-    Entry("POST", "clock/resume", "Let the clock go on.", _resume),
-    Entry("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
-    Entry(
+    ControlOperation("GET", "clock", "The sandbox's time.", _clock),
+    ControlOperation(
+        "POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze, example={"at": _EXAMPLE_TIME}
+    ),
+    ControlOperation("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _EXAMPLE_TIME}),
+    ControlOperation("POST", "clock/advance", "Let seconds pass.", _advance, _Advance, example={"seconds": 600}),
+    ControlOperation("POST", "clock/resume", "Let the clock go on.", _resume),
+    ControlOperation("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
+    ControlOperation(
         "POST",
         "faults",
         "Add a rule; its id.",
@@ -372,15 +374,15 @@ CONTROLS = (
         Fault,
         example={"operation": "Send", "kind": "reset_after"},
     ),
-    Entry("DELETE", "faults", "Remove all rules.", _clear_faults),
-    Entry(
+    ControlOperation("DELETE", "faults", "Remove all rules.", _clear_faults),
+    ControlOperation(
         "DELETE",
         r"faults/{id:[0-9]{1,9}}",
         "Remove a rule.",
         _remove_fault,
-        subject={"x-source": {"operationId": "add_fault", **_ADDED}},
+        path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "accounts",
         "Add a mailbox, a T-User, a login for registration, or an OAuth 2.0 client.",
@@ -388,7 +390,7 @@ CONTROLS = (
         _Mailbox | _TUser | _Reseller | _Client,
         example={"kind": "mailbox", "address": "carol@direct.example.test", "password": "sandbox"},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "individuals",
         "Add an identity-proofed individual; the id.",
@@ -396,17 +398,17 @@ CONTROLS = (
         _Individual,
         example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "patients/{address}/state",
         "Force a patient's state; null lets it follow the clock again.",
         _set_patient_state,
         _PatientState,
         example={"state": "disabled"},
-        subject={"example": "ada@direct.example.test"},
-        after="ProvisionIDProofedPatient",
+        path_parameter={"example": "ada@direct.example.test"},
+        prerequisite="ProvisionIDProofedPatient",
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "fax",
         "Add a fax; its handle.",
@@ -415,45 +417,45 @@ CONTROLS = (
         NewFax,
         example={"fax_number": "15550100100", "status": "waiting"},
     ),
-    Entry(
+    ControlOperation(
         "PATCH",
         "fax/{handle}",
         "Give a fax another status.",
         _set_fax_status,
         _FaxStatus,
         example={"status": "complete"},
-        subject={"x-source": {"operationId": "add_fax", **_ADDED}},
+        path_parameter={"x-source": {"operationId": "add_fax", **_CREATED_MEMBER}},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "inbound/{address}",
         "Deliver the raw message (RFC 5322) that the body is.",
         _inbound,
-        described_as=bytes,
-        query="folder",
+        documented_body_type=bytes,
+        query_parameter="folder",
         example="From: lab@lab.example.test\nSubject: Blood count\n\nAll within limits.\n",
-        subject={"example": "alice@direct.example.test"},
+        path_parameter={"example": "alice@direct.example.test"},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "messages/{smtp_id}/status",
         "Give the delivery to a recipient a status for good.",
         _force_status,
         _DeliveryStatus,
         example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
-        subject={"x-source": {"operationId": "Send", "member": "/smtpId"}},
+        path_parameter={"x-source": {"operationId": "Send", "member": "/smtpId"}},
     ),
-    Entry(
+    ControlOperation(
         "POST",
         "mailboxes/{address}/renumber",
         "Give a folder's messages other uids, as a restore does.",
         _renumber,
         _Renumber,
         example={"folder": "INBOX", "first": 1000},
-        subject={"example": "alice@direct.example.test"},
+        path_parameter={"example": "alice@direct.example.test"},
     ),
-    Entry("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
-    Entry(
+    ControlOperation("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
+    ControlOperation(
         "POST",
         "profile",
         "Have it answer so: one profile, or several.",
@@ -461,29 +463,37 @@ CONTROLS = (
         _Profile,
         example={"profile": "java"},
     ),
-    Entry("POST", "tokens", "Issue an access token.", _issue_token, _Token, example={"seconds": 60}),
-    Entry("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
-    Entry("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
-    Entry("GET", "ledger", "What really happened: every side effect, or an operation's.", _ledger, query="operation"),
-    Entry("POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account),
+    ControlOperation("POST", "tokens", "Issue an access token.", _issue_token, _Token, example={"seconds": 60}),
+    ControlOperation("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
+    ControlOperation("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
+    ControlOperation(
+        "GET",
+        "ledger",
+        "What really happened: every side effect, or an operation's.",
+        _ledger,
+        query_parameter="operation",
+    ),
+    ControlOperation(
+        "POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account
+    ),
 )
 
 
-def control_document() -> dict[str, Any]:
+def build_control_document() -> dict[str, Any]:
     """The control API as an OpenAPI 3.1 document."""
-    bodies = [entry.described_as or entry.body for entry in CONTROLS if entry.body is not None]
+    bodies = [entry.documented_body_type or entry.body_type for entry in CONTROLS if entry.body_type is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     described = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for entry in CONTROLS:
         path = re.sub(r":.*", "}", entry.path)
         operation: dict[str, Any] = {
-            "operationId": entry.control.__name__.removeprefix("_"),
+            "operationId": entry.handler.__name__.removeprefix("_"),
             "summary": entry.summary,
             "tags": ["control"],
             "parameters": [
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-                | dict(entry.subject)
+                | dict(entry.path_parameter)
                 for name in re.findall(r"{(\w+)}", path)
             ],
             "responses": {
@@ -491,14 +501,14 @@ def control_document() -> dict[str, Any]:
                 for status, text in _RESPONSES.items()
             },
         }
-        if entry.query is not None:
-            operation["parameters"].append({"name": entry.query, "in": "query", "schema": {"type": "string"}})
-        if entry.after is not None:
-            operation["x-after"] = entry.after
+        if entry.query_parameter is not None:
+            operation["parameters"].append({"name": entry.query_parameter, "in": "query", "schema": {"type": "string"}})
+        if entry.prerequisite is not None:
+            operation["x-after"] = entry.prerequisite
         example = {} if entry.example is None else {"example": entry.example}
-        if entry.body is not None:
+        if entry.body_type is not None:
             operation["requestBody"] = {"content": {"application/json": {"schema": next(described), **example}}}
-        elif entry.described_as is bytes:
+        elif entry.documented_body_type is bytes:
             operation["requestBody"] = {"required": True, "content": {"application/octet-stream": example}}
         paths.setdefault(f"{BASE}/{path}", {})[entry.method.lower()] = operation
     return {

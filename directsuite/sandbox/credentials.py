@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from directsuite.sandbox.refusals import refusal
+from directsuite.sandbox.rejections import build_error_response
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS access_token(
   digest BLOB PRIMARY KEY, account TEXT NOT NULL, scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-PROTECTED = ("/signing/", "/fax/")
+PROTECTED_PATHS = ("/signing/", "/fax/")
 DEFAULT_SCOPE = "pdf fax"
 DEMO_ACCOUNT = "demo"
 
-_SALT = 16
-_COST = 2**10
-_REMEMBERED = 4096  # matches; beyond it all are forgotten and checked anew
+_SALT_BYTES = 16
+_SCRYPT_COST = 2**10
+_MAX_REMEMBERED_MATCHES = 4096  # matches; beyond it all are forgotten and checked anew
 _MATCH_KEY = os.urandom(32)
 _matches: set[bytes] = set()
 """Digests, keyed anew in each process, of passwords that matched and the hashes that they matched."""
@@ -45,33 +45,33 @@ _matches: set[bytes] = set()
 
 def hash_password(password: str) -> bytes:
     """What to store instead of the password: a fresh salt and the digest."""
-    salt = os.urandom(_SALT)
-    return salt + _scrypt(password, salt)
+    salt = os.urandom(_SALT_BYTES)
+    return salt + _compute_scrypt(password, salt)
 
 
-def password_matches(password: str, stored: bytes) -> bool:
+def check_password(password: str, stored: bytes) -> bool:
     """Return True if `stored` was made from this password. A match is remembered, since scrypt is slow on purpose."""
     match = hmac.digest(_MATCH_KEY, stored + password.encode("utf-8"), hashlib.sha256)
     if match in _matches:
         return True
-    if not hmac.compare_digest(_scrypt(password, stored[:_SALT]), stored[_SALT:]):
+    if not hmac.compare_digest(_compute_scrypt(password, stored[:_SALT_BYTES]), stored[_SALT_BYTES:]):
         return False
-    if len(_matches) >= _REMEMBERED:
+    if len(_matches) >= _MAX_REMEMBERED_MATCHES:
         _matches.clear()
     _matches.add(match)
     return True
 
 
-def _scrypt(password: str, salt: bytes) -> bytes:
-    return hashlib.scrypt(password.encode("utf-8"), salt=salt, n=_COST, r=8, p=1)
+def _compute_scrypt(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode("utf-8"), salt=salt, n=_SCRYPT_COST, r=8, p=1)
 
 
-def new_secret() -> str:
+def generate_secret() -> str:
     """Fresh random text for tokens, codes and sessions; it needs no quoting in a URL."""
     return secrets.token_urlsafe(32)
 
 
-def digest(secret: str) -> bytes:
+def hash_secret(secret: str) -> bytes:
     """What the database keeps of a token, code or session."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
@@ -88,14 +88,14 @@ def store_token(
     """Make `token` valid for `account` from `now` (milliseconds since 1970) for `lifetime`."""
     connection.execute(
         "INSERT OR REPLACE INTO access_token(digest, account, scope, expires_at) VALUES(?, ?, ?, ?)",
-        (digest(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
+        (hash_secret(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
     )
 
 
-def account_of(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
+def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
     """The account that a valid token speaks for; None for an unknown or expired one."""
     row = connection.execute(
-        "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (digest(token), now)
+        "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (hash_secret(token), now)
     ).fetchone()
     return None if row is None else str(row["account"])
 
@@ -105,7 +105,7 @@ def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None,
     return connection.execute(
         "UPDATE access_token SET expires_at = 0 "
         "WHERE (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
-        {"account": account, "digest": None if token is None else digest(token)},
+        {"account": account, "digest": None if token is None else hash_secret(token)},
     ).rowcount
 
 
@@ -113,36 +113,38 @@ ACCOUNT = web.RequestKey("account", str)
 """Where a request keeps the account that its token speaks for."""
 
 
-def bearer_token(request: web.Request) -> str | None:
+def parse_bearer_token(request: web.Request) -> str | None:
     """The token of the request's Authorization header, or None where there is none (RFC 6750 section 2.1)."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-def bearer_check(database: Database, clock: Clock) -> Middleware:
+def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middleware:
     """The middleware that admits signing and fax requests with a valid token only, and keeps its ACCOUNT."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         """Name the account, or answer 401; paths outside the two services pass."""
         # An unknown path or method has no route name: it is 404 or 405, whoever asks.
-        if request.match_info.route.name is None or not request.path.startswith(PROTECTED):
+        if request.match_info.route.name is None or not request.path.startswith(PROTECTED_PATHS):
             return await handler(request)
-        token = bearer_token(request)
+        token = parse_bearer_token(request)
         if token is None:
-            return _unauthorized("the request carries no access token", 'Bearer realm="directsuite-sandbox"')
+            return _build_unauthorized_response(
+                "the request carries no access token", 'Bearer realm="directsuite-sandbox"'
+            )
         now = clock.milliseconds()
-        account = await database.read(lambda connection: account_of(connection, token, now=now))
+        account = await database.read(lambda connection: find_token_account(connection, token, now=now))
         if account is None:
             challenge = 'Bearer realm="directsuite-sandbox", error="invalid_token"'
-            return _unauthorized("the access token is unknown or has expired", challenge)
+            return _build_unauthorized_response("the access token is unknown or has expired", challenge)
         request[ACCOUNT] = account
         return await handler(request)
 
     return check
 
 
-def _unauthorized(description: str, challenge: str) -> web.Response:
-    answer = refusal(401, "invalid_token", description)
+def _build_unauthorized_response(description: str, challenge: str) -> web.Response:
+    answer = build_error_response(401, "invalid_token", description)
     answer.headers["WWW-Authenticate"] = challenge
     return answer

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], Any]
-_Job = tuple[Work, "asyncio.Future[Any] | None"]
+TransactionFn = Callable[[sqlite3.Connection], Any]
+_Job = tuple[TransactionFn, "asyncio.Future[Any] | None"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS effect(
@@ -37,13 +37,13 @@ CREATE TABLE IF NOT EXISTS effect(
 CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
 """
 
-CLOSED = "the sandbox is closed"
+CLOSED_TEXT = "the sandbox is closed"
 
 EFFECTS = ContextVar[list[str]]("EFFECTS")
 """The effects of the request under way, as they go into the ledger: operation and subject."""
 
-_FILE, _LOCK = "sandbox.sqlite3", "sandbox.lock"
-_GROUP = 256  # pieces of work that share one commit at the most
+_FILE_NAME, _LOCK_NAME = "sandbox.sqlite3", "sandbox.lock"
+_MAX_GROUP_JOBS = 256  # pieces of work that share one commit at the most
 
 
 class FolderInUseError(OSError):
@@ -53,7 +53,7 @@ class FolderInUseError(OSError):
         super().__init__("another sandbox keeps its state in this folder: end it, or choose another folder")
 
 
-class Database:
+class SandboxDatabase:
     """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema.
 
     Raises FolderInUseError, sqlite3.Error where the file cannot be read, and OSError where others can't be kept from
@@ -64,7 +64,7 @@ class Database:
         self._lock: sqlite3.Connection | None = None
         if folder is not None:
             folder.mkdir(0o700, parents=True, exist_ok=True)
-            self._lock = lock_file(folder / _LOCK)
+            self._lock = lock_file(folder / _LOCK_NAME)
         try:
             self._open(folder, schemas)
         except BaseException:
@@ -73,15 +73,17 @@ class Database:
 
     def _open(self, folder: Path | None, schemas: Iterable[str]) -> None:
         if folder is not None:
-            (folder / _FILE).touch(0o600)
-            make_private(*(folder / (_FILE + suffix) for suffix in ("", "-wal", "-shm")))
-        location = str(folder / _FILE) if folder is not None else ":memory:"
+            (folder / _FILE_NAME).touch(0o600)
+            make_private(*(folder / (_FILE_NAME + suffix) for suffix in ("", "-wal", "-shm")))
+        location = str(folder / _FILE_NAME) if folder is not None else ":memory:"
         writing = _connect(location, "\n".join(schemas))
-        self._writer = self._reader = _Worker("sandbox-writer", writing, begin="BEGIN IMMEDIATE", group=_GROUP)
+        self._writer = self._reader = _DatabaseThread(
+            "sandbox-writer", writing, begin="BEGIN IMMEDIATE", max_group_jobs=_MAX_GROUP_JOBS
+        )
         if folder is not None:
             try:
                 reading = _connect(location, "PRAGMA query_only=ON")
-                self._reader = _Worker("sandbox-reader", reading, begin="BEGIN", group=1)
+                self._reader = _DatabaseThread("sandbox-reader", reading, begin="BEGIN", max_group_jobs=1)
             except BaseException:
                 self._writer.close()
                 raise
@@ -141,7 +143,7 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
         effects.append(f"{operation} {subject}")
 
 
-def effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
+def list_effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
     """All effects of the ledger in the order in which they happened, or those of one operation."""
     rows = connection.execute(
         "SELECT id, operation, subject, detail, at FROM effect "
@@ -191,60 +193,60 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
     return connection
 
 
-class _Worker:
+class _DatabaseThread:
     """One thread that owns one connection and runs the work submitted to it, in order."""
 
-    def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, group: int) -> None:
+    def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
         self.listeners = list[Callable[[], None]]()  # called after a transaction that changed something
         self._begin = begin
-        self._group = group
-        self._refusal = ""  # why no more work is taken; no text while it is
+        self._max_group_jobs = max_group_jobs
+        self._rejection_reason = ""  # why no more work is taken; no text while it is
         self._closing = threading.Lock()  # nothing is put into the queue after the None that ends it
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> asyncio.Future[Any]:
+    def submit(self, work: TransactionFn) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.put(work, future)
         return future
 
-    def put(self, work: Work, future: asyncio.Future[Any] | None) -> None:
+    def put(self, work: TransactionFn, future: asyncio.Future[Any] | None) -> None:
         with self._closing:
-            if self._refusal:
-                raise RuntimeError(self._refusal)
+            if self._rejection_reason:
+                raise RuntimeError(self._rejection_reason)
             self._jobs.put((work, future))
 
     def close(self) -> None:
-        self._end(CLOSED)
+        self._stop_accepting(CLOSED_TEXT)
         self._thread.join()
         self.connection.close()
 
-    def _end(self, refusal: str) -> None:
+    def _stop_accepting(self, reason: str) -> None:
         with self._closing:
-            self._refusal = self._refusal or refusal
+            self._rejection_reason = self._rejection_reason or reason
             self._jobs.put(None)
 
     def _run(self) -> None:
         group = list[_Job]()
         try:
-            while group := self._next():
+            while group := self._take_group():
                 self._execute(group)
         except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
-            self._end(f"the sandbox's database failed ({type(error).__name__}): start it anew")
+            self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): start it anew")
             while group:  # a caller that was answered already gets nothing twice
                 for _, future in group:
-                    _deliver(future, None, RuntimeError(self._refusal))
-                group = self._next()
+                    _set_result(future, None, RuntimeError(self._rejection_reason))
+                group = self._take_group()
 
-    def _next(self) -> list[_Job]:
+    def _take_group(self) -> list[_Job]:
         """What is queued, or so much of it as one transaction takes; empty when nothing more will come."""
         group = list[_Job]()
         job = self._jobs.get()
         while job is not None:
             group.append(job)
-            if len(group) == self._group:
+            if len(group) == self._max_group_jobs:
                 return group
             try:
                 job = self._jobs.get_nowait()
@@ -262,7 +264,7 @@ class _Worker:
             self.connection.execute(self._begin)
             changes = self.connection.total_changes
             for work, future in group:
-                outcomes.append((future, *self._attempt(work)))
+                outcomes.append((future, *self._run_job(work)))
             self.connection.execute("COMMIT")
             if self.connection.total_changes != changes:
                 for listener in self.listeners:
@@ -273,9 +275,9 @@ class _Worker:
                     self.connection.execute("ROLLBACK")
             outcomes = [(future, None, error) for _, future in group]
         for future, value, failure in outcomes:
-            _deliver(future, value, failure)
+            _set_result(future, value, failure)
 
-    def _attempt(self, work: Work) -> tuple[Any, BaseException | None]:
+    def _run_job(self, work: TransactionFn) -> tuple[Any, BaseException | None]:
         self.connection.execute("SAVEPOINT work")
         try:
             value = work(self.connection)
@@ -287,11 +289,11 @@ class _Worker:
         return value, None
 
 
-def _deliver(future: asyncio.Future[Any] | None, value: Any, failure: BaseException | None) -> None:
+def _set_result(future: asyncio.Future[Any] | None, value: Any, failure: BaseException | None) -> None:
     if future is None:
         return
 
-    def settle() -> None:
+    def resolve_future() -> None:
         if future.done():  # the caller was cancelled meanwhile
             return
         if failure is None:
@@ -300,4 +302,4 @@ def _deliver(future: asyncio.Future[Any] | None, value: Any, failure: BaseExcept
             future.set_exception(RuntimeError(repr(failure)) if isinstance(failure, StopIteration) else failure)
 
     with contextlib.suppress(RuntimeError):  # the caller's event loop has closed: nobody waits any more
-        future.get_loop().call_soon_threadsafe(settle)
+        future.get_loop().call_soon_threadsafe(resolve_future)

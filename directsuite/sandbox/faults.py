@@ -30,16 +30,16 @@ import msgspec
 from aiohttp import web
 from aiohttp.payload import Payload
 
-from directsuite.sandbox.calls import FAULT
-from directsuite.sandbox.files import PiecesPayload, is_small, receive
-from directsuite.sandbox.refusals import refusal_of
+from directsuite.sandbox.calls import FAULT_KIND
+from directsuite.sandbox.files import PiecesPayload, has_small_body, receive_body
+from directsuite.sandbox.rejections import respond_to_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aiohttp.typedefs import Handler, Middleware
 
-Kind = Literal[
+FaultKind = Literal[
     "status",
     "latency",
     "hang",
@@ -50,10 +50,10 @@ Kind = Literal[
     "expire_token",
     "expire_session",
 ]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 EVERY_OPERATION = "*"
 
-Body: TypeAlias = bytes | PiecesPayload
+ResponseBody: TypeAlias = bytes | PiecesPayload
 """The body of an answer: what is large is in files, and is not read to be spoilt."""
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
@@ -65,7 +65,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     operation: _HeaderText
     """The specification's name of the operation, or `*` for all of them."""
-    kind: Kind
+    kind: FaultKind
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
     """HTTP status of the answer, for `status`."""
     retry_after: _Natural | _HeaderText | None = None
@@ -89,8 +89,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
         """A fault from JSON members of the same names. Raises ValueError that names what does not fit."""
-        if (kind := members.get("kind", KINDS[0])) not in KINDS:
-            raise ValueError(f"there is no fault of the kind {kind!r}: give one of {', '.join(KINDS)}")
+        if (kind := members.get("kind", FAULT_KINDS[0])) not in FAULT_KINDS:
+            raise ValueError(f"there is no fault of the kind {kind!r}: give one of {', '.join(FAULT_KINDS)}")
         try:
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
@@ -98,29 +98,29 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @attrs.define
-class _Rule:
+class _FaultRule:
     fault: Fault
-    dice: random.Random
-    to_skip: int
-    remaining: int | None
-    applied: int = 0
+    rng: random.Random
+    skips_left: int
+    uses_left: int | None
+    times_applied: int = 0
 
-    def is_due(self) -> bool:
+    def count_request(self) -> bool:
         """Count a request, and return True unless it is to be skipped."""
-        if self.to_skip == 0:
+        if self.skips_left == 0:
             return True
-        self.to_skip -= 1
+        self.skips_left -= 1
         return False
 
-    def applies(self) -> bool:
+    def try_to_apply(self) -> bool:
         """Return True if the rule acts on this request, which it then counts as applied."""
-        if self.remaining == 0:
+        if self.uses_left == 0:
             return False
-        if self.fault.probability < 1 and self.dice.random() >= self.fault.probability:
+        if self.fault.probability < 1 and self.rng.random() >= self.fault.probability:
             return False
-        self.applied += 1
-        if self.remaining is not None:
-            self.remaining -= 1
+        self.times_applied += 1
+        if self.uses_left is not None:
+            self.uses_left -= 1
         return True
 
 
@@ -128,28 +128,28 @@ class Faults:
     """The rules in the order in which they were added; the first one that applies to a request decides."""
 
     def __init__(self) -> None:
-        self._rules: dict[int, _Rule] = {}
-        self._last = 0
+        self._rules: dict[int, _FaultRule] = {}
+        self._last_number = 0
         self._operations: frozenset[str] = frozenset()
         self.listeners = list[Callable[[], None]]()
         """Called after each change of the rules."""
         self.stopped = False
         """True once the sandbox stops: requests that hang end."""
 
-    def know(self, operations: Iterable[str]) -> None:
+    def set_operations(self, operations: Iterable[str]) -> None:
         """Tell which operations there are, so that a rule for a misspelt one is refused."""
         self._operations = frozenset(operations)
 
     def add(self, fault: Fault) -> int:
         """Add a rule and return its number. Raises ValueError for an operation that does not exist."""
         if fault.operation != EVERY_OPERATION:
-            self.check(fault.operation)
-        self._last += 1
-        self._rules[self._last] = _Rule(fault, random.Random(fault.seed), fault.skip, fault.times)
-        self._tell()
-        return self._last
+            self.validate_operation(fault.operation)
+        self._last_number += 1
+        self._rules[self._last_number] = _FaultRule(fault, random.Random(fault.seed), fault.skip, fault.times)
+        self._notify_listeners()
+        return self._last_number
 
-    def check(self, operation: str) -> None:
+    def validate_operation(self, operation: str) -> None:
         """Raise ValueError if there is no such operation."""
         if operation not in self._operations:
             alike = difflib.get_close_matches(operation, self._operations, 1)
@@ -158,15 +158,15 @@ class Faults:
     def remove(self, number: int) -> bool:
         """Remove one rule; False if there is none of this number."""
         existed = self._rules.pop(number, None) is not None
-        self._tell()
+        self._notify_listeners()
         return existed
 
     def clear(self) -> None:
         """Remove all rules."""
         self._rules.clear()
-        self._tell()
+        self._notify_listeners()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self.listeners:
             listener()
 
@@ -175,23 +175,28 @@ class Faults:
         """The operations that rules may name."""
         return self._operations
 
-    def rules(self) -> list[dict[str, Any]]:
+    def list_rules(self) -> list[dict[str, Any]]:
         """Every rule with its number, how often it has applied, and how often it still will."""
         return [
-            {"id": number, **msgspec.structs.asdict(rule.fault), "applied": rule.applied, "remaining": rule.remaining}
+            {
+                "id": number,
+                **msgspec.structs.asdict(rule.fault),
+                "applied": rule.times_applied,
+                "remaining": rule.uses_left,
+            }
             for number, rule in self._rules.items()
         ]
 
-    def take(self, operation: str | None) -> Fault | None:
+    def claim_fault(self, operation: str | None) -> Fault | None:
         """The fault for this request, counted as applied; None for a healthy one or a path outside the services."""
         if operation not in self._operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
-        due = [rule for rule in rules if rule.is_due()]  # each of them counts the request
-        return next((rule.fault for rule in due if rule.applies()), None)
+        due = [rule for rule in rules if rule.count_request()]  # each of them counts the request
+        return next((rule.fault for rule in due if rule.try_to_apply()), None)
 
 
-def kind_text(rule: Mapping[str, Any]) -> str:
+def describe_kind(rule: Mapping[str, Any]) -> str:
     """Name the kind of a rule, as `Faults.rules` has it, with its status or its delay."""
     match rule["kind"]:
         case "status":
@@ -202,77 +207,77 @@ def kind_text(rule: Mapping[str, Any]) -> str:
             return str(kind)
 
 
-def still_text(rule: Mapping[str, Any]) -> str:
+def describe_remaining(rule: Mapping[str, Any]) -> str:
     """Say how often a rule still applies."""
     return {None: "always", 0: "used up"}.get(rule["remaining"], str(rule["remaining"]))
 
 
-Expire = Callable[[web.Request], Awaitable[None]]
+ExpireFn = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
-_STREAMED = "Save"  # read by the operation to the end, and too large to be kept
-_STREAMED_IF_LARGE = frozenset(
+_STREAMED_OPERATION = "Save"  # read by the operation to the end, and too large to be kept
+_LARGE_BODY_OPERATIONS = frozenset(
     {"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"}
 )
-_CHECK_EVERY = 0.02  # seconds; aiohttp does not tell a handler that the client has left
+_POLL_INTERVAL = 0.02  # seconds; aiohttp does not tell a handler that the client has left
 
 
-def fault_injection(faults: Faults, *, expire_token: Expire, expire_session: Expire) -> Middleware:
+def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_session: ExpireFn) -> Middleware:
     """The middleware that lets the rules of `faults` act on requests to the services."""
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
         """Let the first rule that applies act; a healthy request passes."""
-        fault = faults.take(request.match_info.route.name)
+        fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)
-        request[FAULT] = fault.kind
+        request[FAULT_KIND] = fault.kind
         name = request.match_info.route.name
-        if name != _STREAMED and (name not in _STREAMED_IF_LARGE or is_small(request)):
+        if name != _STREAMED_OPERATION and (name not in _LARGE_BODY_OPERATIONS or has_small_body(request)):
             await request.read()  # at once: the operation may act when the client has left
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
-            await receive(request, sys.maxsize, len)
+            await receive_body(request, sys.maxsize, len)
 
-        async def answer() -> web.StreamResponse:
+        async def respond() -> web.StreamResponse:
             """The operation's answer, a refusal included: that too can be spoilt."""
             try:
                 return await handler(request)
             except Exception as error:  # noqa: BLE001  whatever it is, the operation has answered it
-                return refusal_of(error, request)
+                return respond_to_error(error, request)
 
         if fault.processed and fault.kind in {"status", "hang"}:
-            await answer()
+            await respond()
         match fault.kind:
             case "status":
-                return _status_answer(fault)
+                return _build_status_response(fault)
             case "latency":
                 await asyncio.sleep(fault.seconds)
-                return await answer()
+                return await respond()
             case "hang":
-                while not (faults.stopped or _has_left(request)):  # noqa: ASYNC110  there is no event for it
-                    await asyncio.sleep(_CHECK_EVERY)
-                return _reset(request)
+                while not (faults.stopped or _has_disconnected(request)):  # noqa: ASYNC110  there is no event for it
+                    await asyncio.sleep(_POLL_INTERVAL)
+                return _reset_connection(request)
             case "reset_before":
-                return _reset(request)
+                return _reset_connection(request)
             case "reset_after":
-                await answer()
-                return _reset(request)
+                await respond()
+                return _reset_connection(request)
             case "truncate":
-                return await _truncated(request, await answer())
+                return await _send_truncated(request, await respond())
             case "malformed":
-                return _malformed(await answer())
+                return _build_malformed(await respond())
             case "expire_token":
                 await expire_token(request)
-                return await answer()
+                return await respond()
             case "expire_session":
                 await expire_session(request)
-                return await answer()
+                return await respond()
 
     return inject
 
 
-def _status_answer(fault: Fault) -> web.Response:
+def _build_status_response(fault: Fault) -> web.Response:
     is_text = isinstance(fault.body, str)
     body = b"" if fault.body is None else (fault.body if is_text else json.dumps(fault.body)).encode()
     headers = {"Content-Type": fault.media_type or ("text/html" if is_text else "application/json")} if body else {}
@@ -281,12 +286,12 @@ def _status_answer(fault: Fault) -> web.Response:
     return web.Response(status=fault.status, body=body, headers=headers)
 
 
-async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.StreamResponse:
-    body = _body_of(whole)
-    answer = web.StreamResponse(status=whole.status, reason=whole.reason, headers=whole.headers)
-    answer.content_length = _size_of(body)
+async def _send_truncated(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    body = _get_body(response)
+    answer = web.StreamResponse(status=response.status, reason=response.reason, headers=response.headers)
+    answer.content_length = _get_size(body)
     writer = await answer.prepare(request)
-    half = _first(body, _size_of(body) // 2)
+    half = _cut_body(body, _get_size(body) // 2)
     if isinstance(half, bytes):
         await answer.write(half)
     elif writer is not None:
@@ -296,18 +301,18 @@ async def _truncated(request: web.Request, whole: web.StreamResponse) -> web.Str
     return answer
 
 
-def _malformed(answer: web.StreamResponse) -> web.Response:
-    headers = answer.headers.copy()
+def _build_malformed(response: web.StreamResponse) -> web.Response:
+    headers = response.headers.copy()
     headers.popall("Content-Length", None)
-    breaking = broken_json if answer.content_type == "application/json" else broken_base64
-    return web.Response(status=answer.status, headers=headers, body=breaking(_body_of(answer)))
+    breaking = break_json if response.content_type == "application/json" else break_base64
+    return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
 
 
-def _has_left(request: web.Request) -> bool:
+def _has_disconnected(request: web.Request) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
-def _reset(request: web.Request) -> web.Response:
+def _reset_connection(request: web.Request) -> web.Response:
     transport = request.transport
     if transport is not None:
         connection: socket.socket | None = transport.get_extra_info("socket")
@@ -317,27 +322,27 @@ def _reset(request: web.Request) -> web.Response:
     return web.Response()  # aiohttp wants one even where the connection is gone; not a byte of it is sent
 
 
-def _body_of(response: web.StreamResponse) -> Body:
+def _get_body(response: web.StreamResponse) -> ResponseBody:
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, Payload) and not isinstance(body, PiecesPayload):
         raise TypeError(f"a fault can't spoil a {type(body).__name__}")
     return bytes(body or b"") if not isinstance(body, PiecesPayload) else body
 
 
-def _size_of(body: Body) -> int:
+def _get_size(body: ResponseBody) -> int:
     return len(body) if isinstance(body, bytes) else body.size
 
 
-def _first(body: Body, size: int) -> Body:
+def _cut_body(body: ResponseBody, size: int) -> ResponseBody:
     return body[:size] if isinstance(body, bytes) else body.cut(size)
 
 
-def broken_json(body: Body) -> Body:
+def break_json(body: ResponseBody) -> ResponseBody:
     """The first half of a JSON object or array is never JSON."""
-    return _first(body, max(1, _size_of(body) // 2))
+    return _cut_body(body, max(1, _get_size(body) // 2))
 
 
-def broken_base64(body: Body) -> Body:
+def break_base64(body: ResponseBody) -> ResponseBody:
     """One character more than whole groups is no base64, even for a decoder that skips foreign characters.
 
     What is in files has no line breaks.

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from aiohttp import web
 
-from directsuite.sandbox.clock import timestamp
+from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import ACCOUNT, DEMO_ACCOUNT
-from directsuite.sandbox.refusals import InvalidParameterError, PermissionDeniedError
+from directsuite.sandbox.rejections import InvalidParameterError, WrongAccountError
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS fax_number(digits TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS fax(
 CREATE INDEX IF NOT EXISTS fax_newest ON fax(digits, id DESC);
 """
 
-PAGE = 10
+PAGE_ROWS = 10
 STATUSES = ("waiting", "complete")
 
 
@@ -75,16 +75,16 @@ class NewFax(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         """Require digits, and a status that there is."""
-        if not digits_of(self.fax_number):
+        if not extract_digits(self.fax_number):
             raise ValueError("fax_number must have digits")
         if self.status is not None:
-            _require_status(self.status)
+            _validate_status(self.status)
 
 
 def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
     """Add a fax at `now` (milliseconds since 1970) and return its handle. Raises NumberTakenError."""
-    digits, account, description = digits_of(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
-    owner = _owner(connection, digits)
+    digits, account, description = extract_digits(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
+    owner = _find_owner(connection, digits)
     if owner not in {None, account}:
         raise NumberTakenError(f"the fax number belongs to the account {owner}")
     recipients = new.recipients
@@ -102,19 +102,19 @@ def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
 
 def update_status(connection: sqlite3.Connection, handle: str, status: str, *, now: int) -> bool:
     """Give a fax a new status at `now`; False for an unknown handle. Raises ValueError for an unknown status."""
-    _require_status(status)
+    _validate_status(status)
     changed = connection.execute(
         "UPDATE fax SET status = ?, updated_at = ? WHERE handle = ?", (status, now, handle)
     ).rowcount
     return changed == 1
 
 
-def _require_status(status: str) -> None:
+def _validate_status(status: str) -> None:
     if status not in STATUSES:
         raise ValueError(f"status must be one of {', '.join(STATUSES)}")
 
 
-def digits_of(fax_number: str) -> str:
+def extract_digits(fax_number: str) -> str:
     """What fax numbers are compared by: their digits."""
     return "".join(character for character in fax_number if character in "0123456789")
 
@@ -122,26 +122,26 @@ def digits_of(fax_number: str) -> str:
 class FaxService:
     """The two operations, under /fax/api/fax."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SandboxDatabase) -> None:
         self._database = database
 
-    def routes(self) -> list[web.RouteDef]:
+    def make_routes(self) -> list[web.RouteDef]:
         """A route for each operation, named as the specification names it."""
         operations = (
-            ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._multiple_message_info),
-            ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._single_message_info),
+            ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._get_multiple_message_info),
+            ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._get_single_message_info),
         )
         return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
 
-    async def _single_message_info(self, request: web.Request) -> web.Response:
+    async def _get_single_message_info(self, request: web.Request) -> web.Response:
         """One message by fax number and handle."""
         handle = request.match_info["message_handle"]
-        rows = await self._records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
+        rows = await self._read_records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
         if not rows:
             raise InvalidParameterError("the fax number has no message of this handle")
-        return _answer(request[ACCOUNT], rows, handle)
+        return _build_response(request[ACCOUNT], rows, handle)
 
-    async def _multiple_message_info(self, request: web.Request) -> web.Response:
+    async def _get_multiple_message_info(self, request: web.Request) -> web.Response:
         """Up to ten messages of a fax number, the newest first, from a record offset on."""
         offset = request.match_info["offset"]
         if not (offset.isascii() and offset.isdecimal()):
@@ -150,41 +150,41 @@ class FaxService:
         significant = offset.lstrip("0") or "0"
         start = int(significant) if len(significant) <= 18 else 10**18
         query = "SELECT * FROM fax WHERE digits = ? ORDER BY id DESC LIMIT ? OFFSET ?"
-        return _answer(request[ACCOUNT], await self._records(request, query, PAGE, start), "")
+        return _build_response(request[ACCOUNT], await self._read_records(request, query, PAGE_ROWS, start), "")
 
-    async def _records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
+    async def _read_records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
         """The faxes of the request's number that the query selects, by the number's digits and the parameters."""
-        digits, account = digits_of(request.match_info["fax_number"]), request[ACCOUNT]
+        digits, account = extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
         if not digits:
             raise InvalidParameterError("the fax number has no digits")
 
         def read(connection: sqlite3.Connection) -> list[sqlite3.Row]:
-            if _owner(connection, digits) not in {None, account}:
-                raise PermissionDeniedError("the fax number belongs to another account")
+            if _find_owner(connection, digits) not in {None, account}:
+                raise WrongAccountError("the fax number belongs to another account")
             return connection.execute(query, (digits, *parameters)).fetchall()
 
         return await self._database.read(read)
 
 
-def _owner(connection: sqlite3.Connection, digits: str) -> str | None:
+def _find_owner(connection: sqlite3.Connection, digits: str) -> str | None:
     row = connection.execute("SELECT account FROM fax_number WHERE digits = ?", (digits,)).fetchone()
     return None if row is None else str(row["account"])
 
 
-def _answer(account: str, rows: list[sqlite3.Row], handle: str) -> web.Response:
+def _build_response(account: str, rows: list[sqlite3.Row], handle: str) -> web.Response:
     description = f"{len(rows)} message{'' if len(rows) == 1 else 's'}"
-    details = [_message_object(row) for row in rows]
+    details = [_build_message_object(row) for row in rows]
     return web.json_response(
         {"Username": account, "MessageHandle": handle, "MessageDetail": details, "description": description}
     )
 
 
-def _message_object(row: sqlite3.Row) -> dict[str, Any]:
+def _build_message_object(row: sqlite3.Row) -> dict[str, Any]:
     return {
         "MessageHandle": row["handle"],
         "fax_number": row["fax_number"],
         "status": row["status"],
-        "updated_ts": timestamp(row["updated_at"]),
+        "updated_ts": format_timestamp(row["updated_at"]),
         "recipients": msgspec.json.decode(row["recipients"]),
         "description": row["description"],
     }

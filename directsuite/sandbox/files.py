@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pybase64
 from aiohttp.payload import Payload
 
-from directsuite.sandbox.calls import CARRIED, LONGEST
+from directsuite.sandbox.calls import BODY_PREFIX, MAX_RECORDED_BYTES
 from directsuite.sandbox.database import lock_file
-from directsuite.sandbox.refusals import BodyTooLargeError
+from directsuite.sandbox.rejections import BodyTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.abc import AbstractStreamWriter
 
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
 T = TypeVar("T")
 
-_PIECE = 3 * 2**18  # bytes; whole groups of base64
-_RECEIVED = 2**20  # bytes of a body that are worked on at once
-_SMALL = 2**20  # bytes of a body
+_PIECE_BYTES = 3 * 2**18  # bytes; whole groups of base64
+_RECEIVE_BATCH_BYTES = 2**20  # bytes of a body that are worked on at once
+_MAX_SMALL_BODY_BYTES = 2**20  # bytes of a body
 _LINE_BREAKS = b"\r\n"
 
 
-def abandoned_schema(table: str) -> str:
+def make_abandoned_schema(table: str) -> str:
     """SQL that has each connection note which files a table, with their `name`, names no longer."""
     return f"""
 CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
@@ -60,23 +60,23 @@ CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
 """
 
 
-_PREFIX = "directsuite-sandbox-"
-_LOCK = "lock"
+_FOLDER_PREFIX = "directsuite-sandbox-"
+_LOCK_NAME = "lock"
 """A file that is locked as long as the sandbox lives whose folder it is in."""
 
 
-_YOUNGEST_LEFT = 60.0
+_MIN_LEFTOVER_AGE = 60.0
 """Seconds: another sandbox may be about to lock a folder that is younger."""
 
 
-def _remove_left_folders() -> None:
+def _remove_leftover_folders() -> None:
     """Remove the temporary folders of sandboxes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        lock = folder / _LOCK
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+        lock = folder / _LOCK_NAME
         with suppress(OSError, sqlite3.Error):  # it is in use, or of another user
             if not _is_own(folder, stat.S_IFDIR) or not _is_own(lock, stat.S_IFREG):
                 continue
-            if time.time() - lock.stat().st_mtime < _YOUNGEST_LEFT:
+            if time.time() - lock.stat().st_mtime < _MIN_LEFTOVER_AGE:
                 continue
             with closing(lock_file(lock)):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -95,41 +95,43 @@ class StoredFiles:
     """
 
     def __init__(self, folder: Path | None, table: str = "") -> None:
-        self._kept = folder
-        self._made: Path | None = None
+        self._permanent_folder = folder
+        self._created_folder: Path | None = None
         self._lock: sqlite3.Connection | None = None
-        self._making_folder = threading.Lock()
+        self._folder_lock = threading.Lock()
         self._table = table
         self._readers = Counter[str]()
         self._abandoned = set[str]()
 
     @property
     def _folder(self) -> Path:
-        with self._making_folder:
-            if self._made is None and self._kept is not None:
-                self._kept.mkdir(0o700, parents=True, exist_ok=True)
-                self._made = self._kept
-            if self._made is None:
-                _remove_left_folders()
-                self._made = Path(tempfile.mkdtemp(prefix=_PREFIX))
-                self._lock = lock_file(self._made / _LOCK)
-                weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
-            return self._made
+        with self._folder_lock:
+            if self._created_folder is None and self._permanent_folder is not None:
+                self._permanent_folder.mkdir(0o700, parents=True, exist_ok=True)
+                self._created_folder = self._permanent_folder
+            if self._created_folder is None:
+                _remove_leftover_folders()
+                self._created_folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+                self._lock = lock_file(self._created_folder / _LOCK_NAME)
+                weakref.finalize(self, shutil.rmtree, self._created_folder, ignore_errors=True)
+            return self._created_folder
 
     def close(self) -> None:
         """Remove the folder, if it is a temporary one."""
-        if self._lock is not None and self._made is not None:
-            shutil.rmtree(self._made, ignore_errors=True)
+        if self._lock is not None and self._created_folder is not None:
+            shutil.rmtree(self._created_folder, ignore_errors=True)
             self._lock.close()
 
-    async def write(self, database: Database, work: Callable[[sqlite3.Connection], T], made: Iterable[str] = ()) -> T:
+    async def write(
+        self, database: SandboxDatabase, work: Callable[[sqlite3.Connection], T], created: Iterable[str] = ()
+    ) -> T:
         """Have work written, and remove the files that no row names after it, those that were made for it too."""
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
             """What `work` gives, and the names of files."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
-            unnamed = {row["name"] for row in rows}.union(made)
+            unnamed = {row["name"] for row in rows}.union(created)
             query = f"SELECT 1 FROM {self._table} WHERE name = ?"  # noqa: S608  a table of ours
             return result, {name for name in unnamed if connection.execute(query, (name,)).fetchone() is None}
 
@@ -137,15 +139,15 @@ class StoredFiles:
         self.abandon(gone)
         return result
 
-    async def clear_away(self, database: Database, *, at_start: bool = False) -> None:
+    async def remove_unreferenced(self, database: SandboxDatabase, *, at_start: bool = False) -> None:
         """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
         if at_start:
             query = f"SELECT name FROM {self._table}"  # noqa: S608  a table of ours
             names = await database.read(lambda connection: [row["name"] for row in connection.execute(query)])
-            self.keep_only(names)
+            self.remove_all_except(names)
         await self.write(database, lambda _: None)
 
-    def keep_only(self, names: Iterable[str]) -> None:
+    def remove_all_except(self, names: Iterable[str]) -> None:
         """Remove all files but these: what a sandbox that was killed has left."""
         self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
@@ -154,7 +156,7 @@ class StoredFiles:
         return self._folder / name
 
     @contextmanager
-    def making(self) -> Generator[Path]:
+    def create_file(self) -> Generator[Path]:
         """A file to write. An error removes it; a cancellation doesn't, for a row may name it by then."""
         file = self[uuid.uuid4().hex]
         file.touch(0o600)
@@ -165,13 +167,13 @@ class StoredFiles:
             raise
 
     @contextmanager
-    def reading(self, name: str) -> Generator[Path]:
+    def hold_file(self, name: str) -> Generator[Path]:
         """A file that stays until it has been read. Raises FileNotFoundError if it has gone."""
-        with self.reading_all([name]):
+        with self.hold_files([name]):
             yield self[name]
 
     @contextmanager
-    def reading_all(self, names: Collection[str]) -> Generator[None]:
+    def hold_files(self, names: Collection[str]) -> Generator[None]:
         """Have files stay until they have been read. Raises FileNotFoundError if one of them has gone."""
         if not all(self[name].exists() for name in names):
             raise FileNotFoundError
@@ -190,7 +192,7 @@ class StoredFiles:
 
     def sync(self, file: Path) -> None:
         """Have a written file on the disk, so that a power loss no longer takes it. Runs in any thread."""
-        if self._kept is None:
+        if self._permanent_folder is None:
             return
         with file.open("r+b") as written:
             os.fsync(written.fileno())
@@ -201,7 +203,7 @@ class StoredFiles:
             finally:
                 os.close(folder)
 
-    def seal(self, file: Path) -> tuple[str, str, int]:
+    def sync_and_digest(self, file: Path) -> tuple[str, str, int]:
         """Return documentDigest, name and size of a written file, which a power loss no longer takes.
 
         Runs in any thread.
@@ -210,7 +212,7 @@ class StoredFiles:
         with file.open("rb") as written:
             return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
 
-    def payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
+    def make_payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
         """The body of an answer: bytes as they are, and ranges, in base64 or not, whose files stay until it is sent.
 
         Raises FileNotFoundError if one of them has gone.
@@ -218,13 +220,13 @@ class StoredFiles:
         every = [*parts]
         sizes = (len(each) if isinstance(each, bytes) else each.base64_size if base64 else each.size for each in every)
 
-        def pieces() -> Iterator[bytes]:
+        def iter_pieces() -> Iterator[bytes]:
             for each in every:
-                yield from (each,) if isinstance(each, bytes) else each.base64() if base64 else each.octets()
+                yield from (each,) if isinstance(each, bytes) else each.iter_base64() if base64 else each.iter_octets()
 
         with ExitStack() as reading:
-            reading.enter_context(self.reading_all({each.file.name for each in every if isinstance(each, FileRange)}))
-            return PiecesPayload(pieces, sum(sizes), reading.pop_all().close)
+            reading.enter_context(self.hold_files({each.file.name for each in every if isinstance(each, FileRange)}))
+            return PiecesPayload(iter_pieces, sum(sizes), reading.pop_all().close)
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in [*names]:
@@ -240,7 +242,7 @@ class FileRange:
         self.file, self.start, self.end = file, start, end
         self.size = end - start if size is None else size
         """How many octets there are."""
-        self._encoded = size is not None
+        self._is_base64 = size is not None
 
     @property
     def base64_size(self) -> int:
@@ -248,43 +250,43 @@ class FileRange:
         return (self.size + 2) // 3 * 4
 
     @classmethod
-    def whole(cls, file: Path) -> FileRange:
+    def from_file(cls, file: Path) -> FileRange:
         """All of a file, as it stands."""
         return cls(file, 0, file.stat().st_size)
 
-    def in_base64(self) -> FileRange | None:
+    def read_as_base64(self) -> FileRange | None:
         """What its octets, as base64 with nothing but line breaks between, stand for; None where they are no base64."""
         decoder, size = Base64Decoder(), 0
         try:
-            for piece in self._pieces():
+            for piece in self._iter_pieces():
                 size += len(decoder.decode(piece.translate(None, _LINE_BREAKS)))
             size += len(decoder.decode(b"", last=True))
         except ValueError:
             return None
         return FileRange(self.file, self.start, self.end, size)
 
-    def place(self) -> list[int | None]:
+    def to_list(self) -> list[int | None]:
         """Where it is in its file, as __init__ takes it."""
-        return [self.start, self.end, self.size if self._encoded else None]
+        return [self.start, self.end, self.size if self._is_base64 else None]
 
-    def octets(self) -> Iterator[bytes]:
+    def iter_octets(self) -> Iterator[bytes]:
         """The octets in pieces."""
-        if not self._encoded:
-            return self._pieces()
+        if not self._is_base64:
+            return self._iter_pieces()
         decoder = Base64Decoder()
-        return (decoder.decode(piece.translate(None, _LINE_BREAKS)) for piece in self._pieces())
+        return (decoder.decode(piece.translate(None, _LINE_BREAKS)) for piece in self._iter_pieces())
 
-    def base64(self) -> Iterator[bytes]:
+    def iter_base64(self) -> Iterator[bytes]:
         """The octets in base64 without line breaks, in pieces."""
-        if self._encoded:
-            return (piece.translate(None, _LINE_BREAKS) for piece in self._pieces())
-        return map(pybase64.b64encode, self._pieces())
+        if self._is_base64:
+            return (piece.translate(None, _LINE_BREAKS) for piece in self._iter_pieces())
+        return map(pybase64.b64encode, self._iter_pieces())
 
-    def _pieces(self) -> Iterator[bytes]:
+    def _iter_pieces(self) -> Iterator[bytes]:
         remaining = self.end - self.start
         with self.file.open("rb") as read:
             read.seek(self.start)
-            while remaining and (piece := read.read(min(_PIECE, remaining))):
+            while remaining and (piece := read.read(min(_PIECE_BYTES, remaining))):
                 remaining -= len(piece)
                 yield piece
 
@@ -294,7 +296,7 @@ class Base64Decoder:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._padded = False
+        self._is_padded = False
 
     def decode(self, text: bytes, *, last: bool = False) -> bytes:
         """The octets of a piece; `last` for the end of the text. Raises ValueError for what is no base64."""
@@ -302,18 +304,18 @@ class Base64Decoder:
         whole = len(text) if last else len(text) // 4 * 4
         text, self._rest = text[:whole], text[whole:]
         octets = pybase64.b64decode(text, validate=True)
-        if octets and self._padded:
+        if octets and self._is_padded:
             raise ValueError("there is base64 after its padding")
-        self._padded = self._padded or text.endswith(b"=")
+        self._is_padded = self._is_padded or text.endswith(b"=")
         return octets
 
 
-def is_small(request: web.Request) -> bool:
+def has_small_body(request: web.Request) -> bool:
     """Return True for a request whose body is not worth a file."""
-    return request.content_length is not None and request.content_length <= _SMALL
+    return request.content_length is not None and request.content_length <= _MAX_SMALL_BODY_BYTES
 
 
-async def receive(request: web.Request, limit: int, take: Callable[[bytes], Any]) -> None:
+async def receive_body(request: web.Request, limit: int, consume: Callable[[bytes], Any]) -> None:
     """Have `take` take a request's body in pieces, in threads. Raises BodyTooLargeError."""
     if (request.content_length or 0) > limit:
         raise BodyTooLargeError(limit)
@@ -322,13 +324,13 @@ async def receive(request: web.Request, limit: int, take: Callable[[bytes], Any]
         size += len(piece)
         if size > limit:
             raise BodyTooLargeError(limit)
-        beginning += piece[: LONGEST - len(beginning)]
+        beginning += piece[: MAX_RECORDED_BYTES - len(beginning)]
         pending += piece
-        if len(pending) >= _RECEIVED:
-            await asyncio.to_thread(take, bytes(pending))
+        if len(pending) >= _RECEIVE_BATCH_BYTES:
+            await asyncio.to_thread(consume, bytes(pending))
             pending.clear()
-    await asyncio.to_thread(take, bytes(pending))
-    request[CARRIED] = beginning, size
+    await asyncio.to_thread(consume, bytes(pending))
+    request[BODY_PREFIX] = beginning, size
 
 
 class PiecesPayload(Payload):
@@ -337,8 +339,8 @@ class PiecesPayload(Payload):
     release: called once it has been sent, or is not needed any more.
     """
 
-    def __init__(self, pieces: Callable[[], Iterator[bytes]], size: int, release: Callable[[], object]) -> None:
-        self._pieces = pieces
+    def __init__(self, iter_pieces: Callable[[], Iterator[bytes]], size: int, release: Callable[[], object]) -> None:
+        self._iter_pieces = iter_pieces
         self._length = size
         self._release = weakref.finalize(self, release)
         super().__init__(None)
@@ -352,25 +354,25 @@ class PiecesPayload(Payload):
         """Return a payload of its first `size` bytes, with others around them, to be sent in its place."""
         size = min(size, self._length)
 
-        def pieces() -> Iterator[bytes]:
+        def iter_pieces() -> Iterator[bytes]:
             yield before
             remaining = size
-            for piece in self._pieces():
+            for piece in self._iter_pieces():
                 yield piece[:remaining]
                 remaining -= len(piece)
                 if remaining <= 0:
                     break
             yield after
 
-        return PiecesPayload(pieces, len(before) + size + len(after), self._release)
+        return PiecesPayload(iter_pieces, len(before) + size + len(after), self._release)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """The whole body as text."""
-        return b"".join(self._pieces()).decode(encoding, errors)
+        return b"".join(self._iter_pieces()).decode(encoding, errors)
 
     async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
         """The whole body."""
-        return await asyncio.to_thread(lambda: b"".join(self._pieces()))
+        return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Send the body."""
@@ -378,7 +380,7 @@ class PiecesPayload(Payload):
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Send the body, which is as long as the headers say."""
-        pieces = self._pieces()
+        pieces = self._iter_pieces()
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
                 await writer.write(piece)
@@ -397,13 +399,13 @@ class FilePayload(PiecesPayload):
         length = os.fstat(descriptor).st_size
 
         def read() -> bytes:
-            piece = os.read(descriptor, _PIECE)
-            while len(piece) % 3 and (more := os.read(descriptor, _PIECE - len(piece))):
+            piece = os.read(descriptor, _PIECE_BYTES)
+            while len(piece) % 3 and (more := os.read(descriptor, _PIECE_BYTES - len(piece))):
                 piece += more
             return pybase64.b64encode(piece) if base64 else piece
 
-        def pieces() -> Iterator[bytes]:
+        def iter_pieces() -> Iterator[bytes]:
             os.lseek(descriptor, 0, os.SEEK_SET)
             return iter(read, b"")
 
-        super().__init__(pieces, (length + 2) // 3 * 4 if base64 else length, lambda: os.close(descriptor))
+        super().__init__(iter_pieces, (length + 2) // 3 * 4 if base64 else length, lambda: os.close(descriptor))

@@ -24,16 +24,16 @@ from yarl import URL
 
 from directsuite.sandbox.credentials import (
     DEFAULT_SCOPE,
-    digest,
+    check_password,
+    generate_secret,
     hash_password,
-    new_secret,
-    password_matches,
+    hash_secret,
     store_token,
 )
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS oauth_client(
@@ -43,11 +43,11 @@ CREATE TABLE IF NOT EXISTS oauth_grant(
   redirect_uri TEXT, expires_at INTEGER) WITHOUT ROWID;
 """
 
-LIFETIME = timedelta(hours=1)
+TOKEN_LIFETIME = timedelta(hours=1)
 _CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends ten minutes at the most
-_FORM = "application/x-www-form-urlencoded"
+_FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
-Authenticate = Callable[[sqlite3.Connection, str, str], bool]
+AuthenticateFn = Callable[[sqlite3.Connection, str, str], bool]
 """Returns True if a user name and password belong to somebody who may use the password grant."""
 
 
@@ -61,7 +61,7 @@ class OAuthError(Exception):
 
 
 @attrs.frozen
-class _Client:
+class _OAuthClient:
     client_id: str
     account: str
 
@@ -70,7 +70,7 @@ class _Client:
 class _Grant:
     account: str
     scope: str
-    refreshable: bool
+    is_refreshable: bool
 
 
 def add_client(connection: sqlite3.Connection, client_id: str, client_secret: str, account: str) -> None:
@@ -84,40 +84,40 @@ def add_client(connection: sqlite3.Connection, client_id: str, client_secret: st
 class OAuth:
     """The authorize and token endpoints."""
 
-    def __init__(self, database: Database, clock: Clock, authenticate: Authenticate) -> None:
+    def __init__(self, database: SandboxDatabase, clock: Clock, authenticate: AuthenticateFn) -> None:
         self._database = database
         self._clock = clock
         self._authenticate = authenticate
-        self._grants: Mapping[str, Callable[[sqlite3.Connection, _Client, Mapping[str, str]], _Grant]] = {
+        self._grants: Mapping[str, Callable[[sqlite3.Connection, _OAuthClient, Mapping[str, str]], _Grant]] = {
             "authorization_code": self._redeem_code,
             "refresh_token": self._redeem_refresh_token,
-            "client_credentials": _client_credentials,
-            "password": self._password,
+            "client_credentials": _redeem_client_credentials,
+            "password": self._redeem_password,
         }
 
-    def routes(self) -> list[web.RouteDef]:
+    def make_routes(self) -> list[web.RouteDef]:
         """The two endpoints, under /oauth."""
         return [
             web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
-            web.post("/oauth/token", self.token, name="token"),
+            web.post("/oauth/token", self.exchange_grant, name="token"),
         ]
 
     async def authorize(self, request: web.Request) -> web.Response:
         """Redirect with a code, good for ten minutes and one use; refuse without a redirect who cannot be trusted."""
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
-        account = await self._database.read(lambda connection: _account_of_client(connection, client_id))
-        if account is None or not usable_redirect(redirect_uri):
+        account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
+        if account is None or not is_usable_redirect(redirect_uri):
             # RFC 6749 section 4.1.2.1: an unknown client or redirect URI must not be redirected to.
-            return _answer(
+            return _build_response(
                 {"error": "invalid_request", "error_description": "unknown client_id or unusable redirect_uri"},
                 HTTPStatus.BAD_REQUEST,
             )
         outcome = {"state": query["state"]} if "state" in query else {}
         if query.get("response_type") == "code":
-            code, scope = new_secret(), query.get("scope") or DEFAULT_SCOPE
+            code, scope = generate_secret(), query.get("scope") or DEFAULT_SCOPE
             expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
-            row = (digest(code), "code", client_id, account, scope, redirect_uri, expires_at)
+            row = (hash_secret(code), "code", client_id, account, scope, redirect_uri, expires_at)
             await self._database.write(lambda connection: _store_grant(connection, row))
             outcome["code"] = code
         else:
@@ -125,69 +125,73 @@ class OAuth:
         location = URL(redirect_uri).extend_query(outcome)
         return web.Response(status=HTTPStatus.FOUND, headers={"Location": str(location), "Cache-Control": "no-store"})
 
-    async def token(self, request: web.Request) -> web.Response:
+    async def exchange_grant(self, request: web.Request) -> web.Response:
         """Exchange a grant for an access token (RFC 6749 sections 4 to 6)."""
         try:
-            form = await _form(request)
-            client_id, client_secret = _client_credentials_of(request, form)
+            form = await _read_form(request)
+            client_id, client_secret = _parse_client_credentials(request, form)
             answer = await self._database.write(
-                lambda connection: self._issue(connection, client_id, client_secret, form)
+                lambda connection: self._issue_token(connection, client_id, client_secret, form)
             )
         except OAuthError as error:
-            refused = _answer({"error": error.error, "error_description": str(error)}, error.status)
+            refused = _build_response({"error": error.error, "error_description": str(error)}, error.status)
             if error.status == HTTPStatus.UNAUTHORIZED:
                 refused.headers["WWW-Authenticate"] = 'Basic realm="directsuite-sandbox"'
             return refused
-        return _answer(answer)
+        return _build_response(answer)
 
-    def _issue(
+    def _issue_token(
         self, connection: sqlite3.Connection, client_id: str, client_secret: str, form: Mapping[str, str]
     ) -> dict[str, Any]:
-        client = _authenticated_client(connection, client_id, client_secret)
+        client = _authenticate_client(connection, client_id, client_secret)
         redeem = self._grants.get(form["grant_type"])
         if redeem is None:
             raise OAuthError("unsupported_grant_type", "the grant type is not one of " + ", ".join(self._grants))
         grant = redeem(connection, client, form)
-        access_token = new_secret()
+        access_token = generate_secret()
         now = self._clock.milliseconds()
-        store_token(connection, access_token, account=grant.account, now=now, lifetime=LIFETIME, scope=grant.scope)
+        store_token(
+            connection, access_token, account=grant.account, now=now, lifetime=TOKEN_LIFETIME, scope=grant.scope
+        )
         answer = {
             "access_token": access_token,
             "token_type": "Bearer",
-            "expires_in": int(LIFETIME.total_seconds()),
+            "expires_in": int(TOKEN_LIFETIME.total_seconds()),
             "scope": grant.scope,
         }
-        if grant.refreshable:
-            answer["refresh_token"] = refresh_token = new_secret()
-            row = (digest(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
+        if grant.is_refreshable:
+            answer["refresh_token"] = refresh_token = generate_secret()
+            row = (hash_secret(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
             _store_grant(connection, row)
         return answer
 
-    def _redeem_code(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
-        row = _take_grant(connection, "code", _required(form, "code"), client)
-        if row["redirect_uri"] != _required(form, "redirect_uri"):
+    def _redeem_code(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
+        row = _take_grant(connection, "code", _require_parameter(form, "code"), client)
+        if row["redirect_uri"] != _require_parameter(form, "redirect_uri"):
             raise OAuthError("invalid_grant", "redirect_uri is not the one of the authorization request")
         if row["expires_at"] <= self._clock.milliseconds():
             raise OAuthError("invalid_grant", "the code has expired")
-        return _Grant(row["account"], row["scope"], refreshable=True)
+        return _Grant(row["account"], row["scope"], is_refreshable=True)
 
-    def _redeem_refresh_token(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
-        row = _take_grant(connection, "refresh", _required(form, "refresh_token"), client)
+    def _redeem_refresh_token(
+        self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]
+    ) -> _Grant:
+        row = _take_grant(connection, "refresh", _require_parameter(form, "refresh_token"), client)
         scope = form.get("scope") or row["scope"]
         if not set(scope.split()) <= set(row["scope"].split()):
             raise OAuthError("invalid_scope", "a refresh cannot widen the scope")
-        return _Grant(row["account"], scope, refreshable=True)
+        return _Grant(row["account"], scope, is_refreshable=True)
 
-    def _password(self, connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
-        username = _required(form, "username")
-        if not self._authenticate(connection, username, _required(form, "password")):
+    def _redeem_password(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
+        username = _require_parameter(form, "username")
+        if not self._authenticate(connection, username, _require_parameter(form, "password")):
             raise OAuthError("invalid_grant", "the user name or password is wrong")
-        return _Grant(username, form.get("scope") or DEFAULT_SCOPE, refreshable=True)
+        return _Grant(username, form.get("scope") or DEFAULT_SCOPE, is_refreshable=True)
 
 
-def _client_credentials(connection: sqlite3.Connection, client: _Client, form: Mapping[str, str]) -> _Grant:
+def _redeem_client_credentials(connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
     # RFC 6749 section 4.4.3: this grant gives no refresh token.
-    return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, refreshable=False)
+    return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, is_refreshable=False)
 
 
 def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
@@ -198,30 +202,30 @@ def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     )
 
 
-def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _Client) -> sqlite3.Row:
+def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _OAuthClient) -> sqlite3.Row:
     """Each code and refresh token works once and for its own client; a refused exchange uses up nothing."""
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
-        (digest(secret), kind, client.client_id),
+        (hash_secret(secret), kind, client.client_id),
     ).fetchone()
     if row is None:
         raise OAuthError("invalid_grant", "the grant is unknown, used already, or of another client")
     return row
 
 
-def _account_of_client(connection: sqlite3.Connection, client_id: str) -> str | None:
+def _find_client_account(connection: sqlite3.Connection, client_id: str) -> str | None:
     row = connection.execute("SELECT account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
     return None if row is None else str(row["account"])
 
 
-def _authenticated_client(connection: sqlite3.Connection, client_id: str, client_secret: str) -> _Client:
+def _authenticate_client(connection: sqlite3.Connection, client_id: str, client_secret: str) -> _OAuthClient:
     row = connection.execute("SELECT secret, account FROM oauth_client WHERE client_id = ?", (client_id,)).fetchone()
-    if row is None or not password_matches(client_secret, row["secret"]):
+    if row is None or not check_password(client_secret, row["secret"]):
         raise OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
-    return _Client(client_id, row["account"])
+    return _OAuthClient(client_id, row["account"])
 
 
-def _client_credentials_of(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
+def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
     """Client id and secret from HTTP Basic, each form-encoded, or from the form (RFC 6749 section 2.3.1)."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
@@ -234,9 +238,9 @@ def _client_credentials_of(request: web.Request, form: Mapping[str, str]) -> tup
     return unquote_plus(client_id), unquote_plus(client_secret)
 
 
-async def _form(request: web.Request) -> dict[str, str]:
-    if request.content_type != _FORM:
-        raise OAuthError("invalid_request", f"the request must be {_FORM}")
+async def _read_form(request: web.Request) -> dict[str, str]:
+    if request.content_type != _FORM_MEDIA_TYPE:
+        raise OAuthError("invalid_request", f"the request must be {_FORM_MEDIA_TYPE}")
     try:
         text = (await request.read()).decode("utf-8")
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict")
@@ -245,17 +249,17 @@ async def _form(request: web.Request) -> dict[str, str]:
     form = dict(pairs)
     if len(form) != len(pairs):
         raise OAuthError("invalid_request", "a parameter stands in the form twice")
-    _required(form, "grant_type")
+    _require_parameter(form, "grant_type")
     return form
 
 
-def _required(form: Mapping[str, str], name: str) -> str:
+def _require_parameter(form: Mapping[str, str], name: str) -> str:
     if not form.get(name):
         raise OAuthError("invalid_request", f"{name} is missing")
     return form[name]
 
 
-def usable_redirect(redirect_uri: str) -> bool:
+def is_usable_redirect(redirect_uri: str) -> bool:
     """Return True if an answer can be sent there: to an absolute URI of http or https without a fragment."""
     if not (redirect_uri.isascii() and redirect_uri.isprintable()):
         return False
@@ -271,6 +275,6 @@ def usable_redirect(redirect_uri: str) -> bool:
         return False
 
 
-def _answer(body: Mapping[str, Any], status: int = HTTPStatus.OK) -> web.Response:
+def _build_response(body: Mapping[str, Any], status: int = HTTPStatus.OK) -> web.Response:
     # RFC 6749 section 5.1: an answer that holds a token is never cached.
     return web.json_response(body, status=status, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})

@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from directsuite.sandbox.clock import timestamp
-from directsuite.sandbox.credentials import new_secret
+from directsuite.sandbox.clock import format_timestamp
+from directsuite.sandbox.credentials import generate_secret
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.refusals import RegistrationCode, RegistrationError
+from directsuite.sandbox.rejections import RegistrationCode, RegistrationError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -51,9 +51,9 @@ CREATE TABLE IF NOT EXISTS patient(
 CREATE INDEX IF NOT EXISTS patient_individual ON patient(individual);
 """
 
-_LARGEST_ID = 2**63 - 1
-_DOB_FORMS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
-_REQUIRED = {"first_name": "firstName", "last_name": "lastName", "ssn4": "ssn4", "dob": "dob"}
+_MAX_ID = 2**63 - 1
+_DOB_FORMATS = ("%Y-%m-%d", "%m/%d/%Y", "%Y%m%d")
+_REQUIRED_MEMBERS = {"first_name": "firstName", "last_name": "lastName", "ssn4": "ssn4", "dob": "dob"}
 
 _STATE_NAMES = """
 AL Alabama|AK Alaska|AZ Arizona|AR Arkansas|CA California|CO Colorado|CT Connecticut|DE Delaware|
@@ -93,14 +93,14 @@ USER_STATES = (
 )
 """The values of UserStateType."""
 
-WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
+STATES_WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
 """The states in which messages are rejected in both directions."""
 
-Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
+NonEmptyText = Annotated[str, msgspec.Meta(pattern=r"\S")]
 """Text that is not empty."""
 
 
-class Description(msgspec.Struct, kw_only=True, rename="camel"):
+class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
     """An IDProofedIndividual: a person by the id of the proofing record, by personal data, or by both.
 
     Raises ValueError for what can't be read, and where neither the id nor all personal data is given.
@@ -114,24 +114,24 @@ class Description(msgspec.Struct, kw_only=True, rename="camel"):
 
     def __post_init__(self) -> None:
         """Bring id, ssn4 and dob into the form in which they are compared."""
-        self.id = None if self.id is None else _normal_id(self.id)
-        self.ssn4 = None if self.ssn4 is None else _normal_ssn4(self.ssn4)
-        self.dob = None if self.dob is None else _normal_dob(self.dob)
-        missing = [name for field, name in _REQUIRED.items() if not (getattr(self, field) or "").strip()]
+        self.id = None if self.id is None else _normalize_id(self.id)
+        self.ssn4 = None if self.ssn4 is None else _normalize_ssn4(self.ssn4)
+        self.dob = None if self.dob is None else _normalize_dob(self.dob)
+        missing = [name for field, name in _REQUIRED_MEMBERS.items() if not (getattr(self, field) or "").strip()]
         if self.id is None and missing:
             raise ValueError(f"without an id these are required: {', '.join(missing)}")
 
     @property
     def name_key(self) -> str:
         """What people are looked up by."""
-        return f"{_folded(self.first_name)}|{_folded(self.last_name)}"
+        return f"{_fold_name(self.first_name)}|{_fold_name(self.last_name)}"
 
-    def fits(self, row: sqlite3.Row) -> bool:
+    def matches(self, row: sqlite3.Row) -> bool:
         """Return True if all that is said holds for this individual."""
         return (
             self.id in {None, row["id"]}
-            and (self.first_name is None or _folded(self.first_name) == _folded(row["first_name"]))
-            and (self.last_name is None or _folded(self.last_name) == _folded(row["last_name"]))
+            and (self.first_name is None or _fold_name(self.first_name) == _fold_name(row["first_name"]))
+            and (self.last_name is None or _fold_name(self.last_name) == _fold_name(row["last_name"]))
             and self.ssn4 in {None, row["ssn4"]}
             and self.dob in {None, row["dob"]}
         )
@@ -154,11 +154,11 @@ class Contact(msgspec.Struct, kw_only=True):
     def __post_init__(self) -> None:
         """Write out the name of the state."""
         if self.state:
-            self.state = _STATES.get(_folded(self.state))
+            self.state = _STATES.get(_fold_name(self.state))
             if self.state is None:
                 raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
 
-    def members(self) -> dict[str, str]:
+    def to_members(self) -> dict[str, str]:
         """The members that are given."""
         return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
 
@@ -166,19 +166,19 @@ class Contact(msgspec.Struct, kw_only=True):
 class Account(msgspec.Struct, kw_only=True, rename="camel"):
     """The account that an IDProofedIndividualRESTful asks for; a member may be left out, but not empty."""
 
-    direct_username: Text | None = None
-    direct_password: Text | None = None
+    direct_username: NonEmptyText | None = None
+    direct_password: NonEmptyText | None = None
 
 
 class UserPassword(msgspec.Struct):
     """A user name and a password, neither of them empty."""
 
-    username: Text
-    password: Text
+    username: NonEmptyText
+    password: NonEmptyText
 
 
 def add_individual(
-    connection: sqlite3.Connection, described: Description, contact: Contact, number: int | None = None
+    connection: sqlite3.Connection, described: IndividualDescription, contact: Contact, number: int | None = None
 ) -> int:
     """Add an individual by personal data, under the id `number` or a free one; returns the id.
 
@@ -196,26 +196,26 @@ def add_individual(
             described.name_key,
             described.ssn4,
             described.dob,
-            json.dumps(contact.members()),
+            json.dumps(contact.to_members()),
         ),
     )
     return int(cursor.lastrowid or 0)
 
 
-def matching(connection: sqlite3.Connection, described: Description) -> list[sqlite3.Row]:
+def find_individuals(connection: sqlite3.Connection, described: IndividualDescription) -> list[sqlite3.Row]:
     """All individuals that a description fits, in the order of their ids."""
     if described.id is not None:
         rows = connection.execute("SELECT * FROM individual WHERE id = ?", (described.id,)).fetchall()
     else:
         query = "SELECT * FROM individual WHERE name_key = ? ORDER BY id"
         rows = connection.execute(query, (described.name_key,)).fetchall()
-    return [row for row in rows if described.fits(row)]
+    return [row for row in rows if described.matches(row)]
 
 
 def provision(
     connection: sqlite3.Connection,
     domain: str,
-    described: Description,
+    described: IndividualDescription,
     account: Account,
     contact: Contact,
     *,
@@ -225,29 +225,29 @@ def provision(
 
     Raises RegistrationError: 205 no such individual, 002 invalid user name, 014 user name taken.
     """
-    people = matching(connection, described)
+    people = find_individuals(connection, described)
     if not people:
         raise RegistrationError(RegistrationCode.NOT_PROOFED, "no identity-proofed individual matches the request")
     person = people[0]
     username = account.direct_username
-    username = (_free_username(connection, person, domain) if username is None else username).lower()
+    username = (_find_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
         raise RegistrationError(
             RegistrationCode.INVALID_USER, "directUsername must be a local part of letters, digits, . - and _"
         )
     address = f"{username}@{domain}"
     try:
-        mailboxes.create_account(connection, address, account.direct_password or new_secret(), at_ms=now)
+        mailboxes.create_account(connection, address, account.direct_password or generate_secret(), at_ms=now)
     except mailboxes.AccountExists:
         raise RegistrationError(RegistrationCode.USER_ACCOUNT_ERROR, "the user name is taken in the domain") from None
-    today = _day(now)
+    today = _to_date(now)
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
         (
             username,
             domain,
             person["id"],
-            json.dumps({**json.loads(person["contact"]), **contact.members()}),
+            json.dumps({**json.loads(person["contact"]), **contact.to_members()}),
             (today + _YEAR).isoformat(),
         ),
     )
@@ -260,19 +260,19 @@ def provision(
         individual=person["id"],
         order=order_id,
     )
-    user = find(connection, domain, username, now=now)
-    return {"users": [user], "paymentConfirmation": _payment(order_id, address, today, now)}
+    user = find_patient(connection, domain, username, now=now)
+    return {"users": [user], "paymentConfirmation": _build_payment(order_id, address, today, now)}
 
 
-def find(connection: sqlite3.Connection, domain: str, username: str, *, now: int) -> dict[str, Any] | None:
+def find_patient(connection: sqlite3.Connection, domain: str, username: str, *, now: int) -> dict[str, Any] | None:
     """The patient's DirectUserDetail, or None."""
     row = connection.execute(
-        f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _local_part(username, domain))
+        f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _parse_local_part(username, domain))
     ).fetchone()
-    return None if row is None else _detail(row, now)
+    return None if row is None else _build_detail(row, now)
 
 
-def of_individuals(
+def list_individual_patients(
     connection: sqlite3.Connection, domain: str, people: Sequence[sqlite3.Row], *, now: int
 ) -> list[dict[str, Any]]:
     """The DirectUserDetails of these individuals' addresses in `domain`, in the order of provisioning."""
@@ -281,12 +281,12 @@ def of_individuals(
         for person in people
         for row in connection.execute(f"{_SELECT} WHERE domain = ? AND individual = ?", (domain, person["id"]))
     ]
-    return [_detail(row, now) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
+    return [_build_detail(row, now) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
 
 
 def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
     """Set the passwords of all these patients, in a transaction that RegistrationError (210, no patient) undoes."""
-    names = [_local_part(user.username, domain) for user in users]
+    names = [_parse_local_part(user.username, domain) for user in users]
     for name, user in zip(names, users, strict=True):
         existing = connection.execute(
             "SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)
@@ -309,27 +309,27 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
     return changed == 1
 
 
-def state_of(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
+def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
     """The state of a patient's address, in any case; None for an ordinary mailbox or no mailbox at all."""
     username, _, domain = address.casefold().rpartition("@")
     row = connection.execute(
         "SELECT state, expires_on FROM patient WHERE domain = ? AND username = ?", (domain, username)
     ).fetchone()
-    return None if row is None else _state_in(row, now_ms)
+    return None if row is None else _compute_state(row, now_ms)
 
 
-def _state_in(row: sqlite3.Row, now_ms: int) -> str:
+def _compute_state(row: sqlite3.Row, now_ms: int) -> str:
     """The state of a patient's row: the one that was forced, else what follows from the clock."""
     forced: str | None = row["state"]
     if forced is not None:
         return forced
-    return CERTIFICATE_EXPIRED if _day(now_ms) > date.fromisoformat(row["expires_on"]) else ACTIVATED
+    return CERTIFICATE_EXPIRED if _to_date(now_ms) > date.fromisoformat(row["expires_on"]) else ACTIVATED
 
 
 _SELECT = "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
 
 
-def _detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
+def _build_detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
     return {
         "firstName": row["first_name"],
         "lastName": row["last_name"],
@@ -337,11 +337,11 @@ def _detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
         **json.loads(row["contact"]),
         "username": row["username"],
         "userType": "SMTP",
-        "UserStateType": _state_in(row, now),
+        "UserStateType": _compute_state(row, now),
     }
 
 
-def _payment(order_id: int, address: str, today: date, now: int) -> dict[str, Any]:
+def _build_payment(order_id: int, address: str, today: date, now: int) -> dict[str, Any]:
     expires = today + _YEAR
     sale_price = round(_OFFER_PRICE * ((expires - today) / _YEAR), 2)
     product = {
@@ -357,43 +357,43 @@ def _payment(order_id: int, address: str, today: date, now: int) -> dict[str, An
     return {
         "orderId": order_id,
         "amount": product["amount"],
-        "orderTime": timestamp(now),
+        "orderTime": format_timestamp(now),
         "products": [product],
         "detail": f"Direct address {address}",
     }
 
 
-def _free_username(connection: sqlite3.Connection, person: sqlite3.Row, domain: str) -> str:
+def _find_free_username(connection: sqlite3.Connection, person: sqlite3.Row, domain: str) -> str:
     names = (re.sub(r"[^a-z0-9]+", "", person[column].lower()) for column in ("first_name", "last_name"))
     stem = ".".join(name for name in names if name)[:50] or "patient"
     number, username = 1, stem
-    while mailboxes.account_id(connection, f"{username}@{domain}") is not None:
+    while mailboxes.find_account_id(connection, f"{username}@{domain}") is not None:
         number += 1
         username = f"{stem}{number}"
     return username
 
 
-def _local_part(username: str, domain: str) -> str:
+def _parse_local_part(username: str, domain: str) -> str:
     """A user name may come as the whole address too."""
     return username.strip().lower().removesuffix(f"@{domain}")
 
 
-def _day(now: int) -> date:
+def _to_date(now: int) -> date:
     return datetime.fromtimestamp(now / 1000, UTC).date()
 
 
-def _normal_id(number: int | str) -> int:
+def _normalize_id(number: int | str) -> int:
     """An id as some clients send it, in digits, becomes a number."""
     if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
         number = int(number)
-    if isinstance(number, str) or abs(number) > _LARGEST_ID:
+    if isinstance(number, str) or abs(number) > _MAX_ID:
         raise ValueError("id must be an integer")
     return number
 
 
-def _normal_dob(dob: str) -> str:
+def _normalize_dob(dob: str) -> str:
     """A date of birth as yyyy-MM-dd."""
-    for form in _DOB_FORMS:
+    for form in _DOB_FORMATS:
         try:
             return f"{datetime.strptime(dob.strip(), form):%Y-%m-%d}"  # noqa: DTZ007  a birthday has no time zone
         except ValueError:
@@ -401,12 +401,12 @@ def _normal_dob(dob: str) -> str:
     raise ValueError("dob must be a date as yyyy-MM-dd")
 
 
-def _normal_ssn4(ssn4: str) -> str:
+def _normalize_ssn4(ssn4: str) -> str:
     digits = ssn4.strip()
     if not (len(digits) == 4 and digits.isascii() and digits.isdecimal()):
         raise ValueError("ssn4 must be the last four digits of the SSN")
     return digits
 
 
-def _folded(name: str | None) -> str:
+def _fold_name(name: str | None) -> str:
     return " ".join((name or "").split()).casefold()

@@ -20,10 +20,10 @@ import msgspec
 from aiohttp import web
 
 from directsuite.sandbox import patients
-from directsuite.sandbox.credentials import digest, hash_password, new_secret, password_matches
+from directsuite.sandbox.credentials import check_password, generate_secret, hash_password, hash_secret
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.patients import Account, Contact, Description, UserPassword
-from directsuite.sandbox.refusals import RegistrationCode, RegistrationError, parse_json
+from directsuite.sandbox.patients import Account, Contact, IndividualDescription, UserPassword
+from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
 T = TypeVar("T")
 
@@ -53,19 +53,19 @@ _MAX_USERS = 1_000  # whose passwords one request sets: each takes milliseconds 
 class RegistrationService:
     """Login, and the four operations of a session."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: SandboxDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
-    def routes(self) -> list[web.RouteDef]:
+    def make_routes(self) -> list[web.RouteDef]:
         """A route for each operation, named as the specification names it."""
         return [
-            web.route(row.method, f"{BASE}/{row.name}{row.path}", self._handler(row), name=row.name)
+            web.route(row.method, f"{BASE}/{row.name}{row.path}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
         ]
 
-    def _handler(self, row: Operation) -> Handler:
-        access = self._database.write if row.changes else self._database.read
+    def _make_handler(self, row: RegistrationOperation) -> Handler:
+        access = self._database.write if row.is_write else self._database.read
 
         async def handle(request: web.Request) -> web.Response:
             if row.method == "POST" and request.content_type != "application/json":
@@ -74,15 +74,15 @@ class RegistrationService:
             now = self._clock.milliseconds()
 
             def work(connection: sqlite3.Connection) -> dict[str, Any]:
-                domain = _admitted(connection, request.match_info, now) if row.path else ""
-                return row.work(connection, Call(body, domain, request.match_info, now))
+                domain = _authorize_session(connection, request.match_info, now) if row.path else ""
+                return row.handler(connection, RegistrationCall(body, domain, request.match_info, now))
 
             return web.json_response({"code": RegistrationCode.SUCCESS, "success": True, **await access(work)})
 
         return handle
 
 
-class Call(NamedTuple):
+class RegistrationCall(NamedTuple):
     """A call whose session is valid."""
 
     body: Any
@@ -93,7 +93,7 @@ class Call(NamedTuple):
     """The path's segments, decoded."""
     now: int
 
-    def converted(self, expected: type[T]) -> T:
+    def convert_body(self, expected: type[T]) -> T:
         """The body as the type that the operation takes. Raises RegistrationError (010) where it does not fit."""
         try:
             return msgspec.convert(self.body, expected)
@@ -102,46 +102,50 @@ class Call(NamedTuple):
             raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, text) from None
 
 
-def _login(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
+def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """LoginResponseType: a new session for a reseller or T-User."""
-    login = call.converted(UserPassword)  # LoginRequest has the same members
+    login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the user name or password is wrong")
-    session_id = new_secret()
+    session_id = generate_secret()
     connection.execute(
         "INSERT INTO registration_session(digest, username, expires_at) VALUES(?, ?, ?)",
-        (digest(session_id), login.username, call.now + _SESSION_LIFETIME_MS),
+        (hash_secret(session_id), login.username, call.now + _SESSION_LIFETIME_MS),
     )
     return {"sessionId": session_id}
 
 
-def _provision(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
+def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """AddUsersResponseV2Type: the address, with its mailbox and its payment."""
-    described, account, contact = call.converted(Description), call.converted(Account), call.converted(Contact)
+    described, account, contact = (
+        call.convert_body(IndividualDescription),
+        call.convert_body(Account),
+        call.convert_body(Contact),
+    )
     return patients.provision(connection, call.domain, described, account, contact, now=call.now)
 
 
-def _addresses_by_meta(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
+def _find_addresses_by_meta(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """GetPatientAddressesResponseType: all addresses in the domain of the people whom the body fits."""
-    people = patients.matching(connection, call.converted(Description))
-    return _addresses(patients.of_individuals(connection, call.domain, people, now=call.now))
+    people = patients.find_individuals(connection, call.convert_body(IndividualDescription))
+    return _build_addresses(patients.list_individual_patients(connection, call.domain, people, now=call.now))
 
 
-def _address_by_username(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
+def _find_address_by_username(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """GetPatientAddressesResponseType: the address of a Direct user name in the domain."""
-    patient = patients.find(connection, call.domain, call.path["direct_username"], now=call.now)
-    return _addresses([] if patient is None else [patient])
+    patient = patients.find_patient(connection, call.domain, call.path["direct_username"], now=call.now)
+    return _build_addresses([] if patient is None else [patient])
 
 
-def _addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
     if not details:
         raise RegistrationError(RegistrationCode.NO_ADDRESS, "no Direct address was found")
     return {"patient": details}
 
 
-def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]:
+def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """ResellerAPIResponseType: the passwords of all listed patients are set, or of none."""
-    users = call.converted(list[UserPassword])
+    users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
     if len(users) > _MAX_USERS:
@@ -150,7 +154,7 @@ def _set_passwords(connection: sqlite3.Connection, call: Call) -> dict[str, Any]
     return {}
 
 
-class Operation(NamedTuple):
+class RegistrationOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
@@ -158,22 +162,26 @@ class Operation(NamedTuple):
     method: str
     path: str
     """The rest of the path, after the name."""
-    work: Callable[[sqlite3.Connection, Call], dict[str, Any]]
+    handler: Callable[[sqlite3.Connection, RegistrationCall], dict[str, Any]]
     """What is done; it gives the members that the answer adds to a ResellerAPIResponseType."""
-    changes: bool
+    is_write: bool
     """Whether the work writes."""
 
 
-_SESSION = "/{session_id}/{direct_domain}"
+_SESSION_PATH = "/{session_id}/{direct_domain}"
 
 OPERATIONS = (
-    Operation("login", "POST", "", _login, changes=True),
-    Operation("ProvisionIDProofedPatient", "POST", _SESSION, _provision, changes=True),
-    Operation("GetPatientAddressByMeta", "POST", _SESSION, _addresses_by_meta, changes=False),
-    Operation(
-        "GetPatientAddressByUsername", "GET", f"{_SESSION}/{{direct_username}}", _address_by_username, changes=False
+    RegistrationOperation("login", "POST", "", _login, is_write=True),
+    RegistrationOperation("ProvisionIDProofedPatient", "POST", _SESSION_PATH, _provision, is_write=True),
+    RegistrationOperation("GetPatientAddressByMeta", "POST", _SESSION_PATH, _find_addresses_by_meta, is_write=False),
+    RegistrationOperation(
+        "GetPatientAddressByUsername",
+        "GET",
+        f"{_SESSION_PATH}/{{direct_username}}",
+        _find_address_by_username,
+        is_write=False,
     ),
-    Operation("SetPatientsPasswords", "POST", _SESSION, _set_passwords, changes=True),
+    RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
 )
 """The five operations, in the order of the specification."""
 
@@ -183,14 +191,14 @@ def add_reseller(connection: sqlite3.Connection, username: str, password: str, d
     connection.execute(
         "INSERT OR REPLACE INTO reseller(username, password) VALUES(?, ?)", (username, hash_password(password))
     )
-    rows = [(_normal_domain(domain),) for domain in domains]
+    rows = [(_normalize_domain(domain),) for domain in domains]
     connection.executemany("INSERT OR IGNORE INTO organization(domain) VALUES(?)", rows)
 
 
 def authenticate(connection: sqlite3.Connection, username: str, password: str) -> bool:
     """Return True if these are the user name and password of a reseller or of a T-User."""
     row = connection.execute("SELECT password FROM reseller WHERE username = ?", (username,)).fetchone()
-    if row is not None and password_matches(password, row["password"]):
+    if row is not None and check_password(password, row["password"]):
         return True
     return mailboxes.authenticate_tuser(connection, username, password)
 
@@ -202,28 +210,28 @@ def expire_sessions(
     return connection.execute(
         "UPDATE registration_session SET expires_at = 0 "
         "WHERE (:username IS NULL OR username = :username) AND (:digest IS NULL OR digest = :digest)",
-        {"username": username, "digest": None if session_id is None else digest(session_id)},
+        {"username": username, "digest": None if session_id is None else hash_secret(session_id)},
     ).rowcount
 
 
-def _admitted(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
+def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
     """The domain of the request, in its normal form.
 
     Raises RegistrationError: 011 unless the session is known and has not expired, 208 unless the domain has an
     organization.
     """
     session = connection.execute(
-        "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (digest(path["session_id"]), now)
+        "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (hash_secret(path["session_id"]), now)
     ).fetchone()
     if session is None:
         raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the session is unknown or has expired")
-    domain = _normal_domain(path["direct_domain"])
+    domain = _normalize_domain(path["direct_domain"])
     registered = connection.execute("SELECT 1 FROM organization WHERE domain = ?", (domain,)).fetchone()
-    if registered is None and domain not in mailboxes.domains(connection):
+    if registered is None and domain not in mailboxes.list_domains(connection):
         raise RegistrationError(RegistrationCode.NO_ORGANIZATION, "there is no organization for the Direct domain")
     return domain
 
 
-def _normal_domain(domain: str) -> str:
+def _normalize_domain(domain: str) -> str:
     """A domain as it is compared: in lower case, without the root's dot."""
     return domain.strip().rstrip(".").casefold()

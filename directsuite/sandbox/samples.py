@@ -10,7 +10,7 @@ import attrs
 
 from directsuite.sandbox import fax, patients, registration
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.server import DEMO_LOGIN
 
 DOMAIN = "direct.example.test"
@@ -26,7 +26,7 @@ INDIVIDUALS = (
 )
 REFERRALS = "INBOX.Referrals"
 
-_HOUR = 3_600_000  # milliseconds
+_HOUR_MS = 3_600_000  # milliseconds
 _CCDA = b'<?xml version="1.0" encoding="utf-8"?>\n<ClinicalDocument xmlns="urn:hl7-org:v3"/>\n'
 
 
@@ -34,7 +34,7 @@ _CCDA = b'<?xml version="1.0" encoding="utf-8"?>\n<ClinicalDocument xmlns="urn:h
 class _Sample:
     """A message to be found in a mailbox."""
 
-    hours: int
+    age_hours: int
     """For how long it has been there."""
     sender: str
     subject: str
@@ -68,21 +68,21 @@ _MESSAGES = (
 def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
     """Add all of it; once for a state that is kept. now: milliseconds since 1970."""
     # Both mailboxes come in one transaction with all the rest: where they are, so is everything.
-    if all(mailboxes.account_id(connection, address) is not None for address in MAILBOXES):
+    if all(mailboxes.find_account_id(connection, address) is not None for address in MAILBOXES):
         return
     for address in MAILBOXES:
-        if mailboxes.account_id(connection, address) is None:
+        if mailboxes.find_account_id(connection, address) is None:
             mailboxes.create_account(connection, address, MAILBOX_LOGIN, at_ms=now)
     mailboxes.create_tuser(connection, *TUSER, MAILBOXES)
     registration.add_reseller(connection, *DEMO_LOGIN, [DOMAIN])
     for first_name, last_name, ssn4, dob, state in INDIVIDUALS:
-        person = patients.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
+        person = patients.IndividualDescription(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
         contact = patients.Contact(email=f"{first_name.lower()}@example.test", state=state, country="US")
         patients.add_individual(connection, person, contact)
     for number in range(1, 13):
         status = "waiting" if number == 12 else "complete"
         fax.add_fax(connection, fax.NewFax(fax_number=FAX_NUMBER, status=status, description=f"Fax {number}"), now=now)
-    alice = mailboxes.account_id(connection, ALICE)
+    alice = mailboxes.find_account_id(connection, ALICE)
     if alice is not None:
         mailboxes.create_folder(connection, alice, REFERRALS)
         for sample in _MESSAGES:
@@ -90,17 +90,17 @@ def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
 
 
 def _add_message(connection: sqlite3.Connection, account: int, sample: _Sample, now: int) -> None:
-    received = now - sample.hours * _HOUR
+    received = now - sample.age_hours * _HOUR_MS
     message = EmailMessage()
     message["From"], message["To"], message["Subject"] = sample.sender, ALICE, sample.subject
-    message["Message-ID"] = f"<sample-{sample.hours}@{sample.sender.partition('@')[2]}>"
+    message["Message-ID"] = f"<sample-{sample.age_hours}@{sample.sender.partition('@')[2]}>"
     message["Date"] = datetime.fromtimestamp(received / 1000, UTC)
     message.set_content(sample.body)
     if sample.attachment is not None:
         filename, media_type, content = sample.attachment
         maintype, _, subtype = media_type.partition("/")
         message.add_attachment(content, maintype=maintype, subtype=subtype, filename=filename)
-    folder = mailboxes.folder_id(connection, account, sample.folder)
-    uid = mailboxes.append(connection, folder, content_of(bytes(message)), received_ms=received)
+    folder = mailboxes.get_folder_id(connection, account, sample.folder)
+    uid = mailboxes.append_message(connection, folder, build_content(bytes(message)), received_ms=received)
     if sample.is_read:
-        mailboxes.mark(connection, folder, [uid], mailboxes.Flag.SEEN, value=True)
+        mailboxes.set_flag(connection, folder, [uid], mailboxes.Flag.SEEN, value=True)

@@ -31,12 +31,12 @@ from directsuite.sandbox import connections, credentials, oauth, registration
 from directsuite.sandbox.access import Access, is_loopback
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
-from directsuite.sandbox.control import BASE, control_document, control_routes
+from directsuite.sandbox.control import BASE, build_control_document, make_control_routes
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
-from directsuite.sandbox.faults import fault_injection
+from directsuite.sandbox.faults import make_fault_middleware
 from directsuite.sandbox.imitation import Dialect, make_imitation, read_report
-from directsuite.sandbox.page.site import Page
-from directsuite.sandbox.refusals import protocol_logger, refusal, refusals
+from directsuite.sandbox.page.site import SandboxPage
+from directsuite.sandbox.rejections import build_error_response, handle_errors, protocol_logger
 from directsuite.sandbox.state import SandboxState, Seed
 
 if TYPE_CHECKING:
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
-_DEMO_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
-_OPENAPI = Path(__file__).with_name("openapi.yaml")
-_LARGEST_BODY = 64 * 2**20
-_LARGEST_SAVED = 3 * 2**29  # 1 GiB in base64, with its line breaks
-_LARGEST_MESSAGE = 2**31  # a message with 1 GiB in base64, again in base64
-_SHORTEST_TOKEN = 16
+_DEMO_TOKEN_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
+_OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
+_MAX_BODY_BYTES = 64 * 2**20
+_MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
+_MAX_MESSAGE_BYTES = 2**31  # a message with 1 GiB in base64, again in base64
+_MIN_TOKEN_CHARS = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_STOP_WITHIN = 5.0  # seconds that requests under way have to finish when the sandbox stops
+_SHUTDOWN_TIMEOUT = 5.0  # seconds that requests under way have to finish when the sandbox stops
 
 
 class Sandbox(SandboxState):
@@ -110,37 +110,37 @@ class Sandbox(SandboxState):
     ) -> None:
         if token is None and not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
-        if token is not None and len(token) < _SHORTEST_TOKEN:
-            raise ValueError(f"the sandbox's token has {_SHORTEST_TOKEN} characters or more")
+        if token is not None and len(token) < _MIN_TOKEN_CHARS:
+            raise ValueError(f"the sandbox's token has {_MIN_TOKEN_CHARS} characters or more")
         if max_body is not None and max_body < 1:
             raise ValueError("max_body is a number of bytes: 1 or more")
-        largest = max_body or _LARGEST_SAVED, max_body or _LARGEST_MESSAGE
+        largest = max_body or _MAX_SAVE_BYTES, max_body or _MAX_MESSAGE_BYTES
         super().__init__(folder, clock, self._seed_demo, keys, max_document=largest[0], max_message=largest[1])
-        self._max_body = max_body or _LARGEST_BODY
-        self._seed_more = seed
+        self._max_body = max_body or _MAX_BODY_BYTES
+        self._user_seed = seed
         self._dialect: Dialect = {} if imitate is None else read_report(imitate)
-        self._habits = profile, csv_above, missing_status
+        self._initial_options = profile, csv_above, missing_status
         self._host = host
         self._port = port
         self.calls = Calls()
         """What was answered since it was made."""
         self._access = Access(token)
         # Requests answered before their bodies had come, which aiohttp reads on for 10 s; by id, for they have no hash.
-        self._unread = weakref.WeakValueDictionary[int, web.Request]()
-        self._closing = AsyncExitStack()
-        self._demo_token = credentials.new_secret()
+        self._unread_requests = weakref.WeakValueDictionary[int, web.Request]()
+        self._exit_stack = AsyncExitStack()
+        self._demo_token = credentials.generate_secret()
 
     async def __aenter__(self) -> Self:
         """Open the state, listen, and seed the demo account."""
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
             await self._open(opening)
-            self.profile, self.csv_above, self.missing_status = self._habits
+            self.profile, self.csv_above, self.missing_status = self._initial_options
             runner = web.AppRunner(
-                self._application(),
+                self._build_application(),
                 access_log=None,
                 logger=protocol_logger,
-                shutdown_timeout=_STOP_WITHIN,
+                shutdown_timeout=_SHUTDOWN_TIMEOUT,
                 keepalive_timeout=connections.HEAD_TIMEOUT,
             )
             opening.push_async_callback(runner.cleanup)
@@ -150,16 +150,16 @@ class Sandbox(SandboxState):
             opening.callback(self._release_requests)
             site = web.TCPSite(runner, self._host, self._port)
             await site.start()
-            self._name_urls(runner.addresses[0][1])
+            self._set_urls(runner.addresses[0][1])
             await self._database.write(self._seed_state)
-            self._closing = opening.pop_all()
+            self._exit_stack = opening.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Let requests under way finish, stop listening, and close the state."""
-        await self._closing.aclose()
+        await self._exit_stack.aclose()
 
     @property
     def urls(self) -> dict[str, str]:
@@ -169,61 +169,66 @@ class Sandbox(SandboxState):
             for name in ("signing", "fax", "message", "registration", "token", "control")
         }
 
-    def _application(self) -> web.Application:
+    def _build_application(self) -> web.Application:
         middlewares = [
-            self._note_unread,
-            self.calls.recording(),
+            self._track_unread_body,
+            self.calls.make_middleware(),
             make_imitation(self._dialect),
-            refusals,
-            self._access.check_host,
-            fault_injection(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
-            credentials.bearer_check(self._database, self.clock),
+            handle_errors,
+            self._access.host_check_middleware,
+            make_fault_middleware(self._faults, expire_token=self._expire_token, expire_session=self._expire_session),
+            credentials.make_bearer_middleware(self._database, self.clock),
         ]
         application = web.Application(middlewares=middlewares, client_max_size=self._max_body)
-        application.add_routes(_with_any_segment(self._routes()))
+        application.add_routes(_allow_any_segment(self._make_routes()))
         endpoints = oauth.OAuth(self._database, self.clock, registration.authenticate)
-        application.add_routes(_with_any_segment(endpoints.routes()))
-        self._faults.know(application.router.named_resources())
-        application.add_routes(_with_any_segment(control_routes(self, self._access)))
+        application.add_routes(_allow_any_segment(endpoints.make_routes()))
+        self._faults.set_operations(application.router.named_resources())
+        application.add_routes(_allow_any_segment(make_control_routes(self, self._access)))
         for name, answer in (
-            ("health", self._access.for_programs(self._health, without_token=True)),
-            ("openapi.json", self._access.for_programs(_answer_control_document)),
-            ("environment", self._access.for_programs(self._environment)),
-            ("ca.pem", self._access.for_programs(self._authority)),
+            ("health", self._access.guard_control_handler(self._get_health, without_token=True)),
+            ("openapi.json", self._access.guard_control_handler(_serve_control_document)),
+            ("environment", self._access.guard_control_handler(self._get_environment)),
+            ("ca.pem", self._access.guard_control_handler(self._get_authority)),
         ):
             application.router.add_get(f"{BASE}/{name}", answer, allow_head=False)
-        self._page = Page(self, self.calls, self._access, openapi_document)
-        application.add_routes(_with_any_segment(self._page.routes()))
-        application.router.add_get("/openapi.json", _answer_openapi, allow_head=False)
+        self._page = SandboxPage(self, self.calls, self._access, load_openapi_document)
+        application.add_routes(_allow_any_segment(self._page.make_routes()))
+        application.router.add_get("/openapi.json", _serve_openapi, allow_head=False)
         return application
 
-    def _routes(self) -> list[web.RouteDef]:
+    def _make_routes(self) -> list[web.RouteDef]:
         """Every operation of the four services. The signing service, without its libraries, says what to install."""
         services = self._services
-        signing = services.signing.routes()
-        if not pdf_libraries_installed():
+        signing = services.signing.make_routes()
+        if not has_pdf_libraries():
             signing = [
-                web.RouteDef(route.method, route.path, _without_pdf_libraries, route.kwargs) for route in signing
+                web.RouteDef(route.method, route.path, _report_missing_pdf_libraries, route.kwargs) for route in signing
             ]
-        return [*signing, *services.fax.routes(), *services.messaging.routes(), *services.registration.routes()]
+        return [
+            *signing,
+            *services.fax.make_routes(),
+            *services.messaging.make_routes(),
+            *services.registration.make_routes(),
+        ]
 
     @web.middleware
-    async def _note_unread(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _track_unread_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Note a request whose body is not read to its end."""
         try:
             return await handler(request)
         finally:
             if not request.content.is_eof():
-                self._unread[id(request)] = request
+                self._unread_requests[id(request)] = request
 
     def _release_requests(self) -> None:
         """End the requests that hang, and the reading of bodies that were refused."""
         self._faults.stopped = True
-        for request in [*self._unread.values()]:
+        for request in [*self._unread_requests.values()]:
             request.content.set_exception(TimeoutError())  # as if aiohttp had waited long enough
         self._page.close()
 
-    def _name_urls(self, port: int) -> None:
+    def _set_urls(self, port: int) -> None:
         every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  whoever listens everywhere is found on loopback
         host = every.get(self._host, self._host)
         host = f"[{host}]" if ":" in host else host
@@ -247,34 +252,39 @@ class Sandbox(SandboxState):
 
     def _seed_demo(self, connection: sqlite3.Connection, now: int) -> None:
         """Add the demo account, and what the caller's seed adds."""
-        credentials.store_token(connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_LIFETIME)
+        credentials.store_token(
+            connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_TOKEN_LIFETIME
+        )
         oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
         registration.add_reseller(connection, *DEMO_LOGIN)
-        if self._seed_more is not None:
-            self._seed_more(connection, now)
+        if self._user_seed is not None:
+            self._user_seed(connection, now)
 
-    async def _health(self, request: web.Request) -> web.Response:
+    async def _get_health(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
-    async def _environment(self, request: web.Request) -> web.Response:
+    async def _get_environment(self, request: web.Request) -> web.Response:
         """With a token that is valid, and the name by which the caller has found a sandbox that listens everywhere."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
-        if await self._database.read(lambda connection: credentials.account_of(connection, token, now=now)) is None:
-            self.environment["DIRECTSUITE_TOKEN"] = await self.issue_token(lifetime=_DEMO_LIFETIME)
+        if (
+            await self._database.read(lambda connection: credentials.find_token_account(connection, token, now=now))
+            is None
+        ):
+            self.environment["DIRECTSUITE_TOKEN"] = await self.issue_token(lifetime=_DEMO_TOKEN_LIFETIME)
         environment = self.environment
         if self._access.token is not None:
             here = f"http://{request.host}"
             environment = {name: text.replace(self.root_url, here, 1) for name, text in environment.items()}
         return web.json_response({"environment": environment})
 
-    async def _authority(self, request: web.Request) -> web.Response:
-        if not pdf_libraries_installed():
-            return await _without_pdf_libraries(request)
+    async def _get_authority(self, request: web.Request) -> web.Response:
+        if not has_pdf_libraries():
+            return await _report_missing_pdf_libraries(request)
         pem = await asyncio.to_thread(self.authority_pem)
         return web.Response(body=pem, content_type="application/x-pem-file")
 
     async def _expire_token(self, request: web.Request) -> None:
-        token = credentials.bearer_token(request)
+        token = credentials.parse_bearer_token(request)
         if token is not None:
             await self._database.write(lambda connection: credentials.expire_tokens(connection, token=token))
 
@@ -286,45 +296,45 @@ class Sandbox(SandboxState):
             )
 
 
-def _with_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
+def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
     """Let each parameter of a path be any segment. By default, aiohttp refuses those with a brace."""
     return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 
-def openapi_document() -> dict[str, Any]:
+def load_openapi_document() -> dict[str, Any]:
     """The four services as an OpenAPI 3.1 document, with paths from the sandbox's root; a new copy at each call.
 
     Raises ImportError without PyYAML, which comes with the extra `directsuite[sandbox]`.
     """
-    document: dict[str, Any] = msgspec.json.decode(_openapi_json())
+    document: dict[str, Any] = msgspec.json.decode(_load_openapi_json())
     return document
 
 
 @cache
-def _openapi_json() -> bytes:
-    return msgspec.json.encode(msgspec.yaml.decode(_OPENAPI.read_bytes()))
+def _load_openapi_json() -> bytes:
+    return msgspec.json.encode(msgspec.yaml.decode(_OPENAPI_FILE.read_bytes()))
 
 
-def pdf_libraries_installed() -> bool:
+def has_pdf_libraries() -> bool:
     """Return True if the signing service can work: its libraries come with the extra `directsuite[sandbox]`."""
     return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
 
 
-async def _without_pdf_libraries(request: web.Request) -> web.Response:
-    return refusal(
+async def _report_missing_pdf_libraries(request: web.Request) -> web.Response:
+    return build_error_response(
         HTTPStatus.NOT_IMPLEMENTED,
         "signing_unavailable",
         "the signing service needs PDF libraries: pip install 'directsuite[sandbox]'",
     )
 
 
-async def _answer_control_document(request: web.Request) -> web.Response:
-    return web.json_response(control_document())
+async def _serve_control_document(request: web.Request) -> web.Response:
+    return web.json_response(build_control_document())
 
 
-async def _answer_openapi(request: web.Request) -> web.Response:
+async def _serve_openapi(request: web.Request) -> web.Response:
     try:
-        return web.Response(body=await asyncio.to_thread(_openapi_json), content_type="application/json")
+        return web.Response(body=await asyncio.to_thread(_load_openapi_json), content_type="application/json")
     except ImportError:
         description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
-        return refusal(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)
+        return build_error_response(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)

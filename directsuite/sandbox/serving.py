@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from directsuite.sandbox.calls import AnsweredCall
+from directsuite.sandbox.calls import CallRecord
 from directsuite.sandbox.client import TOKEN_VARIABLE
 from directsuite.sandbox.database import FolderInUseError
 from directsuite.sandbox.imitation import read_report
-from directsuite.sandbox.refusals import KeyUnavailableError
+from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
-from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, pdf_libraries_installed
+from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 MAX_PIN_BYTES = 1_000
 MAX_DECODED_BYTES = 64 * 2**20
 """The bytes that a compressed stream of a PDF may have when it is decoded."""
-RECORDS_PER_MINUTE = 60
+MAX_LOG_RECORDS_PER_MINUTE = 60
 """What is logged at most: a client that sends nonsense must not fill a disk."""
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
-DEFAULT_KEY = "directsuite sandbox"
-VARIABLES = frozenset(
+DEFAULT_KEY_LABEL = "directsuite sandbox"
+CLIENT_VARIABLES = frozenset(
     f"DIRECTSUITE_{name}"
     for name in (
         *("SIGNING_URL", "FAX_URL", "MESSAGE_URL", "REGISTRATION_URL", "TOKEN", "LOGIN_USERNAME", "LOGIN_PASSWORD"),
@@ -67,7 +67,7 @@ class CannotStartError(Exception):
 
 
 @attrs.frozen(kw_only=True)
-class Serving:
+class ServingOptions:
     """What is served, and what is printed."""
 
     folder: Path | None = DEFAULT_FOLDER
@@ -90,13 +90,13 @@ class Serving:
     """The library of the token that signs; None for a key in the folder."""
     pkcs11_token: str = ""
     """The token's label."""
-    pkcs11_key: str = DEFAULT_KEY
+    pkcs11_key: str = DEFAULT_KEY_LABEL
     """The label of the key in it."""
     pkcs11_pin_file: Path | None = None
     """What holds the token's PIN; None for the variable."""
 
 
-def size_of(text: str) -> int:
+def parse_size(text: str) -> int:
     """Bytes: a number alone, or with K, M or G for powers of 1024. Raises ValueError for what is no size."""
     found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
     if found is None:
@@ -104,7 +104,7 @@ def size_of(text: str) -> int:
     return int(found[1]) << 10 * " kmg".index(found[2] or " ")
 
 
-def run(options: Serving) -> int:
+def run(options: ServingOptions) -> int:
     """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start."""
     try:
         asyncio.run(serve(options))
@@ -121,7 +121,7 @@ def limit_pdf_streams() -> Generator[None]:
     The limits are those of the process, so only the process that serves sets them. qpdf decodes just the streams that
     hold other objects, and those have one filter.
     """
-    if not pdf_libraries_installed():
+    if not has_pdf_libraries():
         yield
         return
     from pikepdf.settings import set_qpdf_limits
@@ -135,7 +135,7 @@ def limit_pdf_streams() -> Generator[None]:
         set_qpdf_limits(**before)
 
 
-async def serve(options: Serving) -> None:
+async def serve(options: ServingOptions) -> None:
     """Serve until SIGINT or SIGTERM comes. Raises CannotStartError, for a port in use or a damaged state."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -147,12 +147,12 @@ async def serve(options: Serving) -> None:
         given = os.environ.get(TOKEN_VARIABLE)
         is_made = options.allow_remote and not given
         token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None
-        sandbox = await _opened(running, options, token)
+        sandbox = await _open_sandbox(running, options, token)
         sandbox.environment |= {"DIRECTSUITE_MAILBOX": MAILBOXES[0], "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
         if options.json:
             _print(json.dumps({"ready": True, "urls": sandbox.urls} | ({"token": token} if is_made else {})))
         else:
-            _print(summary(sandbox, options))
+            _print(format_summary(sandbox, options))
             if is_made:
                 _print(f"export {TOKEN_VARIABLE}={token}  # for the page, and for programs that drive it")
             if not options.quiet:
@@ -166,19 +166,22 @@ class _LogLimit(logging.Filter):
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
-        self._minute, self._passed, self._left_out = now(), 0, 0
+        self._minute, self._passed_count, self._dropped_count = now(), 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True for a record to log."""
         if self._now() - self._minute >= 60:
-            self._minute, self._passed = self._now(), 0
-        self._passed += 1
-        if self._passed > RECORDS_PER_MINUTE:
-            self._left_out += 1
+            self._minute, self._passed_count = self._now(), 0
+        self._passed_count += 1
+        if self._passed_count > MAX_LOG_RECORDS_PER_MINUTE:
+            self._dropped_count += 1
             return False
-        if self._left_out:
-            record.msg, record.args = f"{record.getMessage()} ({self._left_out} messages before it were left out)", ()
-            self._left_out = 0
+        if self._dropped_count:
+            record.msg, record.args = (
+                f"{record.getMessage()} ({self._dropped_count} messages before it were left out)",
+                (),
+            )
+            self._dropped_count = 0
         return True
 
 
@@ -217,17 +220,17 @@ def _print(text: str) -> None:
         sys.stdout.flush()
 
 
-def _print_call(call: AnsweredCall) -> None:
+def _print_call(call: CallRecord) -> None:
     at = call.at.astimezone().isoformat(" ", "seconds")[:19]
     _print(f"{at}  {call.operation:<40} {call.outcome}  {call.milliseconds:.0f} ms")
 
 
-async def _opened(running: AsyncExitStack, options: Serving, token: str | None) -> Sandbox:
+async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token: str | None) -> Sandbox:
     folder, host, port = options.folder, options.host, options.port
-    keys = await asyncio.to_thread(_key_in_token, options)
+    keys = await asyncio.to_thread(_open_token_keys, options)
     if keys is not None:
         running.callback(keys.close)
-    await asyncio.to_thread(_check_report, options)
+    await asyncio.to_thread(_validate_report, options)
     try:
         sandbox = Sandbox(
             folder,
@@ -247,12 +250,12 @@ async def _opened(running: AsyncExitStack, options: Serving, token: str | None) 
             f"the state {where} cannot be used ({error}); move it away, or choose another folder"
         ) from None
     except OSError as error:
-        raise CannotStartError(_explained(error, folder, host, port)) from None
+        raise CannotStartError(_explain_start_failure(error, folder, host, port)) from None
     except ValueError as error:
         raise CannotStartError(str(error)) from None
 
 
-def _check_report(options: Serving) -> None:
+def _validate_report(options: ServingOptions) -> None:
     """Raise CannotStartError if --imitate names no report."""
     try:
         if options.imitate is not None:
@@ -263,18 +266,18 @@ def _check_report(options: Serving) -> None:
         raise CannotStartError(f"--imitate: {error}") from None
 
 
-def _key_in_token(options: Serving) -> TokenKeyStore | None:
+def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
     """The token that is to sign, opened; None where none is. Raises CannotStartError."""
     if options.pkcs11_module is None:
         return None
-    if find_spec("pkcs11") is None or not pdf_libraries_installed():
+    if find_spec("pkcs11") is None or not has_pdf_libraries():
         raise CannotStartError("a key in a token needs more libraries: pip install 'directsuite[hsm]'")
     from directsuite.sandbox.signing.token import TokenKeyStore
 
     pin = os.environ.get(PIN_VARIABLE)
     if options.pkcs11_pin_file is not None:
         try:
-            pin = _read_private(options.pkcs11_pin_file).decode().strip()
+            pin = _read_private_file(options.pkcs11_pin_file).decode().strip()
         except PermissionError as error:
             raise CannotStartError(f"--pkcs11-pin-file: {error}") from None
         except (OSError, ValueError) as error:
@@ -289,7 +292,7 @@ def _key_in_token(options: Serving) -> TokenKeyStore | None:
     return keys
 
 
-def _read_private(file: Path) -> bytes:
+def _read_private_file(file: Path) -> bytes:
     """Return the start of a file. Raise PermissionError if others than its owner and its group may read it."""
     with file.open("rb") as opened:
         if sys.platform != "win32" and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
@@ -297,7 +300,7 @@ def _read_private(file: Path) -> bytes:
         return opened.read(MAX_PIN_BYTES)
 
 
-def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str:
+def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
     """What has failed tells by itself whether it was a file: it names that."""
     if isinstance(error, FolderInUseError):
         return f"another sandbox keeps its state in {folder}: end it, or give --memory, or another folder with --data"
@@ -313,13 +316,13 @@ def _explained(error: OSError, folder: Path | None, host: str, port: int) -> str
     return f"it cannot listen on {host}, port {port} ({reason}): give another --host, or another --port"
 
 
-def summary(sandbox: Sandbox, options: Serving) -> str:
+def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
     """The environment as lines to paste into a shell, and the logins as comments."""
     kept = "in memory, and forgotten at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [
             f"# the four services on loopback; their state is kept {kept}",
-            *exports(sandbox.environment),
+            *format_exports(sandbox.environment),
             f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
             f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
@@ -331,12 +334,12 @@ def summary(sandbox: Sandbox, options: Serving) -> str:
     )
 
 
-def exports(environment: Mapping[str, str]) -> list[str]:
+def format_exports(environment: Mapping[str, str]) -> list[str]:
     """Return the variables that a client knows as lines for a shell, which reads each value literally.
 
     Raise ValueError for a value with control characters.
     """
-    known = {name: value for name, value in environment.items() if name in VARIABLES}
+    known = {name: value for name, value in environment.items() if name in CLIENT_VARIABLES}
     for name, value in known.items():
         if not value.isprintable():
             raise ValueError(f"{name} has characters that can't be printed")

@@ -12,16 +12,16 @@ import msgspec
 from directsuite.sandbox import clock, credentials, database, fax, oauth, patients, registration
 from directsuite.sandbox.clock import Clock, ClockState
 from directsuite.sandbox.credentials import DEMO_ACCOUNT
-from directsuite.sandbox.database import CLOSED, Database
+from directsuite.sandbox.database import CLOSED_TEXT, SandboxDatabase
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.fax import FaxService
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
 from directsuite.sandbox.messaging.headers import fold
-from directsuite.sandbox.messaging.parsing import Content, content_of
+from directsuite.sandbox.messaging.parsing import StoredContent, build_content
 from directsuite.sandbox.messaging.service import MessagingService
-from directsuite.sandbox.refusals import RefusedError
 from directsuite.sandbox.registration import RegistrationService
+from directsuite.sandbox.rejections import RejectionError
 from directsuite.sandbox.signing import service as signing
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SigningService
@@ -57,7 +57,7 @@ Seed = Callable[["sqlite3.Connection", int], None]
 class Services:
     """The four services of an open sandbox, and what they share."""
 
-    database: Database
+    database: SandboxDatabase
     keys: KeySource
     signing: SigningService
     fax: FaxService
@@ -82,21 +82,21 @@ class SandboxState:
         max_message: int | None = None,
     ) -> None:
         self.clock = Clock() if clock is None else clock
-        self._own_clock = clock is not None
+        self._has_caller_clock = clock is not None
         self._folder = folder
         self._max_document = max_document
         self._max_message = max_message
         self._seed = seed
         self._keys = keys or FileKeyStore(folder)
         self._faults = Faults()
-        self._opened: Services | None = None
+        self._open_services: Services | None = None
 
     async def _open(self, opening: AsyncExitStack) -> None:
         """Open what `folder` keeps; `opening` closes it. Unless the clock is the caller's own, it goes on as kept."""
-        opened = Database(self._folder, SCHEMAS)
+        opened = SandboxDatabase(self._folder, SCHEMAS)
         opening.callback(opened.close)
-        opening.callback(self._forget)
-        self._opened = Services(
+        opening.callback(self._drop_services)
+        self._open_services = Services(
             database=opened,
             keys=self._keys,
             signing=SigningService(
@@ -115,38 +115,38 @@ class SandboxState:
             ),
             registration=RegistrationService(opened, self.clock),
         )
-        opening.callback(self._opened.signing.close)
-        opening.callback(self._opened.messaging.files.close)
+        opening.callback(self._open_services.signing.close)
+        opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
-            await self._clear_away(at_start=True)
+            await self._remove_unreferenced_files(at_start=True)
         kept = await opened.read(ClockState.load)
-        if kept is not None and not self._own_clock:
+        if kept is not None and not self._has_caller_clock:
             self.clock.restore(kept)
         opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
 
-    def _forget(self) -> None:
-        self._opened = None
+    def _drop_services(self) -> None:
+        self._open_services = None
 
-    async def _clear_away(self, *, at_start: bool = False) -> None:
+    async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
         """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
-        await self._services.signing.clear_away(at_start=at_start)
-        await self._services.messaging.files.clear_away(self._database, at_start=at_start)
+        await self._services.signing.remove_unreferenced(at_start=at_start)
+        await self._services.messaging.files.remove_unreferenced(self._database, at_start=at_start)
 
     @property
     def _services(self) -> Services:
-        if self._opened is None:
-            raise RuntimeError(CLOSED)
-        return self._opened
+        if self._open_services is None:
+            raise RuntimeError(CLOSED_TEXT)
+        return self._open_services
 
     @property
-    def _database(self) -> Database:
+    def _database(self) -> SandboxDatabase:
         return self._services.database
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Have work written. Raises ValueError for what a service refuses."""
         try:
             return await self._database.write(work)
-        except RefusedError as refused:
+        except RejectionError as refused:
             raise ValueError(str(refused)) from None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -159,7 +159,7 @@ class SandboxState:
 
     def reading_document(self, name: str) -> AbstractContextManager[Path]:
         """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
-        return self._services.signing.reading(name)
+        return self._services.signing.hold_file(name)
 
     @property
     def message_files(self) -> StoredFiles:
@@ -196,7 +196,7 @@ class SandboxState:
         if account is not None:
             now = self.clock.milliseconds()
             emptied = await self._write(lambda connection: _empty_account(connection, account, now=now))
-            await self._clear_away()
+            await self._remove_unreferenced_files()
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
@@ -205,7 +205,7 @@ class SandboxState:
             self._seed_state(connection)
 
         await self._write(start_over)
-        await self._clear_away()
+        await self._remove_unreferenced_files()
         self._faults.clear()
         return True
 
@@ -280,7 +280,7 @@ class SandboxState:
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
         """A fresh access token of `account` for the signing and fax services."""
-        token, now = credentials.new_secret(), self.clock.milliseconds()
+        token, now = credentials.generate_secret(), self.clock.milliseconds()
         await self._write(
             lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
         )
@@ -337,7 +337,7 @@ class SandboxState:
         """
         if unknown := set(contact) - set(patients.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
-        person = patients.Description(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
+        person = patients.IndividualDescription(first_name=first_name, last_name=last_name, ssn4=ssn4, dob=dob)
         return await self._write(
             lambda connection: patients.add_individual(connection, person, patients.Contact(**contact), id)
         )
@@ -354,15 +354,18 @@ class SandboxState:
         """
         now = self.clock.milliseconds()
 
-        def store(connection: sqlite3.Connection, content: Content) -> int:
+        def store(connection: sqlite3.Connection, content: StoredContent) -> int:
             """Its uid."""
             return sending.deliver_inbound(connection, address, folder, content, now=now)
 
         try:
-            return await sending.bring_in(
-                self.message_files, self._database, lambda new_file: content_of(sending.written([raw], new_file)), store
+            return await sending.prepare_and_store(
+                self.message_files,
+                self._database,
+                lambda new_file: build_content(sending.write_pieces([raw], new_file)),
+                store,
             )
-        except RefusedError as refused:
+        except RejectionError as refused:
             raise ValueError(str(refused)) from None
 
     async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
@@ -375,8 +378,8 @@ class SandboxState:
 
         def renumber(connection: sqlite3.Connection) -> int:
             """How many messages got another uid."""
-            account = mailboxes.require_account(connection, address)
-            return mailboxes.renumber(connection, mailboxes.folder_id(connection, account, folder), first)
+            account = mailboxes.get_account_id(connection, address)
+            return mailboxes.renumber_messages(connection, mailboxes.get_folder_id(connection, account, folder), first)
 
         return await self._write(renumber)
 
@@ -402,7 +405,7 @@ class SandboxState:
 
     def faults(self) -> list[dict[str, Any]]:
         """All fault rules, with how often each has applied."""
-        return self._faults.rules()
+        return self._faults.list_rules()
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
         """What really happened, in order: every side effect of the services, or of one operation.
@@ -410,8 +413,8 @@ class SandboxState:
         Mail from outside counts as "Inbound". Raises ValueError if there is no such operation.
         """
         if operation not in (None, "Inbound"):
-            self._faults.check(operation)
-        return await self._database.read(lambda connection: database.effects(connection, operation))
+            self._faults.validate_operation(operation)
+        return await self._database.read(lambda connection: database.list_effects(connection, operation))
 
 
 def _empty_all_tables(connection: sqlite3.Connection) -> None:
@@ -439,9 +442,9 @@ def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) ->
         mailboxes.delete_account(connection, account)
         new = mailboxes.create_account(connection, mailbox["address"], "", at_ms=now)
         connection.execute("UPDATE mailbox_account SET password = ? WHERE id = ?", (mailbox["password"], new))
-    return bool(documents or numbers or mailbox is not None or _is_spoken_for(connection, account))
+    return bool(documents or numbers or mailbox is not None or _has_credentials(connection, account))
 
 
-def _is_spoken_for(connection: sqlite3.Connection, account: str) -> bool:
+def _has_credentials(connection: sqlite3.Connection, account: str) -> bool:
     query = "SELECT 1 FROM access_token WHERE account = ? UNION ALL SELECT 1 FROM oauth_client WHERE account = ?"
     return connection.execute(query, (account, account)).fetchone() is not None

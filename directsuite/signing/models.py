@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.wire.models import Model, Wire, needs_bytes, needs_number, needs_whole_number
+from directsuite.wire.models import Model, Wire, validate_bytes, validate_number, validate_whole_number
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -57,9 +57,9 @@ class DocumentSignature(Model):
     """As the service tells it: in general the name that the signature states (`Signature.gs_name`), which nothing
     proves. GetDocInfo doesn't tell whose certificate it is.
     """
-    signature_time: Annotated[str | None, Wire(also=("SignatureTime",))] = None
+    signature_time: Annotated[str | None, Wire(aliases=("SignatureTime",))] = None
     """When it was signed, as the service writes it."""
-    reason: Annotated[str | None, Wire(also=("Reason",))] = None
+    reason: Annotated[str | None, Wire(aliases=("Reason",))] = None
     """Why it was signed, as the signature states it."""
     is_valid: bool | None = None
     """The service's verdict on the signature; None where it gives none."""
@@ -146,15 +146,15 @@ class Widget(Model):
 
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
-    x: float | None = attrs.field(default=None, validator=needs_number)
+    x: float | None = attrs.field(default=None, validator=validate_number)
     """Points from the left edge of the page to that of the signature."""
-    y: float | None = attrs.field(default=None, validator=needs_number)
+    y: float | None = attrs.field(default=None, validator=validate_number)
     """Points from the top edge of the page to that of the signature."""
-    width: float | None = attrs.field(default=None, validator=needs_number)
+    width: float | None = attrs.field(default=None, validator=validate_number)
     """Points."""
-    height: float | None = attrs.field(default=None, validator=needs_number)
+    height: float | None = attrs.field(default=None, validator=validate_number)
     """Points."""
-    page: int | None = attrs.field(default=None, validator=needs_whole_number)
+    page: int | None = attrs.field(default=None, validator=validate_whole_number)
     """Counts from 1."""
 
 
@@ -178,9 +178,9 @@ class Signature(Model):
     """The signer's name, as the signature states it and the widget shows it. Nothing proves it."""
     timezone: str | None = None
     """The signer's time zone: an IANA name, such as `America/New_York`."""
-    gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=needs_whole_number)
+    gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=validate_whole_number)
     """The difference of the signer's time from GMT, in hours, such as -5."""
-    graphical_signature: bytes | None = attrs.field(default=None, validator=needs_bytes)
+    graphical_signature: bytes | None = attrs.field(default=None, validator=validate_bytes)
     """An image, PNG or JPEG, that is drawn in the widget."""
 
 

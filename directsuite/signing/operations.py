@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from directsuite.core.fault_format import FaultFormat
 from directsuite.core.operation import Auth, MediaType, Operation, Semantics, Service
-from directsuite.core.refusals import Refusals
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, StoredDocument
 
 R = TypeVar("R")
 
-REFUSALS = Refusals(texts=("error", "description"))
+FAULT_FORMAT = FaultFormat(message_keys=("error", "description"))
 
 _HOW_TO_FIND_OUT = (
     "get_doc_info(identifier) shows whether document_digest has changed and which signatures are there, once nothing "
@@ -18,15 +18,15 @@ _HOW_TO_FIND_OUT = (
 )
 
 
-def _operation(
+def _make_operation(
     name: str,
     method: str,
     path: str,
     semantics: Semantics,
     response: type[R],
     *,
-    essential: tuple[str, ...] = (),
-    done_answers: frozenset[int | str] = frozenset(),
+    required_fields: tuple[str, ...] = (),
+    already_done_codes: frozenset[int | str] = frozenset(),
     content_type: MediaType = MediaType.JSON,
     streaming_method: str | None = None,
 ) -> Operation[R]:
@@ -38,49 +38,70 @@ def _operation(
         semantics=semantics,
         auth=Auth.BEARER,
         response=response,
-        refusals=REFUSALS,
-        essential=essential,
-        done_answers=done_answers,
+        fault_format=FAULT_FORMAT,
+        required_fields=required_fields,
+        already_done_codes=already_done_codes,
         content_type=content_type,
         how_to_find_out="" if semantics.may_repeat else _HOW_TO_FIND_OUT,
         streaming_method=streaming_method,
     )
 
 
-_SAFE, _ONCE = Semantics.SAFE, Semantics.NON_IDEMPOTENT
-_GONE: frozenset[int | str] = frozenset({400, 404})  # the specification leaves open which one "no such document" is
-_PULL = "the method's destination="
+_SAFE, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.NON_IDEMPOTENT
+_DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset(
+    {400, 404}
+)  # the specification leaves open which one "no such document" is
+_USE_DESTINATION = "the method's destination="
 
-SAVE = _operation(
+SAVE = _make_operation(
     "Save",
     "POST",
     "pdf",
     Semantics.REPEATABLE,  # a second document expires by itself
     StoredDocument,
-    essential=("identifier",),
+    required_fields=("identifier",),
     content_type=MediaType.TEXT,
 )
-GET_DOC = _operation("GetDoc", "GET", "pdf/{identifier}", _SAFE, bytes, streaming_method="download")
-GET_DOC_INFO = _operation("GetDocInfo", "GET", "pdf/{identifier}/info", _SAFE, DocumentInfo)
-DELETE = _operation("Delete", "DELETE", "pdf/{identifier}", Semantics.IDEMPOTENT, DocumentUpdate, done_answers=_GONE)
-FLATTEN = _operation("Flatten", "PATCH", "pdf/{identifier}/flatten", _ONCE, DocumentUpdate)
-FLATTEN_AND_PULL = _operation(
-    "FlattenAndPull", "PATCH", "pdf/{identifier}/flatten/pull", _ONCE, bytes, streaming_method=_PULL
+GET_DOC = _make_operation("GetDoc", "GET", "pdf/{identifier}", _SAFE, bytes, streaming_method="download")
+GET_DOC_INFO = _make_operation("GetDocInfo", "GET", "pdf/{identifier}/info", _SAFE, DocumentInfo)
+DELETE = _make_operation(
+    "Delete",
+    "DELETE",
+    "pdf/{identifier}",
+    Semantics.IDEMPOTENT,
+    DocumentUpdate,
+    already_done_codes=_DOCUMENT_MISSING_STATUSES,
 )
-CLEAR_UNSIGNED_FIELDS = _operation(
-    "ClearUnsignedFields", "PATCH", "pdf/{identifier}/clearUnsignedFields", _ONCE, DocumentUpdate
+FLATTEN = _make_operation("Flatten", "PATCH", "pdf/{identifier}/flatten", _NON_IDEMPOTENT, DocumentUpdate)
+FLATTEN_AND_PULL = _make_operation(
+    "FlattenAndPull",
+    "PATCH",
+    "pdf/{identifier}/flatten/pull",
+    _NON_IDEMPOTENT,
+    bytes,
+    streaming_method=_USE_DESTINATION,
 )
-CLEAR_UNSIGNED_FIELDS_AND_PULL = _operation(
+CLEAR_UNSIGNED_FIELDS = _make_operation(
+    "ClearUnsignedFields", "PATCH", "pdf/{identifier}/clearUnsignedFields", _NON_IDEMPOTENT, DocumentUpdate
+)
+CLEAR_UNSIGNED_FIELDS_AND_PULL = _make_operation(
     "ClearUnsignedFieldsAndPull",
     "PATCH",
     "pdf/{identifier}/clearUnsignedFields/pull",
-    _ONCE,
+    _NON_IDEMPOTENT,
     bytes,
-    streaming_method=_PULL,
+    streaming_method=_USE_DESTINATION,
 )
-SIGN = _operation("Sign", "PATCH", "pdf/{identifier}/sign", _ONCE, DocumentUpdate)
-SIGN_AND_PULL = _operation("SignAndPull", "PATCH", "pdf/{identifier}/sign/pull", _ONCE, bytes, streaming_method=_PULL)
-MULTI_SIGN = _operation("MultiSign", "PATCH", "pdf/{identifier}/multiSign", _ONCE, DocumentUpdate)
-MULTI_SIGN_AND_PULL = _operation(
-    "MultiSignAndPull", "PATCH", "pdf/{identifier}/multiSign/pull", _ONCE, bytes, streaming_method=_PULL
+SIGN = _make_operation("Sign", "PATCH", "pdf/{identifier}/sign", _NON_IDEMPOTENT, DocumentUpdate)
+SIGN_AND_PULL = _make_operation(
+    "SignAndPull", "PATCH", "pdf/{identifier}/sign/pull", _NON_IDEMPOTENT, bytes, streaming_method=_USE_DESTINATION
+)
+MULTI_SIGN = _make_operation("MultiSign", "PATCH", "pdf/{identifier}/multiSign", _NON_IDEMPOTENT, DocumentUpdate)
+MULTI_SIGN_AND_PULL = _make_operation(
+    "MultiSignAndPull",
+    "PATCH",
+    "pdf/{identifier}/multiSign/pull",
+    _NON_IDEMPOTENT,
+    bytes,
+    streaming_method=_USE_DESTINATION,
 )

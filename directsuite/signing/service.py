@@ -15,13 +15,13 @@ from directsuite.core.call import SETTLE_TIMEOUT, Confirmation, Options, Receive
 from directsuite.core.download import (
     BinaryWriter,
     Destination,
-    PartlyPassedOnError,
+    PartialWriteError,
     PieceWriter,
-    refuse_max_bytes,
-    refuse_sha256,
-    sink_of,
+    make_sink,
+    validate_max_bytes,
+    validate_sha256,
 )
-from directsuite.core.events import Meter, Progress, refuse_progress
+from directsuite.core.events import Progress, ProgressReporter, validate_progress
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation
@@ -30,19 +30,19 @@ from directsuite.core.upload import RequestBody, Source
 from directsuite.errors import InvalidArgumentError, OutcomeUnknownError
 from directsuite.signing import operations
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.signing.settling import (
-    FORM_GONE,
+from directsuite.signing.outcome_resolver import (
+    FORM_REMOVED,
     STRICT_PATHS,
-    UNSIGNED_FIELDS_GONE,
-    Change,
+    UNSIGNED_FIELDS_REMOVED,
+    DigestHistory,
+    DocumentChange,
     Effect,
-    Settling,
-    Versions,
-    nothing_to_see,
-    signed,
-    verdict,
+    OutcomeResolver,
+    make_signed_effect,
+    refine_error,
+    unprovable,
 )
-from directsuite.signing.streams import pdf_of, pieces
+from directsuite.signing.streams import open_pdf, stream_pieces
 from directsuite.wire.models import require_instance, require_instances
 
 R = TypeVar("R")
@@ -89,7 +89,7 @@ class Signing(Facade):
 
     def __init__(self, transport: Transport, options: Options | None = None) -> None:
         super().__init__(transport, options)
-        self._versions = Versions()  # all views of the facade share it
+        self._digest_history = DigestHistory()  # all views of the facade share it
 
     async def save(
         self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None
@@ -105,17 +105,17 @@ class Signing(Facade):
         seconds ends it. What the sockets' buffers took counts as sent, in `progress` too: a server that reads those for
         longer than `attempt_timeout` is not waited for.
         """
-        meter = Meter(progress)
+        meter = ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
             """Open the source, and make the body."""
-            content = await pdf_of(pdf, size)
+            content = await open_pdf(pdf, size)
             meter.total = content.size
-            body = RequestBody.base64(content, None if progress is None else meter.advance)
-            return body if progress is None else attrs.evolve(body, begin=meter.begin)
+            body = RequestBody.from_content(content, None if progress is None else meter.advance)
+            return body if progress is None else attrs.evolve(body, on_begin=meter.begin)
 
         document = await self._call(operations.SAVE, prepare=prepare, timeout=timeout)
-        self._versions.saved(document.identifier, document.document_digest)
+        self._digest_history.record_saved(document.identifier, document.document_digest)
         return document
 
     async def get_doc(self, identifier: Document, *, timeout: float | None = None) -> bytes:
@@ -123,7 +123,7 @@ class Signing(Facade):
 
         Operation GetDoc (specification 4.A).
         """
-        return await self._call(operations.GET_DOC, identifier_of(identifier), timeout=timeout)
+        return await self._call(operations.GET_DOC, require_identifier(identifier), timeout=timeout)
 
     @overload
     async def download(
@@ -180,14 +180,14 @@ class Signing(Facade):
         call. What a file that can't seek, or a callable, has got can't be taken back: a failure after that is not tried
         again. Without `timeout` only a pause of `attempt_timeout` seconds ends it.
         """
-        name = identifier_of(identifier)
-        operations.GET_DOC.check((name,))
-        refuse_max_bytes(max_bytes)
-        refuse_sha256(sha256)
-        refuse_progress(progress)
-        receiving = Destination[Any](sink_of(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
+        name = require_identifier(identifier)
+        operations.GET_DOC.validate_segments((name,))
+        validate_max_bytes(max_bytes)
+        validate_sha256(sha256)
+        validate_progress(progress)
+        receiving = Destination[Any](make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
         async with receiving:
-            return await self._call(_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
+            return await self._call(_cast_to_streamed(operations.GET_DOC), name, timeout=timeout, receive=receiving)
 
     def stream_doc(
         self,
@@ -203,37 +203,41 @@ class Signing(Facade):
         before its first byte is tried again, one after that raises where the document breaks off. Without `timeout`
         only a pause of `attempt_timeout` seconds ends it. max_bytes, progress: as for `download`.
         """
-        name = identifier_of(identifier)
-        operations.GET_DOC.check((name,))
-        refuse_max_bytes(max_bytes)
-        return Listing(pieces(self._transport, self._timed(timeout), name, max_bytes, Meter(progress)))
+        name = require_identifier(identifier)
+        operations.GET_DOC.validate_segments((name,))
+        validate_max_bytes(max_bytes)
+        return Listing(
+            stream_pieces(
+                self._transport, self._options_with_timeout(timeout), name, max_bytes, ProgressReporter(progress)
+            )
+        )
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
         """Pages, form fields, signatures and metadata.
 
         Operation GetDocInfo (specification 4.A).
         """
-        name = identifier_of(identifier)
-        with self._versions.reading(name) as digests:
+        name = require_identifier(identifier)
+        with self._digest_history.track_info_request(name) as digests:
             info = await self._call(operations.GET_DOC_INFO, name, timeout=timeout)
             digests.append(info.document_digest)
-        return identified(info, name)
+        return fill_identifier(info, name)
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Delete the document; the answer's `document_digest` is empty.
 
         Operation Delete (specification 4.A).
         """
-        name = identifier_of(identifier)
+        name = require_identifier(identifier)
         update = await self._call(operations.DELETE, name, timeout=timeout)
-        return identified(update, name)
+        return fill_identifier(update, name)
 
     async def flatten(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
         """Turn the form's fields into page content.
 
         Operation Flatten (specification 4.A).
         """
-        return await self._update(operations.FLATTEN, identifier, FORM_GONE, timeout)
+        return await self._update(operations.FLATTEN, identifier, FORM_REMOVED, timeout)
 
     @overload
     async def flatten_and_pull(
@@ -285,7 +289,7 @@ class Signing(Facade):
         `download`.
         """
         return await self._pull(
-            operations.FLATTEN_AND_PULL, identifier, destination, FORM_GONE, timeout, max_bytes, progress
+            operations.FLATTEN_AND_PULL, identifier, destination, FORM_REMOVED, timeout, max_bytes, progress
         )
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
@@ -293,7 +297,7 @@ class Signing(Facade):
 
         Operation ClearUnsignedFields (specification 4.A).
         """
-        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, UNSIGNED_FIELDS_GONE, timeout)
+        return await self._update(operations.CLEAR_UNSIGNED_FIELDS, identifier, UNSIGNED_FIELDS_REMOVED, timeout)
 
     @overload
     async def clear_unsigned_fields_and_pull(
@@ -344,7 +348,7 @@ class Signing(Facade):
         Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
         `download`.
         """
-        effect = UNSIGNED_FIELDS_GONE
+        effect = UNSIGNED_FIELDS_REMOVED
         return await self._pull(
             operations.CLEAR_UNSIGNED_FIELDS_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress
         )
@@ -354,7 +358,7 @@ class Signing(Facade):
 
         Operation Sign (specification 4.A).
         """
-        body, effect = self._signature_body(signature), signed([signature], identifier)
+        body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._update(operations.SIGN, identifier, effect, timeout, body)
 
     @overload
@@ -410,7 +414,7 @@ class Signing(Facade):
         Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
         `download`.
         """
-        body, effect = self._signature_body(signature), signed([signature], identifier)
+        body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._pull(
             operations.SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
         )
@@ -422,8 +426,8 @@ class Signing(Facade):
 
         Operation MultiSign (specification 4.A).
         """
-        listed = _listed(signatures)
-        body, effect = self._body(MultiSignRequest(signatures=listed)), signed(listed, identifier)
+        listed = _validate_signatures(signatures)
+        body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
         return await self._update(operations.MULTI_SIGN, identifier, effect, timeout, body)
 
     @overload
@@ -484,8 +488,8 @@ class Signing(Facade):
         Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
         `download`.
         """
-        listed = _listed(signatures)
-        body, effect = self._body(MultiSignRequest(signatures=listed)), signed(listed, identifier)
+        listed = _validate_signatures(signatures)
+        body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
         return await self._pull(
             operations.MULTI_SIGN_AND_PULL, identifier, destination, effect, timeout, max_bytes, progress, body
         )
@@ -498,13 +502,15 @@ class Signing(Facade):
         timeout: float | None,
         body: RequestBody | None = None,
     ) -> DocumentUpdate:
-        name = identifier_of(document)
-        with self._change(document) as change:
-            settling = self._settling(name, change, effect)
-            confirm = None if settling is None else Confirmation(verify=settling.update, seconds=SETTLE_TIMEOUT)
+        name = require_identifier(document)
+        with self._track_change(document) as change:
+            resolver = self._make_resolver(name, change, effect)
+            confirm = None if resolver is None else Confirmation(verify=resolver.resolve_update, seconds=SETTLE_TIMEOUT)
             update = await self._call(operation, name, body=body, timeout=timeout, confirm=confirm)
-            change.became(update.document_digest, from_info=settling is not None and settling.digest is not None)
-        return identified(update, name)
+            change.record_success(
+                update.document_digest, from_info=resolver is not None and resolver.digest is not None
+            )
+        return fill_identifier(update, name)
 
     async def _pull(
         self,
@@ -517,11 +523,11 @@ class Signing(Facade):
         progress: Progress | None,
         body: RequestBody | None = None,
     ) -> Any:
-        name = identifier_of(document)
-        operation.check((name,))
-        refuse_max_bytes(max_bytes)
-        refuse_progress(progress)
-        within_call = self._within_a_call()
+        name = require_identifier(document)
+        operation.validate_segments((name,))
+        validate_max_bytes(max_bytes)
+        validate_progress(progress)
+        within_call = self._as_nested()
         if destination is None:
             if max_bytes is not None:
                 raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
@@ -533,7 +539,7 @@ class Signing(Facade):
                 return await within_call._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
-        async with Destination[Any](sink_of(destination), max_bytes=max_bytes, progress=progress) as receiving:
+        async with Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress) as receiving:
             destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
             sink = receiving.sink
 
@@ -541,12 +547,21 @@ class Signing(Facade):
                 """What the caller gets, after the answer got lost: the sink has the PDF, which isn't kept yet."""
                 if receiving.failure is not None:
                     raise receiving.failure
-                if sink.spent:
-                    raise PartlyPassedOnError("the answer broke off")
-                return await within_call._call(_streamed(operations.GET_DOC), name, receive=receiving.apart())
+                if sink.exhausted:
+                    raise PartialWriteError("the answer broke off")
+                return await within_call._call(
+                    _cast_to_streamed(operations.GET_DOC), name, receive=receiving.detached()
+                )
 
             return await self._change_and_pull(
-                _streamed(operation), document, effect, timeout, body, fetch=stream, keep=sink.keep, receive=receiving
+                _cast_to_streamed(operation),
+                document,
+                effect,
+                timeout,
+                body,
+                fetch=stream,
+                publish=sink.publish,
+                receive=receiving,
             )
 
     async def _change_and_pull(
@@ -558,49 +573,51 @@ class Signing(Facade):
         body: RequestBody | None,
         *,
         fetch: Callable[[], Awaitable[R]],
-        keep: Callable[[], Awaitable[None]] | None = None,
+        publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
         """What a change answers with, or what `fetch` gives and `keep` stores, once it is proven without an answer."""
-        name = identifier_of(document)
-        with self._change(document) as change:
-            settling = self._settling(name, change, effect)
-            confirm: Confirmation[R] = Confirmation(verify=nothing_to_see, reserve=0.0, verdict=verdict)
-            if settling is not None:
-                look = functools.partial(settling.pdf, fetch, keep)
-                confirm = Confirmation(verify=look, seconds=SETTLE_TIMEOUT, verdict=settling.verdict)
+        name = require_identifier(document)
+        with self._track_change(document) as change:
+            resolver = self._make_resolver(name, change, effect)
+            confirm: Confirmation[R] = Confirmation(verify=unprovable, reserve=0.0, refine_error=refine_error)
+            if resolver is not None:
+                verify = functools.partial(resolver.resolve_pdf, fetch, publish)
+                confirm = Confirmation(verify=verify, seconds=SETTLE_TIMEOUT, refine_error=resolver.refine_error)
             try:
                 pdf = await self._call(operation, name, body=body, timeout=timeout, receive=receive, confirm=confirm)
             except OutcomeUnknownError as error:
                 if error.happened:
-                    change.became(None)
+                    change.record_success(None)
                 raise
-            change.became(None if settling is None else settling.digest, from_info=True)
+            change.record_success(None if resolver is None else resolver.digest, from_info=True)
         return pdf
 
-    def _change(self, document: Document) -> AbstractContextManager[Change]:
+    def _track_change(self, document: Document) -> AbstractContextManager[DocumentChange]:
         digest = None if isinstance(document, str) else document.document_digest
-        return self._versions.change(identifier_of(document), digest, from_info=isinstance(document, DocumentInfo))
+        return self._digest_history.track_change(
+            require_identifier(document), digest, from_info=isinstance(document, DocumentInfo)
+        )
 
-    def _settling(self, name: str, change: Change, effect: Effect | None) -> Settling | None:
+    def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
         """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
-        if effect is None or not change.traceable:
+        if effect is None or not change.is_traceable:
             return None
-        view = self._within_a_call().requiring(STRICT_PATHS)
+        view = self._as_nested().with_strict_paths(STRICT_PATHS)
         get_info = functools.partial(view._call, operations.GET_DOC_INFO, name)
-        return Settling(get_info, name, change, effect)
+        return OutcomeResolver(get_info, name, change, effect)
 
-    def _signature_body(self, signature: Signature) -> RequestBody:
-        _refuse_empty_image(require_instance(signature, Signature, "signature"))
-        return self._body(signature)
+    def _make_signature_body(self, signature: Signature) -> RequestBody:
+        _validate_image(require_instance(signature, Signature, "signature"))
+        return self._encode_body(signature)
 
 
-def identified(answer: D, identifier: str) -> D:
+def fill_identifier(response: D, identifier: str) -> D:
     """The answer, with the identifier of the call if it has none of its own."""
-    return answer if answer.identifier else attrs.evolve(answer, identifier=identifier)
+    return response if response.identifier else attrs.evolve(response, identifier=identifier)
 
 
-def identifier_of(document: object) -> str:
+def require_identifier(document: object) -> str:
     """The identifier of a document that a caller named; InvalidArgumentError if there is none."""
     name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
     if not isinstance(name, str) or not name:
@@ -608,21 +625,21 @@ def identifier_of(document: object) -> str:
     return name
 
 
-def _streamed(operation: Operation[bytes]) -> Operation[Any]:
+def _cast_to_streamed(operation: Operation[bytes]) -> Operation[Any]:
     """The operation with an answer that a Destination receives in place of the bytes, and gives a type of its own."""
     return cast("Operation[Any]", operation)
 
 
-def _listed(signatures: Iterable[Signature]) -> list[Signature]:
+def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:
     listed = require_instances(signatures, Signature, "signatures")
     if not listed:
         raise InvalidArgumentError("list at least one Signature", parameter="signatures")
     for signature in listed:
-        _refuse_empty_image(signature)
+        _validate_image(signature)
     return listed
 
 
-def _refuse_empty_image(signature: Signature) -> None:
+def _validate_image(signature: Signature) -> None:
     """Raise InvalidArgumentError for an image without a byte: the service would sign without one."""
     if signature.graphical_signature == b"":
         raise InvalidArgumentError(

@@ -8,31 +8,31 @@ from collections.abc import AsyncGenerator
 
 import attrs
 
-from directsuite.core.call import Exchanged, Options
-from directsuite.core.download import DocumentReader, size_told
-from directsuite.core.events import Meter
+from directsuite.core.call import ExchangeInfo, Options
+from directsuite.core.download import DocumentReader, compute_max_size
+from directsuite.core.events import ProgressReporter
 from directsuite.core.files import Piece
 from directsuite.core.transport import Transport
-from directsuite.core.upload import Content, Source, examine
+from directsuite.core.upload import Content, Source, inspect_source
 from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 
 _MAGIC = b"%PDF-"
-_HEAD = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
+_HEAD_BYTES = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
 
 NOT_A_PDF = "this is not a PDF: no %PDF- in its first KB"
 
 
-async def pdf_of(pdf: Source, size: int | None) -> Content:
+async def open_pdf(pdf: Source, size: int | None) -> Content:
     """The content to store. What is no PDF raises InvalidArgumentError here, or as a stream before anything is sent."""
-    content, head = await examine(pdf, head=_HEAD, parameter="pdf", size=size)
+    content, head = await inspect_source(pdf, head=_HEAD_BYTES, parameter="pdf", size=size)
     if not content.replayable:
-        return _Checked(content)
-    _refuse_other_than_pdf(head)
+        return _ValidatedPdf(content)
+    _validate_pdf_head(head)
     return content
 
 
-class _Checked(Content):
+class _ValidatedPdf(Content):
     """A stream whose head is looked at in passing."""
 
     def __init__(self, content: Content) -> None:
@@ -49,12 +49,12 @@ class _Checked(Content):
                         yield piece
                         continue
                     head += piece
-                    if _MAGIC in head[:_HEAD] or len(head) >= _HEAD:
-                        _refuse_other_than_pdf(head[:_HEAD])
+                    if _MAGIC in head[:_HEAD_BYTES] or len(head) >= _HEAD_BYTES:
+                        _validate_pdf_head(head[:_HEAD_BYTES])
                         checked = True
                         yield head
                 if not checked:
-                    _refuse_other_than_pdf(head)
+                    _validate_pdf_head(head)
                     yield head
             finally:
                 head = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
@@ -63,35 +63,35 @@ class _Checked(Content):
         return self._content.head(count)
 
 
-def _refuse_other_than_pdf(head: bytes) -> None:
+def _validate_pdf_head(head: bytes) -> None:
     if _MAGIC not in head:
         raise InvalidArgumentError(NOT_A_PDF, parameter="pdf")
 
 
-async def pieces(
-    transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: Meter
+async def stream_pieces(
+    transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
     """A stored document's bytes, each piece followed by a turn of the event loop."""
 
     observe = options.observe
-    begun = False
+    has_begun = False
 
-    def head_came(exchanged: Exchanged) -> None:
+    def handle_head(exchanged: ExchangeInfo) -> None:
         """Take the size, and call the facade's own observer.
 
         An error of the caller's `progress` would be taken for the network's here.
         """
-        meter.total = size_told(exchanged.answer.headers)
+        meter.total = compute_max_size(exchanged.response.headers)
         if observe is not None:
             observe(exchanged)
 
-    options = attrs.evolve(options, observe=head_came)
+    options = attrs.evolve(options, observe=handle_head)
     stream = transport.stream(operations.GET_DOC, identifier, options=options, reader=DocumentReader(max_bytes))
     async with contextlib.aclosing(stream) as contents:
         try:
             async for content in contents:
-                if not begun:
-                    begun = True
+                if not has_begun:
+                    has_begun = True
                     meter.begin()
                 meter.advance(len(content))
                 yield content

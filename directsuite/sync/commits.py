@@ -30,21 +30,34 @@ import attrs
 from directsuite.core.clock import Clock
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError, DirectSuiteError
-from directsuite.sync.decide import tried_in_vain
-from directsuite.sync.model import Change, ChangeSet, Folder, Key, Lease, Row, StaleLeaseError, State, Store, StoreError
-from directsuite.sync.remote import halves
+from directsuite.sync.decide import with_failed_attempt
+from directsuite.sync.model import (
+    Change,
+    ChangeSet,
+    Key,
+    Lease,
+    MessageRow,
+    MessageState,
+    StaleLeaseError,
+    Store,
+    StoredFolder,
+    StoreError,
+)
+from directsuite.sync.remote import split_in_half
 
-_AT_A_TIME = 500
+_BATCH_CHANGES = 500
 """Changes of a commit."""
-_STRIKES = 3
+_QUARANTINE_REJECTIONS = 3
 """Times that a change is told alone before it is quarantined, all but the first of them once others were taken.
 
 Or the rounds in which it is, where nothing else is told.
 """
-_ALONE_FOR = 60.0  # seconds for which a change alone is refused until it is to blame: a sink may be restarted
-_IN_VAIN = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
+_MIN_REJECTED_SECONDS = (
+    60.0  # seconds for which a change alone is refused until it is to blame: a sink may be restarted
+)
+_MAX_REJECTIONS_IN_A_ROW = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
 
-OF_THE_SYSTEM = frozenset(
+SYSTEM_ERRNOS = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENFILE", "ENOMEM")
     if hasattr(errno, name)
@@ -83,71 +96,80 @@ class SinkError(DirectSuiteError):
         self.is_general = is_general
 
 
-class RefusedError(SinkError):
+class UndecidedRejectionError(SinkError):
     """A sink refused a change on its own, and nothing has shown yet that it takes any other."""
 
 
 @attrs.frozen(kw_only=True)
-class Step:
+class ChangeStep:
     """One change, and what is known once it is told.
 
     The attempts of either row count how often the sink has refused the change, or the service the message.
     """
 
     change: Change
-    before: Row | None = None
+    old_row: MessageRow | None = None
     """The row of the key that the message has no more, as it is until then."""
-    here: Row | None = None
+    new_row: MessageRow | None = None
     """The row of the key that it has."""
 
-    def done(self) -> list[Row]:
+    def final_rows(self) -> list[MessageRow]:
         """The rows once it is told."""
-        rows = list[Row]()
-        if self.before is not None:
-            digest = self.before.digest if self.here is None else None
-            rows.append(attrs.evolve(self.before, state=State.DELETED, digest=digest, attempts=0, retry_ms=None))
-        if self.here is not None:
-            rows.append(attrs.evolve(self.here, attempts=0) if self.here.attempts else self.here)
+        rows = list[MessageRow]()
+        if self.old_row is not None:
+            digest = self.old_row.digest if self.new_row is None else None
+            rows.append(
+                attrs.evolve(self.old_row, state=MessageState.DELETED, digest=digest, attempts=0, retry_ms=None)
+            )
+        if self.new_row is not None:
+            rows.append(attrs.evolve(self.new_row, attempts=0) if self.new_row.attempts else self.new_row)
         return rows
 
-    def in_doubt(self) -> list[Row]:
+    def rows_in_doubt(self) -> list[MessageRow]:
         """The rows while it is told; those that are not the same already."""
-        rows = list[Row]()
-        if self.before is not None and self.before.state in _KNOWN_TO_THE_SINK:
-            rows.append(attrs.evolve(self.before, state=State.UNRESOLVED))
-        if self.here is not None:
-            was_told_gone = self.before is not None and self.before.key == self.here.key
-            rows.append(attrs.evolve(self.here, state=State.UNRESOLVED if was_told_gone else State.IN_DOUBT))
+        rows = list[MessageRow]()
+        if self.old_row is not None and self.old_row.state in _KNOWN_TO_SINK_STATES:
+            rows.append(attrs.evolve(self.old_row, state=MessageState.UNRESOLVED))
+        if self.new_row is not None:
+            was_told_gone = self.old_row is not None and self.old_row.key == self.new_row.key
+            rows.append(
+                attrs.evolve(self.new_row, state=MessageState.UNRESOLVED if was_told_gone else MessageState.IN_DOUBT)
+            )
         return rows
 
     @property
     def attempts(self) -> int:
         """How often it was in vain before."""
-        row = self.here or self.before
+        row = self.new_row or self.old_row
         return 0 if row is None else row.attempts
 
-    def quarantined(self, now_ms: int, *, in_doubt: bool) -> Row | None:
+    def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow | None:
         """The row that says when it is tried again. in_doubt: whether the sink may have been told nevertheless."""
-        if self.here is None:
-            row = self.before
-            if row is not None and in_doubt:
-                row = attrs.evolve(row, state=State.UNRESOLVED)  # MISSING says that nobody was told
-            return None if row is None else tried_in_vain(row, now_ms)
-        digest = self.here.digest
-        if not in_doubt:  # what was told gone is known by its content, as for what can't be fetched
-            digest = digest if self.before is not None and self.before.key == self.here.key else None
-        state = State.POISON_IN_DOUBT if in_doubt else State.POISON
-        return tried_in_vain(attrs.evolve(self.here, state=state, digest=digest), now_ms)
+        if self.new_row is None:
+            row = self.old_row
+            if row is not None and maybe_sent:
+                row = attrs.evolve(row, state=MessageState.UNRESOLVED)  # MISSING says that nobody was told
+            return None if row is None else with_failed_attempt(row, now_ms)
+        digest = self.new_row.digest
+        if not maybe_sent:  # what was told gone is known by its content, as for what can't be fetched
+            digest = digest if self.old_row is not None and self.old_row.key == self.new_row.key else None
+        state = MessageState.QUARANTINED_UNCONFIRMED if maybe_sent else MessageState.POISON
+        return with_failed_attempt(attrs.evolve(self.new_row, state=state, digest=digest), now_ms)
 
 
-_KNOWN_TO_THE_SINK = (State.LIVE, State.MISSING, State.IN_DOUBT, State.POISON_IN_DOUBT)
+_KNOWN_TO_SINK_STATES = (
+    MessageState.LIVE,
+    MessageState.MISSING,
+    MessageState.IN_DOUBT,
+    MessageState.QUARANTINED_UNCONFIRMED,
+)
 
 
 @attrs.define(kw_only=True)
-class Refusal:
+class Rejection:
     """How a sink refuses a change alone."""
 
-    taken: int
+    accepted: int
     """How often the sink had taken others when it refused this one for the first time."""
     since: float
     """When that was, in monotonic seconds."""
@@ -157,61 +179,67 @@ class Refusal:
     """Whether it is about a message: then only others that are, too, count as taken, for many sinks ignore the rest."""
 
 
-def is_to_blame(refusal: Refusal, *, taken: int, others: int, now: float) -> bool:
+def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
     """Whether a change is to blame for its refusal, and not the sink.
 
     taken: how often the sink has taken others by now. others: changes that it refused likewise, and nothing since. now:
     monotonic seconds.
     """
-    if taken > refusal.taken:
+    if accepted > rejection.accepted:
         return True
-    is_alone = not others and refusal.rounds >= _STRIKES and now - refusal.since >= _ALONE_FOR
-    return is_alone and taken > 0
+    is_alone = (
+        not other_rejections
+        and rejection.rounds >= _QUARANTINE_REJECTIONS
+        and now - rejection.since >= _MIN_REJECTED_SECONDS
+    )
+    return is_alone and accepted > 0
 
 
 @attrs.define(eq=False)
 class SinkHealth:
     """What a process has seen of its sink, in all mailboxes."""
 
-    passed: int = 0
+    accepted_with_messages: int = 0
     """How often it took changes of which some had messages."""
-    passed_without: int = 0
+    accepted_without: int = 0
     """How often it took changes without messages."""
-    refused: dict[Key, Refusal] = attrs.field(factory=dict[Key, Refusal])
+    rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
     """Changes that it refused alone, by their keys, until it took others since: one of them may be quarantined."""
 
-    def note_taken(self, changes: Sequence[Change]) -> None:
+    def record_accepted(self, changes: Sequence[Change]) -> None:
         """Note that the sink took these."""
         if any(change.message is not None for change in changes):
-            self.passed += 1
+            self.accepted_with_messages += 1
         else:
-            self.passed_without += 1
-        for change in changes if self.refused else ():
-            self.refused.pop(change.key, None)
+            self.accepted_without += 1
+        for change in changes if self.rejections else ():
+            self.rejections.pop(change.key, None)
 
-    def note_refused(self, change: Change, *, taken: int, now: float) -> None:
+    def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
         """Note that the sink refused this one alone in a round. taken: how often it had taken others before that."""
-        first = Refusal(taken=taken, since=now, has_message=change.message is not None)
-        self.refused.setdefault(change.key, first).rounds += 1
+        first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
+        self.rejections.setdefault(change.key, first).rounds += 1
 
-    def is_to_blame(self, key: Key, now: float) -> bool:
+    def is_item_rejection(self, key: Key, now: float) -> bool:
         """Whether this change is to blame for its refusal, and not the sink."""
-        refusal = self.refused[key]
-        others = sum(other != key and not self.has_taken_others_since(other) for other in self.refused)
-        return is_to_blame(refusal, taken=self.taken(refusal.has_message), others=others, now=now)
+        rejection = self.rejections[key]
+        others = sum(other != key and not self.has_accepted_others_since(other) for other in self.rejections)
+        return is_item_scoped(
+            rejection, accepted=self.count_accepted(rejection.has_message), other_rejections=others, now=now
+        )
 
-    def has_taken_others_since(self, key: Key) -> bool:
+    def has_accepted_others_since(self, key: Key) -> bool:
         """Return True if the sink has refused this change alone, and took others since."""
-        refusal = self.refused.get(key)
-        return refusal is not None and self.taken(refusal.has_message) > refusal.taken
+        rejection = self.rejections.get(key)
+        return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
 
     def forget_rejection(self, key: Key) -> None:
         """Forget that the sink rejected a change, because its message can no longer be fetched to send it again."""
-        self.refused.pop(key, None)
+        self.rejections.pop(key, None)
 
-    def taken(self, has_message: bool) -> int:
+    def count_accepted(self, has_message: bool) -> int:
         """How often the sink took anything that is as much to it as a change with a message, or without."""
-        return self.passed + (0 if has_message else self.passed_without)
+        return self.accepted_with_messages + (0 if has_message else self.accepted_without)
 
 
 class Commits:
@@ -241,47 +269,49 @@ class Commits:
         """Begin a round. What is known to be refused from earlier ones leaves room for more: else many are for ever."""
         self.quarantined = 0
         """Changes that were quarantined in this round."""
-        self.unsure = dict[str, RefusedError]()
+        self.undecided = dict[str, UndecidedRejectionError]()
         """Why folders have changes that the sink refused while nothing showed that it takes any other."""
-        self._in_vain = 0
-        self._most_in_vain = _IN_VAIN + 2 * sum(key.mailbox == self.lease.name for key in self.health.refused)
+        self._rejections_in_a_row = 0
+        self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
+            key.mailbox == self.lease.name for key in self.health.rejections
+        )
 
     async def write(self, change_set: ChangeSet) -> None:
         """Commit what no sink is told of."""
         await self.store.commit(self.lease, change_set, ())
 
-    async def write_each(self, rows: Iterable[Row], folders: Sequence[Folder] = ()) -> None:
+    async def write_batches(self, rows: Iterable[MessageRow], folders: Sequence[StoredFolder] = ()) -> None:
         """Commit rows that no sink is told of, so many at a time. folders: written with the first, or without any."""
         remaining = iter(rows)
-        while (some := list(itertools.islice(remaining, _AT_A_TIME))) or folders:
+        while (some := list(itertools.islice(remaining, _BATCH_CHANGES))) or folders:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 
-    async def tell(self, steps: Iterable[Step], folders: Sequence[Folder] = ()) -> list[Change]:
+    async def deliver(self, steps: Iterable[ChangeStep], folders: Sequence[StoredFolder] = ()) -> list[Change]:
         """Tell the sink of changes, and commit that, so many at a time; those told. Others are quarantined, or unsure.
 
         folders: written before the sink is told. Raises SinkError where the sink itself is to blame.
         """
-        remaining, told = iter(steps), list[Change]()
-        while some := list(itertools.islice(remaining, _AT_A_TIME)):
+        remaining, delivered = iter(steps), list[Change]()
+        while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
             try:
-                await self._tell(some, folders)
+                await self._deliver_batch(some, folders)
             except SinkError as error:
                 if error.is_general:
                     raise
                 await self.write(ChangeSet(folders=list(folders)))  # who sent them takes them for written
-                told += [step.change for step in await self._tell_one_by_one(some)]
+                delivered += [step.change for step in await self._deliver_one_by_one(some)]
             else:
-                told += [step.change for step in some]
+                delivered += [step.change for step in some]
             folders = ()
-        return told
+        return delivered
 
-    async def _tell(self, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
+    async def _deliver_batch(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder] = ()) -> None:
         """Tell of these and commit that, all or, as far as anybody knows, none."""
         changes = [step.change for step in steps]
-        done = ChangeSet(rows=[row for step in steps for row in step.done()])
+        done = ChangeSet(rows=[row for step in steps for row in step.final_rows()])
         if self._deliver is not None:
-            await self._mark_in_doubt(steps, folders)
+            await self._write_rows_in_doubt(steps, folders)
         try:
             if self._deliver is not None:
                 await self._deliver(changes)
@@ -295,81 +325,81 @@ class Commits:
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
             await self.store.commit(self.lease, done, ())
-        self.health.note_taken(changes)
-        self._in_vain = 0
+        self.health.record_accepted(changes)
+        self._rejections_in_a_row = 0
 
-    async def _mark_in_doubt(self, steps: Sequence[Step], folders: Sequence[Folder]) -> None:
+    async def _write_rows_in_doubt(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder]) -> None:
         """Commit what the sink is going to be told; nobody is told by one whose lease is stale."""
-        rows = [row for step in steps for row in step.in_doubt()]
+        rows = [row for step in steps for row in step.rows_in_doubt()]
         await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
-    async def _tell_one_by_one(self, steps: Sequence[Step]) -> list[Step]:
+    async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
         """Tell of changes that the sink refused together; those that it took."""
-        taken = {has_message: self.health.taken(has_message) for has_message in (True, False)}
-        parts, told, refused = halves(steps), list[Step](), list[tuple[Step, SinkError]]()
+        accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}
+        parts, delivered, rejected = split_in_half(steps), list[ChangeStep](), list[tuple[ChangeStep, SinkError]]()
         while parts:
             part = parts.pop()
-            error = await self._refusal(part)
+            error = await self._find_rejection(part)
             if error is None:
-                told += part
+                delivered += part
             elif len(part) > 1:
-                parts += halves(part)
+                parts += split_in_half(part)
             else:
                 (step,) = part
-                refused.append((step, error))
+                rejected.append((step, error))
                 if not step.attempts:
-                    before = taken[step.change.message is not None]
-                    self.health.note_refused(step.change, taken=before, now=self._clock.monotonic())
-                self._in_vain += not step.attempts
-                if self._in_vain > self._most_in_vain:
+                    before = accepted[step.change.message is not None]
+                    self.health.record_rejected(step.change, accepted=before, now=self._clock.monotonic())
+                self._rejections_in_a_row += not step.attempts
+                if self._rejections_in_a_row > self._max_rejections_in_a_row:
                     raise error
-        return told + await self._tell_refused(refused)
+        return delivered + await self._retry_rejected(rejected)
 
-    async def _tell_refused(self, refused: Sequence[tuple[Step, SinkError]]) -> list[Step]:
+    async def _retry_rejected(self, rejected: Sequence[tuple[ChangeStep, SinkError]]) -> list[ChangeStep]:
         """Tell once more of what the sink refused alone, if it is to blame; what the sink takes now.
 
         The rest is quarantined, as is what was before; where the sink may be to blame, it is unsure.
         """
-        taken, quarantine = list[Step](), ChangeSet()
-        for step, error in refused:
+        accepted, quarantine = list[ChangeStep](), ChangeSet()
+        for step, error in rejected:
             change = step.change
-            if not step.attempts and not self.health.is_to_blame(change.key, self._clock.monotonic()):
-                self.unsure[change.key.folder] = RefusedError(error.explanation)
-                self.unsure[change.key.folder].__cause__ = error.__cause__
-            elif not step.attempts and await self._refusal([step], times=_STRIKES - 1) is None:
-                taken.append(step)
+            if not step.attempts and not self.health.is_item_rejection(change.key, self._clock.monotonic()):
+                self.undecided[change.key.folder] = UndecidedRejectionError(error.explanation)
+                self.undecided[change.key.folder].__cause__ = error.__cause__
+            elif not step.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:
+                accepted.append(step)
             else:
-                row = step.quarantined(self.now_ms(), in_doubt=self._deliver is not None)
+                row = step.make_quarantine_row(self.now_ms(), maybe_sent=self._deliver is not None)
                 if row is not None:
                     quarantine.rows.append(row)
-                    quarantine.problems[row.key] = _problem_of(error)
+                    quarantine.problems[row.key] = _describe_problem(error)
                 self.quarantined += not step.attempts
-                if self.health.has_taken_others_since(change.key):
-                    del self.health.refused[change.key]
+                if self.health.has_accepted_others_since(change.key):
+                    del self.health.rejections[change.key]
         if quarantine.rows:
             await self.write(quarantine)
-        return taken
+        return accepted
 
-    async def _refusal(self, part: Sequence[Step], times: int = 1) -> SinkError | None:
+    async def _find_rejection(self, part: Sequence[ChangeStep], times: int = 1) -> SinkError | None:
         """Why the sink can't take these, told so many times. Raises what is about no change."""
-        refusal = None
+        rejection = None
         for _ in range(times):
             try:
-                await self._tell(part)
+                await self._deliver_batch(part)
             except SinkError as error:
                 if error.is_general:
                     raise
-                refusal = error
+                rejection = error
             else:
                 return None
-        return refusal
+        return rejection
 
-    def key(self, folder: str, row: Row) -> Key:
+    def make_key(self, folder: str, row: MessageRow) -> Key:
         """Where the message of a row is, or was."""
         return Key(self.lease.name, folder, row.uid_validity, row.uid)
 
 
-def _problem_of(error: SinkError) -> str:
+def _describe_problem(error: SinkError) -> str:
     """What a store keeps of it. The text of the sink's own error may tell of a patient."""
     return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
@@ -377,4 +407,4 @@ def _problem_of(error: SinkError) -> str:
 def _is_general(error: Exception) -> bool:
     if isinstance(error, sqlite3.Error):
         return is_about_no_row(error)
-    return isinstance(error, MemoryError) or getattr(error, "errno", None) in OF_THE_SYSTEM
+    return isinstance(error, MemoryError) or getattr(error, "errno", None) in SYSTEM_ERRNOS

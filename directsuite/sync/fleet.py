@@ -28,15 +28,15 @@ from directsuite.sync import sql
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.schedule import Passwords, PollSchedule, Worker
+from directsuite.sync.schedule import MailboxWorker, Passwords, PollSchedule
 from directsuite.sync.status import MailboxProgress
 
 __all__ = ["Fleet", "FleetStatus"]
 
 _LOGGER = logging.getLogger("directsuite")
 
-_AT_ONCE = 1.0  # seconds: what is due sooner isn't left to the next look at what is due
-_MOST_DUE = 500  # mailboxes that workers are woken for at a time
+_WAKE_NOW_SECONDS = 1.0  # seconds: what is due sooner isn't left to the next look at what is due
+_MAX_DUE_MAILBOXES = 500  # mailboxes that workers are woken for at a time
 _MAX_PAUSE = 86_400.0  # seconds between two rounds of a mailbox, unless the interval is longer
 
 
@@ -84,36 +84,36 @@ class Fleet:
         concurrency: int = 8,
         requests_per_second: float = 100.0,
         tick: float = 2.0,
-        patience: float = 30.0,
+        worker_timeout: float = 30.0,
         grace: float = 30.0,
         clock: Clock | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         AT_LEAST_ONE.require("concurrency", concurrency)
-        INTERVAL.or_none().require("interval", interval)
+        INTERVAL.allow_none().require("interval", interval)
         INTERVAL.require("tick", tick)
-        INTERVAL.require("patience", patience)
+        INTERVAL.require("worker_timeout", worker_timeout)
         DURATION.require("grace", grace)
         self._clock = clock or SystemClock()
         self._id = secrets.token_hex(8)
-        self._table = FleetTable(store.connections, self._id, patience, max(_MAX_PAUSE, 2 * (interval or 0.0)))
+        self._table = FleetTable(store.connections, self._id, worker_timeout, max(_MAX_PAUSE, 2 * (interval or 0.0)))
         self._engine = FleetEngine(
             store.connections,
             "sync",
             self._id,
-            due=self._table.due,
-            take=self._run_round,
+            list_due=self._table.list_due,
+            run_key=self._run_round,
             heartbeat=self._heartbeat,
             concurrency=concurrency,
             grace=grace,
-            patience=patience,
+            worker_timeout=worker_timeout,
             tick=tick,
             clock=self._clock,
         )
         self._poll_schedule = PollSchedule(
             interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
         )
-        self._worker = Worker(
+        self._worker = MailboxWorker(
             suite,
             store,
             password,
@@ -124,9 +124,9 @@ class Fleet:
             now=now,
         )
         self._connections = store.connections
-        self._last: dict[int, LeasedRound] = {}
+        self._last_rounds: dict[int, LeasedRound] = {}
         """The last round that this worker had of each mailbox."""
-        self._under_way = set[int]()
+        self._in_progress = set[int]()
 
     async def add(self, names: Iterable[str]) -> int:
         """Have mailboxes synchronised, by their addresses; how many are new to the fleet. Raises StoreError."""
@@ -141,7 +141,7 @@ class Fleet:
     async def status(self) -> FleetStatus:
         """How the whole fleet stands. Raises StoreError."""
         await self._table.prepare()
-        return await self._table.status()
+        return await self._table.read_status()
 
     @property
     def progress(self) -> Mapping[str, MailboxProgress]:
@@ -174,30 +174,30 @@ class Fleet:
     async def _heartbeat(self) -> None:
         await self._table.heartbeat()
         await self._table.reassign()
-        self._poll_schedule.mailboxes = (await self._table.status()).mailboxes
-        for mailbox in self._last.keys() - await self._table.own() - self._under_way:
-            self._worker.forget(self._last.pop(mailbox).name)
+        self._poll_schedule.mailboxes = (await self._table.read_status()).mailboxes
+        for mailbox in self._last_rounds.keys() - await self._table.list_own() - self._in_progress:
+            self._worker.forget(self._last_rounds.pop(mailbox).name)
 
     async def _run_round(self, mailbox: int) -> None:
         """A round, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
         try:
             leased = await self._table.claim(mailbox)
             if leased is not None:
-                self._under_way.add(mailbox)
-                await self._run_leased(leased)
+                self._in_progress.add(mailbox)
+                await self._run_leased_round(leased)
         except StoreError as error:
             self._engine.wake_later(mailbox, self._id)
             _LOGGER.warning("fleet: %s", error)
         finally:
-            self._under_way.discard(mailbox)
+            self._in_progress.discard(mailbox)
 
-    async def _run_leased(self, leased: LeasedRound) -> None:
-        last = self._last.get(leased.mailbox)
-        if last is None or last.fence != leased.fence - 1:
+    async def _run_leased_round(self, leased: LeasedRound) -> None:
+        last = self._last_rounds.get(leased.mailbox)
+        if last is None or last.round_number != leased.round_number - 1:
             self._worker.reset(
                 leased.name, leased.failures
             )  # another worker had it since: what is remembered is out of date
-        self._last[leased.mailbox] = leased
+        self._last_rounds[leased.mailbox] = leased
         breaks = self._connections.breaks
         result = await self._worker.run_round(leased.name)
         if result.report is None and self._connections.breaks != breaks:
@@ -206,7 +206,7 @@ class Fleet:
             return
         status = self._worker.status[leased.name]
         is_last = await self._table.finish(leased, result.next_in, status.problem, status.failures)
-        if is_last and result.next_in < _AT_ONCE:
+        if is_last and result.next_in < _WAKE_NOW_SECONDS:
             await self._engine.wake(leased.mailbox, self._id)
 
 
@@ -216,7 +216,7 @@ class LeasedRound:
 
     mailbox: int
     name: str = attrs.field(repr=False)
-    fence: int
+    round_number: int
     """The number of the round among all rounds of the mailbox."""
     failures: int
     """Rounds that failed in a row."""
@@ -248,12 +248,12 @@ class FleetTable:
         self,
         connections: Connections,
         worker: str,
-        patience: float,  # seconds after which a worker that isn't heard of counts as dead
+        worker_timeout: float,  # seconds after which a worker that isn't heard of counts as dead
         max_pause: float = _MAX_PAUSE,  # seconds: a later time was stored by a clock that was ahead
     ) -> None:
         self._database = PostgresDatabase(connections)
         self._worker = worker
-        self._patience = patience
+        self._worker_timeout = worker_timeout
         self._max_pause = max_pause
 
     async def prepare(self) -> None:
@@ -283,10 +283,10 @@ class FleetTable:
         """Note that this worker has ended."""
         await self._database.execute(sql.LEAVE, {"worker": self._worker})
 
-    async def due(self) -> Sequence[tuple[int, str | None]]:
+    async def list_due(self) -> Sequence[tuple[int, str | None]]:
         """Mailboxes to wake, by nobody else for a while, each with the worker that had its last round and lives."""
-        values = {"patience": self._patience, "longest": self._max_pause, "most": _MOST_DUE}
-        found = await self._database.execute(sql.DUE, values)
+        values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
+        found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
 
     async def claim(self, mailbox: int) -> LeasedRound | None:
@@ -300,29 +300,29 @@ class FleetTable:
 
         failures: in a row.
         """
-        values = {"mailbox": leased.mailbox, "fence": leased.fence}
+        values = {"mailbox": leased.mailbox, "fence": leased.round_number}
         outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
         return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
 
     async def reassign(self) -> None:
         """Let any worker have the rounds that wait for one that is dead or busy."""
-        await self._database.execute(sql.REASSIGN, {"patience": self._patience})
+        await self._database.execute(sql.REASSIGN, {"patience": self._worker_timeout})
 
-    async def hasten(self, names: Iterable[str]) -> int:
+    async def reschedule_now(self, names: Iterable[str]) -> int:
         """Have the next rounds of mailboxes due at once; how many there are in the fleet."""
-        return len(await self._database.execute(sql.HASTEN, {"names": list(names)}))
+        return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
 
-    async def mailboxes(self) -> Sequence[FleetMailbox]:
+    async def list_mailboxes(self) -> Sequence[FleetMailbox]:
         """Every mailbox, by their names."""
-        return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED)]
+        return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED_MAILBOXES)]
 
-    async def own(self) -> Collection[int]:
+    async def list_own(self) -> Collection[int]:
         """Mailboxes whose last round was this worker's."""
-        return {mailbox for (mailbox,) in await self._database.fetch(sql.OF_WORKER, {"worker": self._worker})}
+        return {mailbox for (mailbox,) in await self._database.fetch(sql.WORKER_MAILBOXES, {"worker": self._worker})}
 
-    async def status(self) -> FleetStatus:
+    async def read_status(self) -> FleetStatus:
         """How the fleet stands."""
-        values = {"patience": self._patience}
+        values = {"patience": self._worker_timeout}
         ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
         failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}
         return FleetStatus(mailboxes=mailboxes, waiting=waiting, failing=failing, late=late, workers=workers)

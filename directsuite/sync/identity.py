@@ -19,9 +19,9 @@ import attrs
 import msgspec
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.model import Row
+from directsuite.sync.model import MessageRow
 
-IDENTITY, DIGEST = 12, 16
+IDENTITY_BYTES, DIGEST_BYTES = 12, 16
 """Bytes."""
 _DATE_PRECISION_MS = 1000
 
@@ -51,13 +51,13 @@ class Metadata:
     """Compared with the row of the same uid, if it has an identity."""
 
     @classmethod
-    def of(cls, message: MessageDetail, row: Row | None = None) -> Self:
+    def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
         """Read a message or its metadata. row: the row of the same uid."""
         return cls(
-            identity=identity_of(message),
+            identity=compute_identity(message),
             strong=is_strong(message),
-            size=size_of(message),
-            received_ms=received_ms(message),
+            size=read_size(message),
+            received_ms=read_received_ms(message),
             match=Match.UNPROVEN if row is None else find_match(message, row),
         )
 
@@ -67,27 +67,27 @@ def is_strong(message: MessageDetail) -> bool:
     return bool(message.msg_id)
 
 
-def identity_of(message: MessageDetail) -> bytes:
+def compute_identity(message: MessageDetail) -> bytes:
     """Return the identity of a message or of its metadata."""
-    return _identity(message, received_ms(message), size_of(message))
+    return _compute_identity(message, read_received_ms(message), read_size(message))
 
 
-def _identity(message: MessageDetail, received: int | None, size: int) -> bytes:
+def _compute_identity(message: MessageDetail, received: int | None, size: int) -> bytes:
     if message.msg_id:
-        return _hashed((message.msg_id, received, size), IDENTITY)
-    return _hashed((received, size, message.sender, message.subject), IDENTITY)
+        return _hash_values((message.msg_id, received, size), IDENTITY_BYTES)
+    return _hash_values((received, size, message.sender, message.subject), IDENTITY_BYTES)
 
 
-def find_match(message: MessageDetail, row: Row) -> Match:
+def find_match(message: MessageDetail, row: MessageRow) -> Match:
     """Compare metadata with a row. A size is not compared, nor a date that one of the two lacks."""
-    if row.identity == identity_of(message):
+    if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
-    if not _may_be_equal(received_ms(message), row.received_ms):
+    if not _may_be_equal(read_received_ms(message), row.received_ms):
         return Match.DIFFERENT
     if not is_strong(message):
         return Match.UNPROVEN
     # With the row's own date and size, only another Message-ID makes another identity.
-    return Match.SAME if row.identity == _identity(message, row.received_ms, row.size) else Match.DIFFERENT
+    return Match.SAME if row.identity == _compute_identity(message, row.received_ms, row.size) else Match.DIFFERENT
 
 
 def _may_be_equal(one: int | None, other: int | None) -> bool:
@@ -95,31 +95,33 @@ def _may_be_equal(one: int | None, other: int | None) -> bool:
     return one is None or other is None or abs(one - other) < _DATE_PRECISION_MS
 
 
-def digest_of(message: MessageDetail) -> bytes:
+def compute_digest(message: MessageDetail) -> bytes:
     """Return the digest of a complete message."""
-    return _digest(message, received_ms(message), size_of(message))
+    return _compute_content_digest(message, read_received_ms(message), read_size(message))
 
 
-def _digest(message: MessageDetail, received: int | None, size: int) -> bytes:
-    attachments = [(each.filename, each.content_type, hashed(each.content, DIGEST)) for each in message.attachments]
+def _compute_content_digest(message: MessageDetail, received: int | None, size: int) -> bytes:
+    attachments = [
+        (each.filename, each.content_type, compute_sha256(each.content, DIGEST_BYTES)) for each in message.attachments
+    ]
     recipients = [(each.email, each.type) for each in message.recipients]
     content = (message.msg_id, received, size, message.sender, message.subject, recipients)
-    return _hashed((*content, message.body, message.html_body, attachments), DIGEST)
+    return _hash_values((*content, message.body, message.html_body, attachments), DIGEST_BYTES)
 
 
-def has_content(message: MessageDetail, row: Row) -> bool:
+def has_content(message: MessageDetail, row: MessageRow) -> bool:
     """Return True if a complete message has the content of a row. A date or size that either lacks is not compared."""
-    received, size = received_ms(message), size_of(message)
-    if row.digest == _digest(message, received, size):
+    received, size = read_received_ms(message), read_size(message)
+    if row.digest == _compute_content_digest(message, received, size):
         return True
     if None not in (received, row.received_ms) and -1 not in (size, row.size):
         return False
     if None in (received, row.received_ms):
         received = row.received_ms
-    return row.digest == _digest(message, received, row.size if -1 in (size, row.size) else size)
+    return row.digest == _compute_content_digest(message, received, row.size if -1 in (size, row.size) else size)
 
 
-def size_of(message: MessageDetail) -> int:
+def read_size(message: MessageDetail) -> int:
     """Return the size of a message; -1 if it has no size that a database can store."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
@@ -129,20 +131,20 @@ def is_storable(number: int) -> bool:
     return -(2**63) <= number < 2**63
 
 
-def received_ms(message: MessageDetail) -> int | None:
+def read_received_ms(message: MessageDetail) -> int | None:
     """When it was received, in milliseconds since 1970; None where it doesn't say."""
     return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
 
 
-def hex_of(digest: bytes | None) -> str | None:
+def to_hex(digest: bytes | None) -> str | None:
     """A digest as sinks are told of it."""
     return None if digest is None else digest.hex()
 
 
-def hashed(content: bytes, size: int) -> bytes:
+def compute_sha256(content: bytes, size: int) -> bytes:
     """So many bytes of a content's SHA-256, which is faster than BLAKE2 on processors with instructions for it."""
     return hashlib.sha256(content).digest()[:size]
 
 
-def _hashed(values: tuple[Any, ...], size: int) -> bytes:
-    return hashed(msgspec.msgpack.encode(values), size)
+def _hash_values(values: tuple[Any, ...], size: int) -> bytes:
+    return compute_sha256(msgspec.msgpack.encode(values), size)

@@ -87,7 +87,7 @@ class StaleLeaseError(DirectSuiteError):
     """Another worker has claimed the mailbox since: what this one knows may be out of date, and it writes nothing."""
 
 
-class State(enum.IntEnum):
+class MessageState(enum.IntEnum):
     """What a message is to the synchronisation; `decide` has the table of what it becomes. Stores keep the numbers."""
 
     LIVE = 1
@@ -105,32 +105,32 @@ class State(enum.IntEnum):
     """The service can't return it, or the sink can't take it, again and again: quarantined, and retried later."""
     IN_DOUBT = 6
     """Listed, and a sink that is no part of the store may have been told: it is told again, unless that is noted."""
-    POISON_IN_DOUBT = 7
+    QUARANTINED_UNCONFIRMED = 7
     """POISON, and a sink that is no part of the store may have been told."""
 
 
-QUARANTINED = (State.POISON, State.POISON_IN_DOUBT)
-LISTED = (State.LIVE, State.IN_DOUBT, *QUARANTINED)
+QUARANTINED_STATES = (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
+LISTED_STATES = (MessageState.LIVE, MessageState.IN_DOUBT, *QUARANTINED_STATES)
 """States of messages that the last listing of their folder had."""
 
-LEAVING = {
-    State.LIVE: State.MISSING,
-    State.IN_DOUBT: State.UNRESOLVED,
-    State.POISON: State.DELETED,
-    State.POISON_IN_DOUBT: State.UNRESOLVED,
+STATE_AFTER_LEAVING = {
+    MessageState.LIVE: MessageState.MISSING,
+    MessageState.IN_DOUBT: MessageState.UNRESOLVED,
+    MessageState.POISON: MessageState.DELETED,
+    MessageState.QUARANTINED_UNCONFIRMED: MessageState.UNRESOLVED,
 }
 """What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
 
 
 @attrs.frozen(kw_only=True)
-class Row:
+class MessageRow:
     """One message, as a store keeps it."""
 
     folder: int
     """The folder's id."""
     uid_validity: int
     uid: int
-    state: State
+    state: MessageState
     identity: bytes | None = None
     """The identity of its metadata; None where nobody could see them, or another row has taken it over."""
     digest: bytes | None = None
@@ -151,7 +151,7 @@ class Row:
 
 
 @attrs.frozen(kw_only=True)
-class Folder:
+class StoredFolder:
     """One folder, as a store keeps it."""
 
     id: int
@@ -170,11 +170,11 @@ class Lease:
     mailbox: int
     """The mailbox's id."""
     name: str = attrs.field(repr=False)
-    fence: int
+    lease_number: int
     """The fencing number: a commit with any but the latest is refused."""
 
 
-def refuse_another(bound: str, sink: str) -> None:
+def validate_bound_sink(bound: str, sink: str) -> None:
     """Raise ConfigurationError where a store is bound to another sink: what the store knows isn't true for this one."""
     if sink != bound:
         raise ConfigurationError(
@@ -191,11 +191,11 @@ class ChangeSet:
 
     POISON rows of them become DELETED, and all others that aren't DELETED become UNRESOLVED; none is retried.
     """
-    rows: list[Row] = attrs.field(factory=list[Row])
+    rows: list[MessageRow] = attrs.field(factory=list[MessageRow])
     """Rows that take the place of those with the same key."""
     problems: dict[tuple[int, int, int], str] = attrs.field(factory=dict[tuple[int, int, int], str])
     """Why rows are quarantined that weren't before, by their keys."""
-    folders: list[Folder] = attrs.field(factory=list[Folder])
+    folders: list[StoredFolder] = attrs.field(factory=list[StoredFolder])
 
 
 class OperatorRequest(enum.StrEnum):
@@ -215,7 +215,7 @@ class FolderStatus:
     uid_validity: int
     audited_ms: int | None
     """When everything was last compared, in milliseconds since 1970."""
-    messages: Mapping[State, int]
+    messages: Mapping[MessageState, int]
     """How many messages are in which state, those of earlier numberings included."""
 
 
@@ -259,13 +259,13 @@ class RoundReport:
     """What the sink was told, by kind."""
     quarantined: int = 0
     """Messages that were quarantined."""
-    idle: int = 0
+    idle_folders: int = 0
     """Folders that were as before."""
-    more: bool = False
+    has_more: bool = False
     """Whether there is more to do at once."""
-    waiting: bool = False
+    has_waiting: bool = False
     """Whether messages that are missing may turn up in another folder; the next round tells."""
-    failed: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
+    failed_folders: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
     """Folders that could not be seen, or whose messages could not be fetched or delivered, and why."""
 
 
@@ -285,34 +285,36 @@ class Store(Protocol):
         """The right to commit for a mailbox; earlier leases of it are stale from now on."""
         ...
 
-    async def folder(self, lease: Lease, name: str) -> Folder:
+    async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """A folder, made where there is none."""
         ...
 
-    async def folders(self, lease: Lease) -> Sequence[Folder]:
+    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """All folders of the mailbox that are known."""
         ...
 
-    async def states(self, folder: Folder) -> Mapping[int, State]:
+    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """The state of each uid of the folder's present numbering."""
         ...
 
-    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
         """The rows of the folder's present numbering, by ascending uid: all, or those of these uids."""
         ...
 
-    async def sentinels(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
         """The newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
         ...
 
-    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
         """Rows of the mailbox with one of these digests, each with its folder's name.
 
         A POISON row has one only if the sink was told before that the message is gone.
         """
         ...
 
-    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
+    async def in_state(
+        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
+    ) -> Sequence[tuple[str, MessageRow]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid.
 
         but: names of folders that are left out.
@@ -325,7 +327,7 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class TakesOperatorRequests(Protocol):
+class SupportsOperatorRequests(Protocol):
     """A store in which other processes leave requests of an operator."""
 
     async def pending_requests(self) -> Sequence[str]:

@@ -29,6 +29,6 @@ class PostgresStore(DatabaseStore):
         connections: int = 4,
         timeout: float = TIMEOUT,
     ) -> None:
-        self.connections = Connections(conninfo, error=StoreError, most=connections, timeout=timeout)
+        self.connections = Connections(conninfo, error=StoreError, max_connections=connections, timeout=timeout)
         del conninfo  # this frame may stand in a traceback
         super().__init__(PostgresDatabase(self.connections), sink)

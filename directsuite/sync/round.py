@@ -21,48 +21,48 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.core.failures import HOPELESS, scope_of
+from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
-from directsuite.sync.commits import Commits, Deliver, SinkHealth, Step
+from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
 from directsuite.sync.decide import (
+    FolderMemory,
+    FolderRow,
     FolderSnapshot,
-    FolderState,
     FolderStep,
-    NamedRow,
     confirm_deletions,
     is_audit_due,
     is_retry_due,
-    missing_rows,
     next_step,
+    rows_after_leaving,
     sample,
 )
 from directsuite.sync.fetch import FolderFetch, retry_quarantined
-from directsuite.sync.identity import hex_of
+from directsuite.sync.identity import to_hex
 from directsuite.sync.model import (
-    LISTED,
-    QUARANTINED,
+    LISTED_STATES,
+    QUARANTINED_STATES,
     Change,
     ChangeSet,
-    Folder,
     Kind,
+    MessageRow,
+    MessageState,
     RoundReport,
-    Row,
-    State,
     Store,
+    StoredFolder,
 )
 from directsuite.sync.remote import (
     ContradictionError,
     Remote,
     find_count,
     find_name_problem,
+    may_mean_missing_folder,
     require_absence,
     require_agreement,
-    says_no_such_folder,
 )
 from directsuite.sync.verify import full_resync, verify_sentinels
 
-_VERIFICATION = 600.0  # seconds between two verifications of a folder in which nothing happens
-_RETRIES = 20  # quarantined messages that a round asks for again
+_VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of a folder in which nothing happens
+_MAX_RETRIES_PER_ROUND = 20  # quarantined messages that a round asks for again
 
 
 class MailboxRounds:
@@ -95,27 +95,27 @@ class MailboxRounds:
         self.mailbox: int | None = None
         """The store's number of the mailbox, once it was claimed."""
         self._commits: Commits | None = None
-        self._number = 0
-        self._in_doubt = False
-        self._begin_anew()
+        self._round_number = 0
+        self._has_unconfirmed_commit = False
+        self._reset()
 
-    def _begin_anew(self) -> None:
-        self._folders: dict[str, FolderState] = {}
-        self._recorded: set[str] | None = None  # names of folders, where all are looked at
+    def _reset(self) -> None:
+        self._folders: dict[str, FolderMemory] = {}
+        self._recorded_folders: set[str] | None = None  # names of folders, where all are looked at
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
-        self._unsettled = True  # there may be rows that wait for something
+        self._has_waiting_rows = True  # there may be rows that wait for something
 
-    async def round(self, *, audit: bool = False) -> RoundReport:
+    async def run_round(self, *, audit: bool = False) -> RoundReport:
         """One round. Raises what concerns the whole mailbox; what concerns one folder stands in the report."""
         try:
-            return await self._round(audit=audit)
+            return await self._run_round(audit=audit)
         except BaseException:  # cancelled, too: nobody knows whether the commit under way was written
-            self._begin_anew()
-            self._in_doubt = True
+            self._reset()
+            self._has_unconfirmed_commit = True
             raise
 
-    async def _round(self, *, audit: bool) -> RoundReport:
-        self._number += 1
+    async def _run_round(self, *, audit: bool) -> RoundReport:
+        self._round_number += 1
         report = RoundReport()
         if self._commits is None:
             lease = await self._store.claim(self._name)
@@ -125,72 +125,72 @@ class MailboxRounds:
             )
         commits = self._commits
         commits.begin()
-        if self._in_doubt:
+        if self._has_unconfirmed_commit:
             await commits.write(ChangeSet())  # it waits for that commit, and what is read afterwards has seen it
-            self._in_doubt = False
-        snapshots = await self._snapshots(commits, report, audit=audit)
+            self._has_unconfirmed_commit = False
+        snapshots = await self._take_snapshots(commits, report, audit=audit)
         for snapshot in snapshots:
-            with self._reported(report, snapshot.state.name):
+            with self._report_errors(report, snapshot.state.name):
                 await self._confirm_missing(commits, snapshot)
         for snapshot in snapshots:
-            with self._reported(report, snapshot.state.name):
+            with self._report_errors(report, snapshot.state.name):
                 await self._fetch(commits, snapshot, report)
                 await self._finish(commits, snapshot)
-        if self._unsettled:
+        if self._has_waiting_rows:
             await self._retry_quarantined(commits, report)
-            incomplete = {each.state.name for each in snapshots if not each.complete} | report.failed.keys()
+            incomplete = {each.state.name for each in snapshots if not each.all_fetched} | report.failed_folders.keys()
             await self._confirm_deletions(commits, incomplete, report, several_folders=len(self._folders) > 1)
         report.quarantined += commits.quarantined
-        report.failed.update(commits.unsure)
-        self._unsettled |= bool(commits.unsure or commits.quarantined)
-        unfinished = any(not (each.complete and each.settled) for each in snapshots)
-        report.more |= unfinished or any(state.suspect for state in self._folders.values())
+        report.failed_folders.update(commits.undecided)
+        self._has_waiting_rows |= bool(commits.undecided or commits.quarantined)
+        unfinished = any(not (each.all_fetched and each.missing_confirmed) for each in snapshots)
+        report.has_more |= unfinished or any(state.needs_resync for state in self._folders.values())
         return report
 
     @contextlib.contextmanager
-    def _reported(self, report: RoundReport, name: str) -> Generator[None]:
+    def _report_errors(self, report: RoundReport, name: str) -> Generator[None]:
         try:
             yield
         except DirectSuiteError as error:
-            if scope_of(error) in HOPELESS:  # no other folder would be spared
+            if find_error_scope(error) in NOT_RETRYABLE:  # no other folder would be spared
                 raise
-            report.failed[name] = error
+            report.failed_folders[name] = error
 
-    async def _snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
+    async def _take_snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
         """Of each folder that isn't as it was."""
         names: Sequence[str] | None = self._names
         if names is None:
-            names = await self._listed_names(commits, report)
+            names = await self._list_names(commits, report)
         snapshots = list[FolderSnapshot]()
         for name in names:
-            with self._reported(report, name):
-                snapshot = await self._snapshot(commits, name, report, audit=audit)
+            with self._report_errors(report, name):
+                snapshot = await self._take_snapshot(commits, name, report, audit=audit)
                 if snapshot is None:
-                    report.idle += 1
+                    report.idle_folders += 1
                 else:
                     snapshots.append(snapshot)
                     if snapshot.carried_over:
                         report.changes[Kind.MOVED] += snapshot.carried_over
         return snapshots
 
-    async def _listed_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
+    async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
         """Return the names of all folders that are synchronised in this round. Record folders that were deleted."""
-        listed = await self._remote.folders()
+        listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
-            report.failed[name] = ContradictionError(
+            report.failed_folders[name] = ContradictionError(
                 f"GetFolders lists a folder whose name {problem}. No request can name it, so that its messages are not "
                 "synchronised. Rename the folder on the server."
             )
         names = {name: None for name in listed if name not in problems}
-        if self._recorded is None:
-            self._recorded = {folder.name for folder in await self._store.folders(commits.lease)}
-        for name in sorted(self._recorded - names.keys()):
+        if self._recorded_folders is None:
+            self._recorded_folders = {folder.name for folder in await self._store.folders(commits.lease)}
+        for name in sorted(self._recorded_folders - names.keys()):
             if await self._has_vanished(commits, name):
-                self._recorded.remove(name)
+                self._recorded_folders.remove(name)
             else:
                 names[name] = None
-        self._recorded |= names.keys()
+        self._recorded_folders |= names.keys()
         return list(names)
 
     async def _has_vanished(self, commits: Commits, name: str) -> bool:
@@ -199,70 +199,70 @@ class MailboxRounds:
         Its messages may be in another folder, as after it was renamed. The list alone is not believed: while other
         operations still find the folder, it is synchronised like any other.
         """
-        state = self._folders.get(name) or FolderState(await self._store.folder(commits.lease, name))
-        rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED]
+        state = self._folders.get(name) or FolderMemory(await self._store.folder(commits.lease, name))
+        rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
         try:
             if rows:
-                await self._remote.count(name)
+                await self._remote.count_messages(name)
                 return False
         except DirectSuiteError as error:
-            if not says_no_such_folder(error):
+            if not may_mean_missing_folder(error):
                 return False  # the listing of the folder's messages fails as well, and is reported
         self._folders.pop(name, None)
         await self._write_missing(commits, state, rows)
-        self._unsettled = True
+        self._has_waiting_rows = True
         return True
 
-    async def _snapshot(
+    async def _take_snapshot(
         self, commits: Commits, name: str, report: RoundReport, *, audit: bool
     ) -> FolderSnapshot | None:
         """What the folder shows; None where that is what it was."""
         state = self._folders.get(name)
         if state is None:
-            state = self._folders[name] = FolderState(await self._store.folder(commits.lease, name))
-        state.outdated = False
+            state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
+        state.has_lost_message = False
         audit = audit or is_audit_due(state.folder, self._now_ms())
-        changed = await self._changed(state, report)
-        match next_step(state, changed, audit=audit, sentinels_due=self._are_sentinels_due(state)):
+        changed = await self._read_changed_listing(state, report)
+        match next_step(state, changed, audit=audit, sentinels_due=self._needs_verification(state)):
             case FolderStep.NONE:
                 return None
-            case FolderStep.VERIFY:
+            case FolderStep.VERIFY_SENTINELS:
                 listed = None if changed is None else changed.uids
                 if await verify_sentinels(self._store, self._remote, state, listed):
                     state.verified_at = self._clock.monotonic()
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        self._unsettled = True  # it may leave MISSING and UNRESOLVED rows
+        self._has_waiting_rows = True  # it may leave MISSING and UNRESOLVED rows
         snapshot = await full_resync(commits, self._remote, state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
             await self._write(commits, state, attrs.evolve(state.folder, audited_ms=self._now_ms()))
         return snapshot
 
-    async def _changed(self, state: FolderState, report: RoundReport) -> FolderSnapshot | None:
+    async def _read_changed_listing(self, state: FolderMemory, report: RoundReport) -> FolderSnapshot | None:
         """What the folder lists; None where that is what it listed when everything up to it was done."""
-        listed = await self._remote.uids(state.name, state.mark)
+        listed = await self._remote.list_uids(state.name, state.etag)
         if listed is None:
             return None
-        if listed.unusable:
-            report.failed[state.name] = ContradictionError(
-                f"GetUIDs lists {listed.unusable} values that are not uids. The other messages are synchronised, and "
-                "nothing is deleted in this folder. Ask the service's provider."
+        if listed.unusable_count:
+            report.failed_folders[state.name] = ContradictionError(
+                f"GetUIDs lists {listed.unusable_count} values that are not uids. The other messages are synchronised, "
+                "and nothing is deleted in this folder. Ask the service's provider."
             )
         if listed.fingerprint == state.folder.fingerprint:
-            state.mark = listed.mark
+            state.etag = listed.etag
             return None
         return FolderSnapshot(
             state=state,
             uids=frozenset(listed.uids),
             recorded=await self._store.states(state.folder),
             fingerprint=listed.fingerprint,
-            mark=listed.mark,
+            etag=listed.etag,
         )
 
-    def _are_sentinels_due(self, state: FolderState) -> bool:
-        return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION
+    def _needs_verification(self, state: FolderMemory) -> bool:
+        return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION_INTERVAL
 
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """What a second listing lacks, too, has left the folder; where to is not known yet.
@@ -271,63 +271,63 @@ class MailboxRounds:
 
         What that one has more was new a moment ago, or moved within the folder: it counts from here on.
         """
-        missing = snapshot.missing
+        missing = snapshot.uids_missing
         if not missing:
-            snapshot.state.unsure = False
+            snapshot.state.has_unconfirmed_missing = False
             return
-        snapshot.settled = False
+        snapshot.missing_confirmed = False
         count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
-        second = await self._remote.uids(snapshot.state.name)
-        if second is None or second.unusable or not snapshot.is_confirmed_by(second.uids):
+        second = await self._remote.list_uids(snapshot.state.name)
+        if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
             return  # it changed meanwhile: the next round sees more
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
-        snapshot.uids, snapshot.fingerprint, snapshot.mark = frozenset(second.uids), second.fingerprint, second.mark
-        snapshot.state.unsure = False
-        self._unsettled = True
+        snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
+        snapshot.state.has_unconfirmed_missing = False
+        self._has_waiting_rows = True
         await self._write_missing(commits, snapshot.state, await self._store.rows(snapshot.state.folder, missing))
-        snapshot.settled = True
+        snapshot.missing_confirmed = True
 
-    async def _write_missing(self, commits: Commits, state: FolderState, rows: Sequence[Row]) -> None:
-        await commits.write_each(missing_rows(rows), state.forget_listing())
+    async def _write_missing(self, commits: Commits, state: FolderMemory, rows: Sequence[MessageRow]) -> None:
+        await commits.write_batches(rows_after_leaving(rows), state.invalidate_listing())
 
     async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
         """Fetch and commit what is new."""
         try:
             await FolderFetch(commits, self._remote, snapshot, self._folders).fetch_new(report)
         finally:
-            self._unsettled = self._unsettled or report.quarantined > 0
+            self._has_waiting_rows = self._has_waiting_rows or report.quarantined > 0
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """Write that everything up to this listing is done."""
         state = snapshot.state
-        snapshot.complete = snapshot.complete and not state.outdated
-        if not (snapshot.complete and snapshot.settled) or state.suspect:
+        snapshot.all_fetched = snapshot.all_fetched and not state.has_lost_message
+        if not (snapshot.all_fetched and snapshot.missing_confirmed) or state.needs_resync:
             return
         if state.folder.fingerprint != snapshot.fingerprint or state.folder.audited_ms is None:
             audited = self._now_ms() if state.folder.audited_ms is None else state.folder.audited_ms
             folder = attrs.evolve(state.folder, fingerprint=snapshot.fingerprint, audited_ms=audited)
             await self._write(commits, state, folder)
-        state.mark = snapshot.mark
+        state.etag = snapshot.etag
 
-    async def _write(self, commits: Commits, state: FolderState, folder: Folder) -> None:
+    async def _write(self, commits: Commits, state: FolderMemory, folder: StoredFolder) -> None:
         await commits.write(ChangeSet(folders=[folder]))
         state.folder = folder
 
     async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
         """Ask for quarantined messages, where it is time: so many, and the next ones in the next round."""
-        due, now_ms = list[tuple[FolderState, Row]](), self._now_ms()
-        for name, row in await self._quarantined(commits, report.failed):
+        due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
+        for name, row in await self._list_quarantined(commits, report.failed_folders):
             state = self._folders.get(name)
             is_due = is_retry_due(row, now_ms)
-            if self._health.has_taken_others_since(commits.key(name, row)):
+            if self._health.has_accepted_others_since(commits.make_key(name, row)):
                 is_due = True  # nothing showed that it was to blame, and not the sink
             if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
-        report.more = len(due) > _RETRIES
-        for state, row in due[:_RETRIES]:
-            if state.name not in report.failed:
-                with self._reported(report, state.name):
+        report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
+        for state, row in due[:_MAX_RETRIES_PER_ROUND]:
+            if state.name not in report.failed_folders:
+                with self._report_errors(report, state.name):
                     changes = await retry_quarantined(commits, self._remote, state, row, self._folders)
                     report.changes.update(changes)
 
@@ -337,29 +337,35 @@ class MailboxRounds:
         """Tell what is gone. incomplete: folders not seen whole in this round; what they lack waits until they are."""
         missing = [
             each
-            for state in (State.MISSING, State.UNRESOLVED)
+            for state in (MessageState.MISSING, MessageState.UNRESOLVED)
             for each in await commits.store.in_state(commits.lease, state, but=incomplete)
         ]
         deletions = confirm_deletions(
             missing,
             self._waiting_since,
-            round_number=self._number,
+            round_number=self._round_number,
             now_ms=self._now_ms(),
             several_folders=several_folders,
-            some_incomplete=bool(incomplete),
+            any_folder_incomplete=bool(incomplete),
         )
         self._waiting_since = deletions.waiting_since
-        changes = await commits.tell(_deletion(commits, name, row) for name, row in deletions.confirmed)
+        changes = await commits.deliver(_make_deletion_step(commits, name, row) for name, row in deletions.confirmed)
         report.changes[Kind.GONE] += len(changes)
-        report.waiting = bool(deletions.waiting_since)
-        postponed = deletions.postponed or len(changes) < len(deletions.confirmed)
-        self._unsettled = report.waiting or postponed or bool(incomplete or await self._quarantined(commits))
+        report.has_waiting = bool(deletions.waiting_since)
+        postponed = deletions.has_retries_later or len(changes) < len(deletions.confirmed)
+        self._has_waiting_rows = (
+            report.has_waiting or postponed or bool(incomplete or await self._list_quarantined(commits))
+        )
 
-    async def _quarantined(self, commits: Commits, but: Collection[str] = ()) -> Sequence[NamedRow]:
+    async def _list_quarantined(self, commits: Commits, except_folders: Collection[str] = ()) -> Sequence[FolderRow]:
         """Messages that are quarantined. but: folders to leave out."""
-        return [each for state in QUARANTINED for each in await self._store.in_state(commits.lease, state, but=but)]
+        return [
+            each
+            for state in QUARANTINED_STATES
+            for each in await self._store.in_state(commits.lease, state, but=except_folders)
+        ]
 
 
-def _deletion(commits: Commits, name: str, row: Row) -> Step:
-    change = Change(kind=Kind.GONE, key=commits.key(name, row), digest=hex_of(row.digest))
-    return Step(change=change, before=row)
+def _make_deletion_step(commits: Commits, name: str, row: MessageRow) -> ChangeStep:
+    change = Change(kind=Kind.GONE, key=commits.make_key(name, row), digest=to_hex(row.digest))
+    return ChangeStep(change=change, old_row=row)

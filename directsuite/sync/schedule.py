@@ -26,31 +26,35 @@ from directsuite.core.retry import Backoff
 from directsuite.errors import ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
-from directsuite.sync.commits import Deliver, RefusedError, SinkError, SinkHealth
-from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, TakesOperatorRequests
+from directsuite.sync.commits import Deliver, SinkError, SinkHealth, UndecidedRejectionError
+from directsuite.sync.model import Kind, RoundReport, StaleLeaseError, Store, StoreError, SupportsOperatorRequests
 from directsuite.sync.remote import ContradictionError, DirectRemote, Remote
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, problem_of
+from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinished, SyncStatus, describe_problem
 
 _LOGGER = logging.getLogger("directsuite")
 
 Passwords = Callable[[str], Awaitable[str | Secret]]
 """Gives a mailbox's password, whenever it is needed: none is kept in a store."""
 
-_UNNAMED = "deliver"  # a sink, as stores name it
+_DEFAULT_SINK_NAME = "deliver"  # a sink, as stores name it
 _JITTER = 0.1
-_FRUITLESS = 4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
+_MAX_ROUNDS_WITHOUT_PROGRESS = (
+    4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
+)
 _BACKOFF = Backoff(30.0, 3600.0)
-_BACKOFF_OF_THE_SINK = Backoff(30.0, 300.0)  # what a sink lacks is given to it sooner than a mailbox its password
-_STORE_AWAY = 10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
+_SINK_BACKOFF = Backoff(30.0, 300.0)  # what a sink lacks is given to it sooner than a mailbox its password
+_STORE_RETRY_DELAY = (
+    10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
+)
 
-_SHORTEST_INTERVAL = 30.0  # seconds between two polls of a mailbox
-_SHORTEST_INTERVAL_OF_HOT = 10.0
-_SHARE = 0.9  # of the requests, to poll mailboxes; the rest is for what they have
-_SHARE_OF_HOT = 0.25  # of the requests, to poll the hot ones more often
-_HOT = 3600.0  # seconds for which a mailbox is polled more often after a change
+_MIN_INTERVAL = 30.0  # seconds between two polls of a mailbox
+_MIN_ACTIVE_INTERVAL = 10.0
+_POLL_SHARE = 0.9  # of the requests, to poll mailboxes; the rest is for what they have
+_ACTIVE_POLL_SHARE = 0.25  # of the requests, to poll the hot ones more often
+_ACTIVE_SECONDS = 3600.0  # seconds for which a mailbox is polled more often after a change
 
-_AT_ONCE = float("-inf")
+_DUE_NOW = float("-inf")
 
 
 @attrs.frozen(kw_only=True)
@@ -61,33 +65,33 @@ class RoundResult:
     """None where the whole mailbox failed."""
     next_in: float
     """Seconds until the next round is due."""
-    fruitless: bool = False
+    no_progress: bool = False
     """Whether it is one of several in a row that had more to do, and came to nothing."""
 
     @property
     def done(self) -> bool:
         """Whether another round at once would find nothing to do, or fail as this one did."""
         report = self.report
-        if report is None or self.fruitless:
+        if report is None or self.no_progress:
             return True
-        is_failing = not all(isinstance(error, ContradictionError) for error in report.failed.values())
+        is_failing = not all(isinstance(error, ContradictionError) for error in report.failed_folders.values())
         if is_failing and not report.changes.total():
-            return not report.waiting
-        return not (report.more or report.waiting)
+            return not report.has_waiting
+        return not (report.has_more or report.has_waiting)
 
 
 @attrs.define(eq=False, repr=False)
-class _Mailbox:
+class _MailboxMemory:
     """What is remembered of a mailbox between its rounds."""
 
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     remote: Remote | None = None
-    fruitless: int = 0
+    rounds_without_progress: int = 0
     """How many rounds in a row had more to do, and did none of it."""
 
 
-class Worker:
+class MailboxWorker:
     """Runs rounds of any mailbox, and says when the next one of each is due."""
 
     def __init__(
@@ -110,10 +114,10 @@ class Worker:
         self._poll_schedule = poll_schedule
         self._clock = clock
         self._now = now
-        self._requests = store if isinstance(store, TakesOperatorRequests) else None
-        self.requested: Collection[str] | None = None
+        self._requests = store if isinstance(store, SupportsOperatorRequests) else None
+        self.requested_mailboxes: Collection[str] | None = None
         """Mailboxes for which an operator has left requests, if somebody listens; else each round asks for its own."""
-        self._mailboxes: dict[str, _Mailbox] = {}
+        self._mailboxes: dict[str, _MailboxMemory] = {}
         self._health = SinkHealth()
 
     @property
@@ -133,18 +137,18 @@ class Worker:
                 raise ConfigurationError(
                     f"the store has a sink of its own ({name}): leave that out, or deliver= and changes()"
                 )
-            name = getattr(self.deliver, "sink_name", _UNNAMED)
+            name = getattr(self.deliver, "sink_name", _DEFAULT_SINK_NAME)
         if name is None:
             raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
         await self._store.bind(name)
 
-    def status_of(self, name: str) -> SyncStatus:
+    def get_status(self, name: str) -> SyncStatus:
         """How a mailbox stands."""
         return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
         """Begin anew with a mailbox that another process had since, save for how often it has failed."""
-        self._mailboxes[name] = _Mailbox(MailboxProgress(name=name, failures=failures))
+        self._mailboxes[name] = _MailboxMemory(MailboxProgress(name=name, failures=failures))
 
     def forget(self, name: str) -> None:
         """Remember nothing of a mailbox, which another process has now."""
@@ -153,7 +157,7 @@ class Worker:
 
     async def run_round(self, name: str) -> RoundResult:
         """One round of a mailbox. Its failures are in its status: whatever they are, the other mailboxes go on."""
-        mailbox = self._mailboxes.setdefault(name, _Mailbox(MailboxProgress(name=name)))
+        mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
         try:
@@ -164,7 +168,9 @@ class Worker:
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             mailbox.rounds = None  # its password may be another, or its lease another's
-            self._fail(status, problem_of(error) if isinstance(error, DirectSuiteError) else _fault(error), {})
+            self._fail(
+                status, describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error), {}
+            )
             elapsed = self._clock.monotonic() - began
             self._suite.runtime.emit(
                 RoundFinished(
@@ -172,13 +178,15 @@ class Worker:
                 )
             )
             return RoundResult(report=None, next_in=_back_off(status, error))
-        self._suite.runtime.emit(_finished(report, status, self._clock.monotonic() - began))
-        next_in = self._next_in(mailbox, report)
-        return RoundResult(report=report, next_in=next_in, fruitless=mailbox.fruitless >= _FRUITLESS)
+        self._suite.runtime.emit(_make_round_event(report, status, self._clock.monotonic() - began))
+        next_in = self._compute_next_delay(mailbox, report)
+        return RoundResult(
+            report=report, next_in=next_in, no_progress=mailbox.rounds_without_progress >= _MAX_ROUNDS_WITHOUT_PROGRESS
+        )
 
-    async def _run_round(self, mailbox: _Mailbox) -> RoundReport:
+    async def _run_round(self, mailbox: _MailboxMemory) -> RoundReport:
         name = mailbox.status.name
-        requests = self._requests if self.requested is None or name in self.requested else None
+        requests = self._requests if self.requested_mailboxes is None or name in self.requested_mailboxes else None
         if requests is not None and await requests.apply_requests(name):
             mailbox.rounds = None  # what it remembers is from before that
         if mailbox.rounds is None:
@@ -194,20 +202,20 @@ class Worker:
                 health=self._health,
             )
         try:
-            return await mailbox.rounds.round()
+            return await mailbox.rounds.run_round()
         finally:
             mailbox.status.number = mailbox.rounds.mailbox
 
     async def _open(self, status: MailboxProgress) -> Remote:
         try:
-            return DirectRemote(self._suite.mailbox(status.name, await self._password_of(status.name)))
+            return DirectRemote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
         except DirectSuiteError:
             if status.number is None:  # no round has claimed it yet, and the event tells whose password it is
                 with contextlib.suppress(StoreError):
                     status.number = (await self._store.claim(status.name)).mailbox
             raise
 
-    async def _password_of(self, name: str) -> str | Secret:
+    async def _fetch_password(self, name: str) -> str | Secret:
         try:
             return await self._password(name)
         except DirectSuiteError:
@@ -216,19 +224,19 @@ class Worker:
             text = f"The source of passwords raised {type(error).__name__}: see to it."
             raise ConfigurationError(text) from error
 
-    async def _record(self, mailbox: _Mailbox, report: RoundReport) -> None:
+    async def _record(self, mailbox: _MailboxMemory, report: RoundReport) -> None:
         status = mailbox.status
         status.changes.update(report.changes)
         status.quarantined += report.quarantined
-        if report.failed:
-            folders = await self._problems_of_folders(mailbox, report)
-            if report.idle or report.changes.total():
+        if report.failed_folders:
+            folders = await self._describe_folder_problems(mailbox, report)
+            if report.idle_folders or report.changes.total():
                 status.failures = 0  # of its other folders, which need not wait longer and longer
             self._fail(status, next(iter(folders.values())), folders)
             return
         status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
-        status.status = SyncStatus.CATCHING_UP if report.more else SyncStatus.UP_TO_DATE
-        if not report.more:
+        status.status = SyncStatus.CATCHING_UP if report.has_more else SyncStatus.UP_TO_DATE
+        if not report.has_more:
             status.up_to_date_at = self._now()
 
     def _fail(self, status: MailboxProgress, problem: str, folders: dict[str, str]) -> None:
@@ -237,30 +245,39 @@ class Worker:
         if status.failing_since is None:
             status.failing_since = self._now()
 
-    async def _problems_of_folders(self, mailbox: _Mailbox, report: RoundReport) -> dict[str, str]:
+    async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
         """What is wrong with each. That one is no more has no error of its own: the list of folders tells."""
-        there = set(report.failed)
-        if mailbox.remote is not None and any(isinstance(error, ServiceError) for error in report.failed.values()):
+        there = set(report.failed_folders)
+        if mailbox.remote is not None and any(
+            isinstance(error, ServiceError) for error in report.failed_folders.values()
+        ):
             with contextlib.suppress(DirectSuiteError):
-                there = set(await mailbox.remote.folders())
-        return {name: problem_of(error) if name in there else NO_SUCH_FOLDER for name, error in report.failed.items()}
+                there = set(await mailbox.remote.list_folders())
+        return {
+            name: describe_problem(error) if name in there else NO_SUCH_FOLDER
+            for name, error in report.failed_folders.items()
+        }
 
-    def _next_in(self, mailbox: _Mailbox, report: RoundReport) -> float:
+    def _compute_next_delay(self, mailbox: _MailboxMemory, report: RoundReport) -> float:
         """Seconds until a mailbox's next round."""
         changed = report.changes.total() > 0
-        mailbox.fruitless = mailbox.fruitless + 1 if report.more and not (changed or report.quarantined) else 0
-        is_sure = not all(isinstance(error, RefusedError) for error in report.failed.values())
-        if is_sure and not (report.idle or changed):
+        mailbox.rounds_without_progress = (
+            mailbox.rounds_without_progress + 1 if report.has_more and not (changed or report.quarantined) else 0
+        )
+        is_sure = not all(isinstance(error, UndecidedRejectionError) for error in report.failed_folders.values())
+        if is_sure and not (report.idle_folders or changed):
             return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
-        goes_on = report.more and (changed or not report.failed)
-        if goes_on and mailbox.fruitless < _FRUITLESS:
+        goes_on = report.has_more and (changed or not report.failed_folders)
+        if goes_on and mailbox.rounds_without_progress < _MAX_ROUNDS_WITHOUT_PROGRESS:
             return 0.0
-        waiting = report.waiting or goes_on or (bool(report.failed) and not is_sure)  # or for who is to blame
-        return _jittered(self._poll_schedule.next_poll_in(mailbox.status.name, waiting=waiting))
+        waiting = (
+            report.has_waiting or goes_on or (bool(report.failed_folders) and not is_sure)
+        )  # or for who is to blame
+        return _add_jitter(self._poll_schedule.compute_poll_delay(mailbox.status.name, waiting=waiting))
 
 
 @attrs.define(eq=False, repr=False)
-class _Scheduled:
+class _ScheduledMailbox:
     """A mailbox of a schedule."""
 
     name: str
@@ -268,11 +285,11 @@ class _Scheduled:
     """The number of its newest entry in a heap: older ones are passed over."""
     has_backlog: bool = False
     busy: bool = False
-    hastened: bool = False
+    is_due_again: bool = False
     """Whether it is due anew as soon as its round ends."""
 
 
-_Heap = list[tuple[float, int, _Scheduled]]
+_Heap = list[tuple[float, int, _ScheduledMailbox]]
 """When it is due (monotonic seconds), the number of the entry, and whose it is."""
 
 
@@ -286,7 +303,7 @@ class Schedule:
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
-        self._scheduled = {name: _Scheduled(name) for name in names}
+        self._scheduled = {name: _ScheduledMailbox(name) for name in names}
         self._entries = itertools.count(1)
         self._free = concurrency
         self._free_for_backlogs = max(1, concurrency // 2)
@@ -302,7 +319,7 @@ class Schedule:
             if not _is_outdated(entry):
                 heapq.heappush(self._ready[entry[2].has_backlog], entry)
         started = list[str]()
-        while self._free and (scheduled := self._next_ready()) is not None:
+        while self._free and (scheduled := self._pop_next_ready()) is not None:
             scheduled.busy = True
             self._free -= 1
             self._free_for_backlogs -= scheduled.has_backlog
@@ -315,26 +332,26 @@ class Schedule:
         self._free += 1
         self._free_for_backlogs += scheduled.has_backlog
         scheduled.busy, scheduled.has_backlog = False, has_backlog
-        self._push(scheduled, _AT_ONCE if scheduled.hastened else due)
-        scheduled.hastened = False
+        self._push(scheduled, _DUE_NOW if scheduled.is_due_again else due)
+        scheduled.is_due_again = False
 
-    def hasten(self, name: str) -> None:
+    def reschedule_now(self, name: str) -> None:
         """Have a mailbox due at once, before all others; where its round is under way, anew after that."""
         scheduled = self._scheduled.get(name)
         if scheduled is None:
             return
         if scheduled.busy:
-            scheduled.hastened = True
+            scheduled.is_due_again = True
         else:
-            self._push(scheduled, _AT_ONCE)
+            self._push(scheduled, _DUE_NOW)
 
-    def next_due(self) -> float | None:
+    def find_next_due(self) -> float | None:
         """When the next mailbox is due that isn't now; None where none will be until a round ends."""
         while self._later and _is_outdated(self._later[0]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
 
-    def _next_ready(self) -> _Scheduled | None:
+    def _pop_next_ready(self) -> _ScheduledMailbox | None:
         heaps = [self._ready[False], self._ready[True]] if self._free_for_backlogs > 0 else [self._ready[False]]
         for heap in heaps:
             while heap and _is_outdated(heap[0]):
@@ -342,7 +359,7 @@ class Schedule:
         heads = [heap for heap in heaps if heap]
         return heapq.heappop(min(heads))[2] if heads else None
 
-    def _push(self, scheduled: _Scheduled, due: float) -> None:
+    def _push(self, scheduled: _ScheduledMailbox, due: float) -> None:
         scheduled.entry = next(self._entries)
         heapq.heappush(self._later, (due, scheduled.entry, scheduled))
 
@@ -358,67 +375,70 @@ class PollSchedule:
         requests_per_second: float,
         clock: Clock,
     ) -> None:
-        INTERVAL.or_none().require("interval", interval)
+        INTERVAL.allow_none().require("interval", interval)
         POSITIVE.require("requests_per_second", requests_per_second)
         self.mailboxes: int | None = None
         """How many there are in all processes; None for those that had a round here."""
         self._interval = interval
         self._is_learning = folders is None
-        self._least = 1 if folders is None else len(folders)
+        self._min_requests = 1 if folders is None else len(folders)
         self._requests_per_second = requests_per_second
         self._clock = clock
         self._requests: dict[str, int] = {}
         """For a poll of each mailbox that had a round here."""
         self._all_requests = 0
-        self._hot_until: dict[str, float] = {}
+        self._active_until: dict[str, float] = {}
         """Who was hot last stands last."""
 
     def learn(self, name: str, report: RoundReport) -> None:
         """Learn from a round."""
-        requests = self._requests.get(name, self._least)
+        requests = self._requests.get(name, self._min_requests)
         if self._is_learning:  # for the list of folders, and for each: how many those are is known once they are idle
-            requests = max(requests, 1 + report.idle + len(report.failed))
+            requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
         self._all_requests += requests - self._requests.get(name, 0)
         self._requests[name] = requests
         if report.changes.total() > 0:
-            self._hot_until.pop(name, None)
-            self._hot_until[name] = self._clock.monotonic() + _HOT
+            self._active_until.pop(name, None)
+            self._active_until[name] = self._clock.monotonic() + _ACTIVE_SECONDS
 
     def forget(self, name: str) -> None:
         """Count a mailbox no more: another process has it."""
         self._all_requests -= self._requests.pop(name, 0)
-        self._hot_until.pop(name, None)
+        self._active_until.pop(name, None)
 
-    def next_poll_in(self, name: str, *, waiting: bool) -> float:
+    def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
         """Seconds until the next poll of a mailbox that is up to date. waiting: for what the next poll tells."""
-        while self._hot_until and next(iter(self._hot_until.values())) <= self._clock.monotonic():
-            del self._hot_until[next(iter(self._hot_until))]
-        hot = len(self._hot_until) / max(1, len(self._requests))
-        of_hot = max(_SHORTEST_INTERVAL_OF_HOT, self._seconds_for(hot) / _SHARE_OF_HOT)
-        of_all = self._interval or max(_SHORTEST_INTERVAL, self._seconds_for(1.0) / _SHARE)
+        while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
+            del self._active_until[next(iter(self._active_until))]
+        hot = len(self._active_until) / max(1, len(self._requests))
+        of_hot = max(_MIN_ACTIVE_INTERVAL, self._compute_poll_seconds(hot) / _ACTIVE_POLL_SHARE)
+        of_all = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
         if of_hot >= of_all:
             return of_all
         if waiting:  # what is missing may come back, and isn't to be told gone too soon
-            return min(of_all, max(of_hot, _SHORTEST_INTERVAL))
-        if name in self._hot_until:
+            return min(of_all, max(of_hot, _MIN_INTERVAL))
+        if name in self._active_until:
             return of_hot
         if self._interval is not None:
             return self._interval
-        return max(_SHORTEST_INTERVAL, self._seconds_for(1.0 - hot) / (_SHARE - self._seconds_for(hot) / of_hot))
+        return max(
+            _MIN_INTERVAL,
+            self._compute_poll_seconds(1.0 - hot) / (_POLL_SHARE - self._compute_poll_seconds(hot) / of_hot),
+        )
 
-    def _seconds_for(self, part: float) -> float:
+    def _compute_poll_seconds(self, share: float) -> float:
         """Seconds for polling so large a part of all mailboxes once, if nothing else were done."""
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
-        requests = (self._all_requests or self._least) / here * mailboxes * part
+        requests = (self._all_requests or self._min_requests) / here * mailboxes * share
         return requests / self._requests_per_second
 
 
-def _jittered(seconds: float) -> float:
+def _add_jitter(seconds: float) -> float:
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
 
 
-def _fault(error: BaseException) -> str:
+def _report_fault(error: BaseException) -> str:
     """A sentence for whoever runs the synchronisation. The log has the lines of code, without values."""
     fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
     _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
@@ -428,12 +448,12 @@ def _fault(error: BaseException) -> str:
 def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
     """Seconds until a mailbox's next round after one that failed. error: of the whole mailbox."""
     if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
-        return _jittered(_STORE_AWAY)
-    backoff = _BACKOFF_OF_THE_SINK if isinstance(error, SinkError) else _BACKOFF
-    return _jittered(backoff.after(status.failures))
+        return _add_jitter(_STORE_RETRY_DELAY)
+    backoff = _SINK_BACKOFF if isinstance(error, SinkError) else _BACKOFF
+    return _add_jitter(backoff.compute_wait(status.failures))
 
 
-def _finished(report: RoundReport, status: MailboxProgress, elapsed: float) -> RoundFinished:
+def _make_round_event(report: RoundReport, status: MailboxProgress, elapsed: float) -> RoundFinished:
     return RoundFinished(
         mailbox=status.number,
         problem=status.problem,
@@ -442,13 +462,13 @@ def _finished(report: RoundReport, status: MailboxProgress, elapsed: float) -> R
         restored=report.changes[Kind.RESTORED],
         gone=report.changes[Kind.GONE],
         quarantined=report.quarantined,
-        idle_folders=report.idle,
-        failed_folders=len(report.failed),
-        more=report.more,
+        idle_folders=report.idle_folders,
+        failed_folders=len(report.failed_folders),
+        more=report.has_more,
         elapsed=elapsed,
     )
 
 
-def _is_outdated(entry: tuple[float, int, _Scheduled]) -> bool:
+def _is_outdated(entry: tuple[float, int, _ScheduledMailbox]) -> bool:
     _, number, scheduled = entry
     return scheduled.busy or scheduled.entry != number

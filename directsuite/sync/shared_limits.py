@@ -20,7 +20,7 @@ from typing import Self
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.limits import Rate
+from directsuite.core.limits import LocalRateLimiter
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import MAX_RETRY_AFTER
 from directsuite.durable.postgres import Connections, PostgresDatabase
@@ -32,10 +32,12 @@ from directsuite.sync.model import StoreError
 __all__ = ["SharedLimits"]
 
 _TIMEOUT = 2.0  # seconds for an answer of PostgreSQL, while which nobody goes
-_AGAIN = 1.0  # seconds until PostgreSQL is asked again after none
-_LONGEST = 1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
+_RETRY_DELAY = 1.0  # seconds until PostgreSQL is asked again after none
+_MAX_LEASE_AHEAD = (
+    1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
+)
 _MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds: a request that is due later was scheduled by a clock that was ahead
-_SOON = 0.005  # seconds in which PostgreSQL may have answered
+_MIN_WAIT = 0.005  # seconds in which PostgreSQL may have answered
 _SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
 
 
@@ -57,7 +59,7 @@ class SharedLimits:
         self._conninfo = as_secret(conninfo)
         del conninfo  # this frame may stand in a traceback
         AT_LEAST_ONE.require("processes", processes)
-        AT_LEAST_ONE.or_none().require("connections", connections)
+        AT_LEAST_ONE.allow_none().require("connections", connections)
         if connections is not None and connections < processes:
             raise ConfigurationError("connections has to be one or more for each process")
         Connections(self._conninfo, error=StoreError)
@@ -65,7 +67,7 @@ class SharedLimits:
         self.connections = None if connections is None else connections // processes
         """To one service, of this process."""
         self._name = name
-        self._parts: list[SharedRate] = []
+        self._rates: list[SharedRate] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,12 +87,12 @@ class SharedLimits:
             processes=self._processes,
             clock=clock,
         )
-        self._parts.append(rate)
+        self._rates.append(rate)
         return rate
 
     async def aclose(self) -> None:
         """Give everything back, and close the connections to PostgreSQL."""
-        for part in self._parts:
+        for part in self._rates:
             await part.aclose()
 
 
@@ -114,21 +116,21 @@ class SharedRate:
         lease: int = 5,
         clock: Clock | None = None,
     ) -> None:
-        self._database = PostgresDatabase(Connections(conninfo, error=StoreError, most=2, timeout=_TIMEOUT))
+        self._database = PostgresDatabase(Connections(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT))
         del conninfo  # this frame may stand in a traceback
         self.interval = 1.0 / per_second
         self._name = name
-        self._most = lease
-        self._lease = 1
+        self._max_lease = lease
+        self._lease_size = 1
         self._clock = clock or SystemClock()
         # Of what the burst allows, some is for slots that are used late, and the rest for those taken early.
         early = self.interval * max(1, burst - 1)
         self._slack = min(early, max(_SLACK, 2 * self.interval))
         self._tolerance = early - self._slack
-        self._share = Rate(per_second / processes, 1, self._clock)
+        self._share = LocalRateLimiter(per_second / processes, 1, self._clock)
         self._slots = deque[float]()
-        self._last = float("-inf")
-        self._held_until = float("-inf")
+        self._last_slot_at = float("-inf")
+        self._paused_until = float("-inf")
         self._ask_at = float("-inf")
         self._is_lost = False
         self._is_prepared = False
@@ -160,28 +162,28 @@ class SharedRate:
                 self._slots.popleft()
         elif self._is_lost:
             goes = self._share.try_acquire()
-        if not goes or (self._lease > 1 and len(self._slots) <= self._lease // 2):
-            self._ask(now)
+        if not goes or (self._lease_size > 1 and len(self._slots) <= self._lease_size // 2):
+            self._request_slots(now)
         return goes
 
-    def wait(self) -> float:
+    def seconds_until_slot(self) -> float:
         """Seconds until a request that came now might go, as far as is known; it may be more."""
         now = self._clock.monotonic()
         if self._is_lost:
-            return self._share.wait()
+            return self._share.seconds_until_slot()
         if self._slots:
             return max(0.0, self._slots[0] - now)
-        self._ask(now)
-        return max(_SOON, self._ask_at - now)
+        self._request_slots(now)
+        return max(_MIN_WAIT, self._ask_at - now)
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         """Return when a request may go."""
         while not self.try_acquire():
-            await self._clock.sleep(self.wait())
+            await self._clock.sleep(self.seconds_until_slot())
 
     def pause(self, seconds: float) -> bool:
         """Let nobody go for so many seconds, in any process; begun here, and at once there. Whether that is news."""
-        news = self._hold_here(seconds)
+        news = self._pause_locally(seconds)
         if news:
             task = asyncio.ensure_future(self._push_back(seconds))
             self._pushing.add(task)
@@ -190,7 +192,7 @@ class SharedRate:
 
     async def push_back(self, seconds: float) -> None:
         """As `pause`, for an answer of 429 or 503; returns when the other processes' next leases know."""
-        self._hold_here(seconds)
+        self._pause_locally(seconds)
         await self._push_back(seconds)
 
     async def aclose(self) -> None:
@@ -201,11 +203,11 @@ class SharedRate:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._database.aclose()
 
-    def _hold_here(self, seconds: float) -> bool:
+    def _pause_locally(self, seconds: float) -> bool:
         until = self._clock.monotonic() + seconds
-        if until <= self._held_until:
+        if until <= self._paused_until:
             return False
-        self._held_until = self._ask_at = until
+        self._paused_until = self._ask_at = until
         self._slots.clear()
         self._share.pause(seconds)
         return True
@@ -216,45 +218,45 @@ class SharedRate:
             values = {"rate": self._name, "seconds": seconds + self._tolerance}
             await self._database.execute(sql.PUSH_BACK, values)
         except DirectSuiteError:
-            self._lose()  # others learn it from the service itself, as this one did
+            self._mark_lost()  # others learn it from the service itself, as this one did
 
-    def _ask(self, now: float) -> None:
+    def _request_slots(self, now: float) -> None:
         """Have slots leased, unless that is under way or was in vain just now.
 
         Who asks as soon as his last one is there gets more at a time: who doesn't would let them lapse.
         """
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
-            goes_on = now <= self._last + self._slack
-            self._lease = min(2 * self._lease, self._most) if goes_on else 1
-            self._asking = asyncio.ensure_future(self._lease_slots(self._lease))
+            goes_on = now <= self._last_slot_at + self._slack
+            self._lease_size = min(2 * self._lease_size, self._max_lease) if goes_on else 1
+            self._asking = asyncio.ensure_future(self._lease_slots(self._lease_size))
 
     async def _lease_slots(self, slots: int) -> None:
         try:
             await self._prepare()
-            slot = {"slots": slots, "spacing": self.interval, "tolerance": self._tolerance, "longest": _LONGEST}
+            slot = {"slots": slots, "spacing": self.interval, "tolerance": self._tolerance, "longest": _MAX_LEASE_AHEAD}
             values = slot | {"rate": self._name}
             ((wait,),) = await self._database.execute(sql.TAKE_SLOTS, values)
             if -wait > _MAX_AHEAD:
                 longest = {"rate": self._name, "longest": _MAX_AHEAD + self._tolerance}
-                await self._database.execute(sql.SET_RATE_RIGHT, longest)
+                await self._database.execute(sql.CORRECT_RATE, longest)
                 ((wait,),) = await self._database.execute(sql.TAKE_SLOTS, values)
         except DirectSuiteError:
-            self._lose()
+            self._mark_lost()
             return
         now = self._clock.monotonic()
         self._is_lost = False
-        if now < self._held_until:
+        if now < self._paused_until:
             return
         if wait < 0:
-            self._ask_at = max(self._ask_at, now - wait - _LONGEST)
+            self._ask_at = max(self._ask_at, now - wait - _MAX_LEASE_AHEAD)
             return
         self._slots.extend(now + wait + number * self.interval for number in range(slots))
-        self._last = self._slots[-1]
+        self._last_slot_at = self._slots[-1]
 
-    def _lose(self) -> None:
+    def _mark_lost(self) -> None:
         self._is_lost = True
         self._slots.clear()
-        self._ask_at = max(self._ask_at, self._clock.monotonic() + _AGAIN)
+        self._ask_at = max(self._ask_at, self._clock.monotonic() + _RETRY_DELAY)
 
     async def _prepare(self) -> None:
         if not self._is_prepared:

@@ -66,13 +66,13 @@ QUARANTINE_TABLES = Tables(
 )
 
 BIND = sql("INSERT INTO directsuite.sink (kind) VALUES (:kind) ON CONFLICT DO NOTHING")
-BOUND = sql("SELECT kind FROM directsuite.sink")
+BOUND_SINK = sql("SELECT kind FROM directsuite.sink")
 
 CLAIM = sql("""
     INSERT INTO directsuite.mailbox AS m (name, fence) VALUES (:name, 1)
     ON CONFLICT (name) DO UPDATE SET fence = m.fence + 1 RETURNING id, name, fence
 """)
-FENCE = sql("SELECT fence FROM directsuite.mailbox WHERE id = :mailbox FOR UPDATE")
+LOCK_LEASE = sql("SELECT fence FROM directsuite.mailbox WHERE id = :mailbox FOR UPDATE")
 
 MAKE_FOLDER = sql("""
     INSERT INTO directsuite.folder (mailbox, name, uid_validity) VALUES (:mailbox, :name, 1)
@@ -86,7 +86,7 @@ FOLDERS = sql("SELECT id, name, uid_validity, fingerprint, audited_ms FROM direc
 
 STATES = sql("SELECT uid, state FROM directsuite.msg WHERE folder = :folder AND uid_validity = :uid_validity")
 ROWS = sql("SELECT * FROM directsuite.msg WHERE folder = :folder AND uid_validity = :uid_validity ORDER BY uid")
-ROWS_OF = sql("""
+ROWS_BY_UID = sql("""
     SELECT * FROM directsuite.msg WHERE folder = :folder AND uid_validity = :uid_validity AND uid = ANY(:uids)
     ORDER BY uid
 """)
@@ -115,7 +115,7 @@ IN_STATE = sql("""
     SELECT f.name, m.* FROM directsuite.folder f JOIN directsuite.msg m ON m.folder = f.id
     WHERE f.mailbox = :mailbox AND f.name <> ALL(:but) AND m.state = :state ORDER BY m.folder, m.uid_validity, m.uid
 """)
-UNSETTLED = sql("""
+IN_UNFINISHED_STATE = sql("""
     SELECT f.name, m.* FROM directsuite.folder f
     JOIN directsuite.msg m /*+ INDEXED BY msg_unsettled */ ON m.folder = f.id
     WHERE f.mailbox = :mailbox AND f.name <> ALL(:but) AND m.state = :state AND m.state IN (2, 4, 5, 7)
@@ -126,7 +126,7 @@ RENUMBER = sql("""
     UPDATE directsuite.msg SET state = CASE state WHEN 5 THEN 3 ELSE 4 END, attempts = 0, retry_ms = NULL
     WHERE folder = ANY(:folders) AND state IN (1, 2, 5, 6, 7)
 """)
-WRITE = sql("""
+WRITE_ROWS = sql("""
     INSERT INTO directsuite.msg VALUES :rows ON CONFLICT (folder, uid_validity, uid) DO UPDATE SET
         state = excluded.state, identity = excluded.identity, digest = excluded.digest, size = excluded.size,
         received_ms = excluded.received_ms, attempts = excluded.attempts, retry_ms = excluded.retry_ms
@@ -146,12 +146,12 @@ WRITE_FOLDER = sql("""
     WHERE id = :id AND mailbox = :mailbox
 """)
 
-REQUEST = sql("""
+ADD_REQUEST = sql("""
     INSERT INTO directsuite.operator_request (mailbox, kind)
     SELECT id, :kind FROM directsuite.mailbox WHERE name = ANY(:names)
     ON CONFLICT (mailbox, kind) DO NOTHING
 """)
-NAMES = sql("SELECT name FROM directsuite.mailbox")
+MAILBOX_NAMES = sql("SELECT name FROM directsuite.mailbox")
 PENDING_REQUESTS = sql(
     "SELECT DISTINCT b.name FROM directsuite.operator_request w JOIN directsuite.mailbox b ON b.id = w.mailbox"
 )
@@ -179,7 +179,7 @@ STATUS = sql("""
     GROUP BY b.id, f.id, m.state ORDER BY b.name COLLATE "C", f.name COLLATE "C", m.state
 """)
 
-QUARANTINED = sql("""
+QUARANTINED_MESSAGES = sql("""
     SELECT b.id, b.name, f.name, m.uid_validity, m.uid, q.problem, m.attempts, m.retry_ms FROM directsuite.mailbox b
     JOIN directsuite.folder f ON f.mailbox = b.id
     JOIN directsuite.msg m /*+ INDEXED BY msg_unsettled */ ON m.folder = f.id
@@ -224,7 +224,7 @@ LEAVE = sql("""
     DELETE FROM directsuite.worker
     WHERE id = :worker OR seen_at NOT BETWEEN now() - interval '1 day' AND now() + interval '1 day'
 """)
-DUE = sql(f"""
+TAKE_DUE_MAILBOXES = sql(f"""
     WITH due AS (
         SELECT mailbox FROM directsuite.schedule
         WHERE {_IS_DUE} AND (woken_at IS NULL OR woken_at NOT {_IS_RECENT})
@@ -247,7 +247,7 @@ FINISH_ROUND = sql("""
         fail_count = :failures
     WHERE mailbox = :mailbox AND fence = :fence RETURNING fence
 """)
-HASTEN = sql("""
+RESCHEDULE_NOW = sql("""
     UPDATE directsuite.schedule s SET next_due_at = least(next_due_at, now()), woken_at = NULL
     FROM directsuite.mailbox m WHERE m.id = s.mailbox AND m.name = ANY(:names) RETURNING s.mailbox
 """)
@@ -259,12 +259,12 @@ REASSIGN = sql(f"""
         OR EXISTS (SELECT FROM directsuite.schedule s WHERE s.mailbox = (j.args ->> 'key')::bigint
             AND s.next_due_at < now() - make_interval(secs => :patience)))
 """)  # noqa: S608  of constants; procrastinate has no method that gives a waiting job to another queue
-SCHEDULED = sql("""
+SCHEDULED_MAILBOXES = sql("""
     SELECT m.name, s.fence, extract(epoch FROM s.up_to_date_at)::float8, extract(epoch FROM s.next_due_at)::float8,
         s.fail_count, s.last_error
     FROM directsuite.schedule s JOIN directsuite.mailbox m ON m.id = s.mailbox ORDER BY m.name COLLATE "C"
 """)
-OF_WORKER = sql("SELECT mailbox FROM directsuite.schedule WHERE worker = :worker")
+WORKER_MAILBOXES = sql("SELECT mailbox FROM directsuite.schedule WHERE worker = :worker")
 FLEET_STATUS = sql(f"""
     SELECT count(*), count(*) FILTER (WHERE fence = 0),
         greatest(0, coalesce(extract(epoch FROM now() - min(next_due_at)), 0))::float8,
@@ -309,7 +309,7 @@ PUSH_BACK = sql("""
     INSERT INTO directsuite.rate AS r VALUES (:rate, clock_timestamp() + make_interval(secs => :seconds))
     ON CONFLICT (name) DO UPDATE SET arrival = greatest(r.arrival, excluded.arrival)
 """)
-SET_RATE_RIGHT = sql("""
+CORRECT_RATE = sql("""
     UPDATE directsuite.rate SET arrival = clock_timestamp()
     WHERE name = :rate AND arrival > clock_timestamp() + make_interval(secs => :longest)
 """)

@@ -22,7 +22,7 @@ import attrs
 
 from directsuite.core.events import Event
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.files import replacing
+from directsuite.durable.files import replace_file
 from directsuite.errors import (
     AuthenticationError,
     CircuitOpenError,
@@ -116,7 +116,7 @@ class RoundFinished(Event):
 
 NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."
 
-_WORDS: Mapping[type[DirectSuiteError], str] = {
+_HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
     AuthenticationError: "The password is refused: give the right one.",
     CircuitOpenError: "The service has not answered for a while: it is asked again by itself.",
     ConnectFailedError: "The service can't be reached: see to the network, and to message_url.",
@@ -129,39 +129,39 @@ _WORDS: Mapping[type[DirectSuiteError], str] = {
 }
 """By the kind of error, or the nearest that it is a kind of. All others say in their own text what to do."""
 
-_FULL = "The disk of the sink is full: free some space; what was not written is told again."
-_NOT_WRITABLE = (
+_HINT_DISK_FULL = "The disk of the sink is full: free some space; what was not written is told again."
+_HINT_NOT_WRITABLE = (
     "The folder of the sink can't be written: let this user write to it; what was not written is told again."
 )
-_OF_FILES: Mapping[int, str] = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EACCES: _NOT_WRITABLE,
-    errno.EPERM: _NOT_WRITABLE,
-    errno.EROFS: _NOT_WRITABLE,
+_HINT_BY_ERRNO: Mapping[int, str] = {
+    errno.ENOSPC: _HINT_DISK_FULL,
+    errno.EDQUOT: _HINT_DISK_FULL,
+    errno.EACCES: _HINT_NOT_WRITABLE,
+    errno.EPERM: _HINT_NOT_WRITABLE,
+    errno.EROFS: _HINT_NOT_WRITABLE,
 }
 
 
-def problem_of(error: DirectSuiteError) -> str:
+def describe_problem(error: DirectSuiteError) -> str:
     """A sentence for whoever runs the synchronisation."""
     if isinstance(error, SinkError):
-        return _of_the_sink(error)
-    return next((_WORDS[kind] for kind in type(error).__mro__ if kind in _WORDS), error.explanation)
+        return _describe_sink_problem(error)
+    return next((_HINT_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _HINT_BY_ERROR), error.explanation)
 
 
-def _of_the_sink(error: SinkError) -> str:
+def _describe_sink_problem(error: SinkError) -> str:
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
-        return FILE.explained(cause).explanation
+        return FILE.explain(cause).explanation
     number: int | None = getattr(error if cause is None else cause, "errno", None)
     if number is None:
         return error.explanation
     other = f"The sink can't be written ({os.strerror(number)}): see to its disk; what was not written is told again."
-    return _OF_FILES.get(number, other)
+    return _HINT_BY_ERRNO.get(number, other)
 
 
 _VERSION = 1
-_BLOCK = 4096  # bytes
+_BLOCK_BYTES = 4096  # bytes
 _FIELDS = [field.name for field in attrs.fields(MailboxProgress) if field.name != "name"]
 
 
@@ -181,7 +181,7 @@ class WorkerStatus:
         """Return the seconds since it was written; one from the future, by a clock that was ahead, is equally old."""
         return abs(now - self.written_at)
 
-    def was_killed(self) -> bool:
+    def is_killed(self) -> bool:
         """Return True if the process is no more and said nothing of its end; False where nobody can tell from here."""
         if self.ended or self.host != socket.gethostname() or sys.platform == "win32":  # where signal 0 ends a process
             return False
@@ -194,7 +194,7 @@ class WorkerStatus:
         return False
 
 
-def status_file_of(store: Path) -> Path:
+def build_status_path(store: Path) -> Path:
     """Where the report of the worker is that has a store open."""
     return store.with_name(f"{store.name}.status.json")
 
@@ -204,12 +204,14 @@ def write_status(path: Path, status: WorkerStatus) -> None:
 
     On a full disk it is written over the one before, which has room to spare: what is wrong can be read just then.
     """
-    text = json.dumps(_document(status), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-    text = text.ljust((len(text) * 3 // 2 // _BLOCK + 1) * _BLOCK)
+    text = json.dumps(_to_document(status), ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "backslashreplace"
+    )
+    text = text.ljust((len(text) * 3 // 2 // _BLOCK_BYTES + 1) * _BLOCK_BYTES)
     temporary = path.with_name(f"{path.name}.new")
     try:
         temporary.unlink(missing_ok=True)  # with the mode that it may have got from a back-up
-        with replacing(path, temporary=temporary, synced=False) as file:
+        with replace_file(path, temporary=temporary, synced=False) as file:
             file.write(text)
     except OSError:
         path.chmod(0o600)
@@ -224,7 +226,7 @@ def read_status(path: Path) -> WorkerStatus | None:
         document = json.loads(path.read_bytes())
         if document["version"] != _VERSION:
             return None
-        mailboxes = {name: _progress(name, values) for name, values in document["mailboxes"].items()}
+        mailboxes = {name: _from_values(name, values) for name, values in document["mailboxes"].items()}
         about = {name: document[name] for name in ("pid", "started", "written_at", "ended")}
         host = document.get("host")  # which the first release doesn't tell
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -232,15 +234,19 @@ def read_status(path: Path) -> WorkerStatus | None:
     return WorkerStatus(**about, host=host, mailboxes=mailboxes)
 
 
-def _document(status: WorkerStatus) -> dict[str, Any]:
+def _to_document(status: WorkerStatus) -> dict[str, Any]:
     about = {name: getattr(status, name) for name in ("pid", "host", "started", "written_at", "ended")}
-    return {"version": _VERSION, **about, "mailboxes": {name: _values(each) for name, each in status.mailboxes.items()}}
+    return {
+        "version": _VERSION,
+        **about,
+        "mailboxes": {name: _to_values(each) for name, each in status.mailboxes.items()},
+    }
 
 
-def _values(progress: MailboxProgress) -> dict[str, Any]:
+def _to_values(progress: MailboxProgress) -> dict[str, Any]:
     return {name: getattr(progress, name) for name in _FIELDS}
 
 
-def _progress(name: str, values: dict[str, Any]) -> MailboxProgress:
+def _from_values(name: str, values: dict[str, Any]) -> MailboxProgress:
     changes = Counter({Kind(kind): count for kind, count in values.pop("changes").items()})
     return MailboxProgress(name=name, status=SyncStatus(values.pop("status")), changes=changes, **values)

@@ -19,24 +19,24 @@ from typing import Any, Protocol, Self
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Database, Refusal, Transaction
+from directsuite.durable.database import Database, DatabaseRejection, Transaction
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.sync import sql
 from directsuite.sync.commits import SinkError
 from directsuite.sync.model import (
     Change,
     ChangeSet,
-    Folder,
     FolderStatus,
     Lease,
     MailboxStatus,
+    MessageRow,
+    MessageState,
     OperatorRequest,
     QuarantinedMessage,
-    Row,
     StaleLeaseError,
-    State,
+    StoredFolder,
     StoreError,
-    refuse_another,
+    validate_bound_sink,
 )
 
 MEMORY = ":memory:"
@@ -45,13 +45,13 @@ MEMORY = ":memory:"
 FILE = SqliteFile(
     noun="store",
     error=StoreError,
-    application=0x64735379,
+    application_id=0x64735379,
     version=2,
-    page=16384,  # its sink may keep messages whole
+    page_bytes=16384,  # its sink may keep messages whole
 )
 
-_STATES = {int(state): state for state in State}  # quicker than to ask the enum, a hundred thousand times
-_SETTLED = (State.LIVE, State.DELETED, State.IN_DOUBT)
+_STATES = {int(state): state for state in MessageState}  # quicker than to ask the enum, a hundred thousand times
+_UNINDEXED_STATES = (MessageState.LIVE, MessageState.DELETED, MessageState.IN_DOUBT)
 
 
 class StoreSink(Protocol):
@@ -117,8 +117,8 @@ class DatabaseStore:
         async def work(transaction: Transaction) -> None:
             """Insert the name unless another process was first."""
             await transaction.execute(sql.BIND, {"kind": sink})
-            ((bound,),) = await transaction.execute(sql.BOUND)
-            refuse_another(bound, sink)
+            ((bound,),) = await transaction.execute(sql.BOUND_SINK)
+            validate_bound_sink(bound, sink)
 
         await self.database.transaction(work)
 
@@ -127,78 +127,82 @@ class DatabaseStore:
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
-    async def folder(self, lease: Lease, name: str) -> Folder:
+    async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """A folder, made where there is none. Raises StaleLeaseError where a stale lease would have to make it."""
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
             """The folder, unless somebody else was first."""
-            await _check(transaction, lease)
+            await _validate_lease(transaction, lease)
             await transaction.execute(sql.MAKE_FOLDER, named)
 
-        if not (found := await self.database.fetch(sql.FOLDER, named, _folder)):
+        if not (found := await self.database.fetch(sql.FOLDER, named, _make_folder)):
             await self.database.transaction(make)
-            found = await self.database.fetch(sql.FOLDER, named, _folder)
-        folder: Folder = found[0]
+            found = await self.database.fetch(sql.FOLDER, named, _make_folder)
+        folder: StoredFolder = found[0]
         return folder
 
-    async def folders(self, lease: Lease) -> Sequence[Folder]:
+    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """All folders of the mailbox that are known."""
-        return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _folder)
+        return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _make_folder)
 
-    async def states(self, folder: Folder) -> Mapping[int, State]:
+    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """The state of each uid of the folder's uid_validity."""
-        return dict(await self.database.fetch(sql.STATES, _of(folder), _uid_and_state))
+        return dict(await self.database.fetch(sql.STATES, _make_folder_values(folder), _make_uid_and_state))
 
-    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
         """The rows of the folder's uid_validity, by ascending uid: all, or those of these uids."""
         if uids is None:
-            return await self.database.fetch(sql.ROWS, _of(folder), _row)
-        return await self.database.fetch(sql.ROWS_OF, _of(folder) | {"uids": list(uids)}, _row)
+            return await self.database.fetch(sql.ROWS, _make_folder_values(folder), _make_row)
+        return await self.database.fetch(sql.ROWS_BY_UID, _make_folder_values(folder) | {"uids": list(uids)}, _make_row)
 
-    async def sentinels(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
         """The newest and the oldest row, by uid, that is LIVE and has an identity and a date; none, one or two."""
-        return await self.database.fetch(sql.SENTINELS, _of(folder), _row)
+        return await self.database.fetch(sql.SENTINELS, _make_folder_values(folder), _make_row)
 
-    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
         """Rows of the mailbox with one of these digests, each with its folder's name, in the order of their keys."""
         if not (wanted := list(set(digests))):
             return ()
-        found = await self.database.fetch(sql.WITH_DIGESTS, {"mailbox": lease.mailbox, "digests": wanted}, _named_row)
+        found = await self.database.fetch(
+            sql.WITH_DIGESTS, {"mailbox": lease.mailbox, "digests": wanted}, _make_folder_row
+        )
         return sorted(found, key=lambda each: each[1].key)
 
-    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
+    async def in_state(
+        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
+    ) -> Sequence[tuple[str, MessageRow]]:
         """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid."""
-        statement = sql.IN_STATE if state in _SETTLED else sql.UNSETTLED
+        statement = sql.IN_STATE if state in _UNINDEXED_STATES else sql.IN_UNFINISHED_STATE
         values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
-        return await self.database.fetch(statement, values, _named_row)
+        return await self.database.fetch(statement, values, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """Write a change set, and hand the changes to the sink, as one. Raises StaleLeaseError.
 
         What the sink raised comes out as it is; where it raised an error of the database, that is a SinkError.
         """
-        refusals = list[Refusal]()
+        rejections = list[DatabaseRejection]()
 
         async def work(transaction: Transaction) -> None:
             """Both, unless the lease is stale."""
-            await _check(transaction, lease)
+            await _validate_lease(transaction, lease)
             await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
                 try:
                     await self._sink.write(transaction, changes)
                 except Exception as error:
-                    if (refusal := transaction.refusal(error)) is not None:
-                        refusals.append(refusal)
+                    if (rejection := transaction.find_rejection(error)) is not None:
+                        rejections.append(rejection)
                     raise
 
         try:
             return await self.database.transaction(work)
         except StoreError:
-            if not refusals:
+            if not rejections:
                 raise
-        (refusal,) = refusals
-        raise SinkError(refusal.explanation, is_general=refusal.is_general) from refusal.cause
+        (rejection,) = rejections
+        raise SinkError(rejection.explanation, is_general=rejection.is_general) from rejection.cause
 
     async def request(self, kind: OperatorRequest, names: Iterable[str] = ()) -> Sequence[str]:
         """Leave a request for mailboxes, or for all; those for which it was left."""
@@ -206,9 +210,9 @@ class DatabaseStore:
 
         async def work(transaction: Transaction) -> list[str]:
             """For those of them that there are."""
-            known = [name for (name,) in await transaction.execute(sql.NAMES)]
+            known = [name for (name,) in await transaction.execute(sql.MAILBOX_NAMES)]
             left = [name for name in known if not wanted or name in wanted]
-            await transaction.execute(sql.REQUEST, {"kind": kind.value, "names": left})
+            await transaction.execute(sql.ADD_REQUEST, {"kind": kind.value, "names": left})
             return sorted(left)
 
         return await self.database.transaction(work)
@@ -237,13 +241,13 @@ class DatabaseStore:
         found = await self.database.fetch(sql.STATUS)
         by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
         return [
-            MailboxStatus(number=number, name=name, folders=_folder_statuses(of_it))
+            MailboxStatus(number=number, name=name, folders=_make_folder_statuses(of_it))
             for (number, name), of_it in by_mailbox
         ]
 
     async def quarantined(self) -> Sequence[QuarantinedMessage]:
         """Every message that is quarantined, by its mailbox's name, its folder and its uid."""
-        return await self.database.fetch(sql.QUARANTINED, make=_quarantined)
+        return await self.database.fetch(sql.QUARANTINED_MESSAGES, make=_make_quarantined_message)
 
 
 @scrub_class
@@ -258,9 +262,9 @@ class SqliteStore(DatabaseStore):
         super().__init__(SqliteDatabase(None if path == MEMORY else path, FILE, shared=shared), sink)
 
 
-async def _check(transaction: Transaction, lease: Lease) -> None:
+async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
     """Raise StaleLeaseError for a lease that is stale; no other can be claimed until the transaction ends."""
-    if await transaction.execute(sql.FENCE, {"mailbox": lease.mailbox}) != [(lease.fence,)]:
+    if await transaction.execute(sql.LOCK_LEASE, {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
         raise StaleLeaseError("Another worker has claimed the mailbox since: claim it anew before the next round.")
 
 
@@ -268,7 +272,7 @@ async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) 
     if change_set.renumbered:
         await transaction.execute(sql.RENUMBER, {"folders": change_set.renumbered})
     rows = {row.key: row for row in change_set.rows}  # one statement writes a row once
-    await transaction.insert(sql.WRITE, [_values(row) for row in rows.values()])
+    await transaction.insert(sql.WRITE_ROWS, [_make_row_values(row) for row in rows.values()])
     if change_set.problems:
         await transaction.execute(sql.FORGET_PROBLEMS, {"folders": list({folder for folder, *_ in rows})})
         problems = [(*key, problem) for key, problem in change_set.problems.items()]
@@ -277,13 +281,13 @@ async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) 
         await transaction.execute(sql.WRITE_FOLDER, attrs.asdict(folder) | {"mailbox": lease.mailbox})
 
 
-def _of(folder: Folder) -> dict[str, Any]:
+def _make_folder_values(folder: StoredFolder) -> dict[str, Any]:
     return {"folder": folder.id, "uid_validity": folder.uid_validity}
 
 
-def _row(values: Sequence[Any]) -> Row:
+def _make_row(values: Sequence[Any]) -> MessageRow:
     folder, uid_validity, uid, state, identity, digest, size, received_ms, attempts, retry_ms = values
-    return Row(
+    return MessageRow(
         folder=folder,
         uid_validity=uid_validity,
         uid=uid,
@@ -297,26 +301,28 @@ def _row(values: Sequence[Any]) -> Row:
     )
 
 
-def _values(row: Row) -> tuple[Any, ...]:
+def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
     """In the order of the columns."""
     before = (row.folder, row.uid_validity, row.uid, int(row.state), row.identity, row.digest)
     return (*before, row.size, row.received_ms, row.attempts, row.retry_ms)
 
 
-def _named_row(values: Sequence[Any]) -> tuple[str, Row]:
-    return values[0], _row(values[1:])
+def _make_folder_row(values: Sequence[Any]) -> tuple[str, MessageRow]:
+    return values[0], _make_row(values[1:])
 
 
-def _uid_and_state(values: Sequence[Any]) -> tuple[int, State]:
+def _make_uid_and_state(values: Sequence[Any]) -> tuple[int, MessageState]:
     return values[0], _STATES[values[1]]
 
 
-def _folder(values: Sequence[Any]) -> Folder:
+def _make_folder(values: Sequence[Any]) -> StoredFolder:
     identifier, name, uid_validity, fingerprint, audited_ms = values
-    return Folder(id=identifier, name=name, uid_validity=uid_validity, fingerprint=fingerprint, audited_ms=audited_ms)
+    return StoredFolder(
+        id=identifier, name=name, uid_validity=uid_validity, fingerprint=fingerprint, audited_ms=audited_ms
+    )
 
 
-def _quarantined(values: Sequence[Any]) -> QuarantinedMessage:
+def _make_quarantined_message(values: Sequence[Any]) -> QuarantinedMessage:
     number, mailbox, folder, uid_validity, uid, problem, attempts, retry_ms = values
     return QuarantinedMessage(
         number=number,
@@ -330,7 +336,7 @@ def _quarantined(values: Sequence[Any]) -> QuarantinedMessage:
     )
 
 
-def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
+def _make_folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
     """Each of several rows, one for each state. A mailbox without folders has one row with nothing in it."""
     named = (values[2:] for values in found if values[2] is not None)
     return [
@@ -338,7 +344,7 @@ def _folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
             name=name,
             uid_validity=uid_validity,
             audited_ms=audited_ms,
-            messages={State(state): count for *_, state, count in of_it if state is not None},
+            messages={MessageState(state): count for *_, state, count in of_it if state is not None},
         )
         for (name, uid_validity, audited_ms), of_it in itertools.groupby(named, key=operator.itemgetter(0, 1, 2))
     ]

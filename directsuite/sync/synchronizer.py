@@ -20,13 +20,13 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
-from directsuite.sync.model import Store, StoreError, TakesOperatorRequests
-from directsuite.sync.schedule import Passwords, PollSchedule, Schedule, Worker
+from directsuite.sync.model import Store, StoreError, SupportsOperatorRequests
+from directsuite.sync.schedule import MailboxWorker, Passwords, PollSchedule, Schedule
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
 
-_MOST_ROUNDS = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
-_HEARING = 2.0  # seconds between two looks for requests of an operator
+_MAX_ROUNDS_PER_MAILBOX = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
+_REQUEST_POLL_INTERVAL = 2.0  # seconds between two looks for requests of an operator
 
 
 @scrub_class
@@ -67,7 +67,7 @@ class Synchronizer:
             interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
         )
         poll_schedule.mailboxes = len(self._names)
-        self._worker = Worker(
+        self._worker = MailboxWorker(
             suite,
             store,
             password,
@@ -77,7 +77,7 @@ class Synchronizer:
             clock=self._clock,
             now=now,
         )
-        self._requests = store if isinstance(store, TakesOperatorRequests) else None
+        self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self._concurrency = concurrency
         self._changed = asyncio.Event()
         self._is_stopping = False
@@ -99,9 +99,9 @@ class Synchronizer:
         """
         free = asyncio.Semaphore(self._concurrency)
 
-        async def bring(name: str) -> None:
+        async def bring_up_to_date(name: str) -> None:
             """Rounds until nothing is left to do; between two, others have theirs."""
-            for _ in range(_MOST_ROUNDS):
+            for _ in range(_MAX_ROUNDS_PER_MAILBOX):
                 async with free:
                     if self._is_stopping:
                         return
@@ -113,7 +113,7 @@ class Synchronizer:
             await self.bind()
             async with asyncio.TaskGroup() as group:
                 for name in self._names:
-                    group.create_task(bring(name))
+                    group.create_task(bring_up_to_date(name))
         finally:
             self._is_stopping = False
         return self.status
@@ -127,14 +127,14 @@ class Synchronizer:
             await self.bind()
             schedule = Schedule(self._names, concurrency=self._concurrency, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
-                hearing = group.create_task(self._hear_requests(schedule))
+                hearing = group.create_task(self._poll_requests(schedule))
                 while not self._is_stopping:
                     for name in schedule.start(self._clock.monotonic()):
                         group.create_task(self._run_round(schedule, name))
-                    await self._until_something_is_due(schedule)
+                    await self._wait_until_due(schedule)
                 hearing.cancel()
         finally:
-            self._worker.requested = None
+            self._worker.requested_mailboxes = None
             self._is_stopping = False
 
     def stop(self) -> None:
@@ -168,8 +168,8 @@ class Synchronizer:
             finally:
                 self._worker.deliver = None
 
-    async def _until_something_is_due(self, schedule: Schedule) -> None:
-        due = schedule.next_due()
+    async def _wait_until_due(self, schedule: Schedule) -> None:
+        due = schedule.find_next_due()
         self._changed.clear()
         if due is None:
             await self._changed.wait()
@@ -181,12 +181,12 @@ class Synchronizer:
         schedule.finish(name, self._clock.monotonic() + result.next_in, has_backlog=not result.next_in)
         self._changed.set()
 
-    async def _hear_requests(self, schedule: Schedule) -> None:
+    async def _poll_requests(self, schedule: Schedule) -> None:
         """Have the round of a mailbox begin at once for which an operator left a request; the round applies it."""
         while self._requests is not None:
-            await self._clock.sleep(_HEARING)
+            await self._clock.sleep(_REQUEST_POLL_INTERVAL)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds tell of it
-                self._worker.requested = set(await self._requests.pending_requests())
-                for name in self._worker.requested:
-                    schedule.hasten(name)
+                self._worker.requested_mailboxes = set(await self._requests.pending_requests())
+                for name in self._worker.requested_mailboxes:
+                    schedule.reschedule_now(name)
                     self._changed.set()

@@ -7,14 +7,14 @@ import time
 from datetime import timedelta
 from typing import Protocol
 
-from directsuite.core.clock import STRIDE, unix_time
+from directsuite.core.clock import MAX_SLEEP, make_unix_time
 from directsuite.core.privacy import scrub_class
 
-LONGEST_LEAP = STRIDE
+MAX_LEAP_SECONDS = MAX_SLEEP
 """Seconds that a call waits at the most before it tries again: a suite's default `timeout`."""
 
 
-class Advancing(Protocol):
+class SupportsAdvance(Protocol):
     """Another clock that can be moved forward, such as the sandbox's."""
 
     def advance(self, by: timedelta) -> object:
@@ -35,11 +35,11 @@ class LeapingClock:
     stay real. For one thread.
     """
 
-    def __init__(self, *followers: Advancing) -> None:
+    def __init__(self, *followers: SupportsAdvance) -> None:
         self._followers = followers
         self._offset = 0.0
-        self._moved = asyncio.Event()
-        unix_time(self)  # as from now, so that it leaps with the followers from the beginning
+        self._moved_event = asyncio.Event()
+        make_unix_time(self)  # as from now, so that it leaps with the followers from the beginning
 
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""
@@ -52,18 +52,18 @@ class LeapingClock:
         for follower in self._followers:
             follower.advance(by)
         self._offset += by.total_seconds()
-        moved, self._moved = self._moved, asyncio.Event()
+        moved, self._moved_event = self._moved_event, asyncio.Event()
         moved.set()
 
     async def sleep(self, seconds: float) -> None:
         """Return when so many seconds have passed: at once, up to a minute."""
         end = self.monotonic() + seconds
         await asyncio.sleep(0)  # others who wait as from now leap to their own ends, not one after the other
-        if seconds <= LONGEST_LEAP:
+        if seconds <= MAX_LEAP_SECONDS:
             self.advance(timedelta(seconds=max(0.0, end - self.monotonic())))
             return
         while (left := end - self.monotonic()) > 0:
-            moved = self._moved
+            moved = self._moved_event
             try:
                 async with asyncio.timeout(left):
                     await moved.wait()

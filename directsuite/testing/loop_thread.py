@@ -17,21 +17,21 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._started = threading.Event()
-        self._end = asyncio.Event()
+        self._started_event = threading.Event()
+        self._end_event = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
 
     def __enter__(self) -> Self:
         self._runner.get_loop()  # made here, so that it is raised here where none can be made
         self._thread.start()
-        self._started.wait()
+        self._started_event.wait()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with contextlib.suppress(RuntimeError):  # what ran there has ended it, with SystemExit for one
-            self._runner.get_loop().call_soon_threadsafe(self._end.set)
+            self._runner.get_loop().call_soon_threadsafe(self._end_event.set)
         self._thread.join()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -41,10 +41,10 @@ class LoopThread:
     def _run(self) -> None:
         try:
             with self._runner:
-                self._runner.run(self._until_the_end())
+                self._runner.run(self._wait_for_end())
         finally:
-            self._started.set()
+            self._started_event.set()
 
-    async def _until_the_end(self) -> None:
-        self._started.set()
-        await self._end.wait()
+    async def _wait_for_end(self) -> None:
+        self._started_event.set()
+        await self._end_event.wait()

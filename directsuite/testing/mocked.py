@@ -39,19 +39,19 @@ def mocked_services(
 
     options: those of aioresponses, such as `passthrough`. Raises ModuleNotFoundError where aioresponses is missing.
     """
-    mocked = _mock_class()(**options)
+    mocked = _make_mock_class()(**options)
     # aioresponses 0.7.9 leaves out an argument that ClientResponse requires since aiohttp 3.14.
-    with patch("aioresponses.core.ClientResponse", _Answer), mocked:
+    with patch("aioresponses.core.ClientResponse", _MockedResponse), mocked:
         yield mocked
 
 
-class _Answer(ClientResponse):
+class _MockedResponse(ClientResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("stream_writer", Mock(output_size=0))
         super().__init__(*args, **kwargs)
 
 
-def _mock_class() -> type[aioresponses]:
+def _make_mock_class() -> type[aioresponses]:
     try:
         from aioresponses import aioresponses
     except ModuleNotFoundError as error:
@@ -65,7 +65,7 @@ def _mock_class() -> type[aioresponses]:
             self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any
         ) -> ClientResponse:
             if isinstance(kwargs.get("data"), Payload):
-                kwargs["data"] = await _content(kwargs["data"])
+                kwargs["data"] = await _read_content(kwargs["data"])
             # The client quotes more than a URL needs, '@' for one; parsed from text, both sides are quoted alike.
             mock: Any = super()  # whose types are incomplete
             response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
@@ -82,7 +82,7 @@ def _mock_class() -> type[aioresponses]:
     return MockedServices
 
 
-async def _content(body: Payload) -> bytes:
+async def _read_content(body: Payload) -> bytes:
     """What a body writes, by letting it write: a body that streams a file has no other way to tell."""
     writer = AsyncMock(spec=AbstractStreamWriter)
     await body.write(writer)

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock
     from directsuite.testing.loop_thread import LoopThread
 
-_REMEDY = "pip install 'directsuite[sandbox]'"
-_Scope = Literal["function", "class", "module", "package", "session"]
-_RUNNER = pytest.StashKey["asyncio.Runner"]()
+_INSTALL_COMMAND = "pip install 'directsuite[sandbox]'"
+_LoopScope = Literal["function", "class", "module", "package", "session"]
+_RUNNER_KEY = pytest.StashKey["asyncio.Runner"]()
 """Where an async test that no other plugin runs keeps the runner that its suite is open in."""
 
 
@@ -40,21 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
     """Bring the fixtures that rest on pytest-asyncio, where it is used."""
     if _uses_pytest_asyncio(config):
         fixtures = ModuleType("directsuite_asyncio_fixtures")  # pytest reads fixtures from modules and classes alone
-        vars(fixtures).update({f"in_{scope}_loop": _suite_in(scope) for scope in get_args(_Scope)})
+        vars(fixtures).update({f"in_{scope}_loop": _make_suite_fixture(scope) for scope in get_args(_LoopScope)})
         config.pluginmanager.register(fixtures, fixtures.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test that takes one of our fixtures, and that no other plugin runs."""
-    if "directsuite_sandbox" not in pyfuncitem.fixturenames or _loop_of(pyfuncitem) != "own":
+    if "directsuite_sandbox" not in pyfuncitem.fixturenames or _find_loop(pyfuncitem) != "own":
         return None
     import asyncio
 
     named = [name for name in inspect.signature(pyfuncitem.obj).parameters if name in pyfuncitem.funcargs]
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in named})
-    if _RUNNER in pyfuncitem.stash:
-        pyfuncitem.stash[_RUNNER].run(test)
+    if _RUNNER_KEY in pyfuncitem.stash:
+        pyfuncitem.stash[_RUNNER_KEY].run(test)
     else:
         asyncio.run(test)
     return True
@@ -65,12 +65,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Say what to install where the sandbox lacked the PDF libraries."""
     if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
         from directsuite.errors import ServerError
-        from directsuite.sandbox.server import pdf_libraries_installed
+        from directsuite.sandbox.server import has_pdf_libraries
 
         error = call.excinfo.value
         lacking = isinstance(error, ServerError) and error.status == HTTPStatus.NOT_IMPLEMENTED
-        if lacking and not pdf_libraries_installed():
-            error.add_note(f"The sandbox signs nothing without its PDF libraries: {_REMEDY}")
+        if lacking and not has_pdf_libraries():
+            error.add_note(f"The sandbox signs nothing without its PDF libraries: {_INSTALL_COMMAND}")
     return (yield)
 
 
@@ -117,11 +117,11 @@ def directsuite_settings(directsuite_sandbox: Sandbox) -> Settings:
 @pytest.fixture
 def directsuite_suite(request: pytest.FixtureRequest, _directsuite_unopened: DirectSuite) -> DirectSuite:
     """A DirectSuite, open in the test's event loop, with the sandbox's demo token and login."""
-    loop = _loop_of(request.node)
+    loop = _find_loop(request.node)
     if loop == "no":
         pytest.fail("directsuite_suite is for async tests: a sync test takes directsuite_sandbox", pytrace=False)
     if loop == "anyio":
-        _refuse_other_than_asyncio(request.getfixturevalue("anyio_backend"))
+        _validate_asyncio_backend(request.getfixturevalue("anyio_backend"))
     suite: DirectSuite = request.getfixturevalue(f"_directsuite_suite_in_{loop}_loop")
     return suite
 
@@ -132,7 +132,7 @@ def directsuite_pdf() -> bytes:
     try:
         import pikepdf
     except ModuleNotFoundError:
-        pytest.fail(f"directsuite_pdf needs pikepdf: {_REMEDY}", pytrace=False)
+        pytest.fail(f"directsuite_pdf needs pikepdf: {_INSTALL_COMMAND}", pytrace=False)
     import io
 
     written = io.BytesIO()
@@ -160,7 +160,7 @@ async def _directsuite_suite_in_anyio_loop(_directsuite_unopened: DirectSuite) -
         yield suite
 
 
-def _suite_in(scope: _Scope) -> Any:
+def _make_suite_fixture(scope: _LoopScope) -> Any:
     """A fixture: the suite, open for one test in that event loop of pytest-asyncio's, which may last longer."""
     import pytest_asyncio
 
@@ -177,7 +177,7 @@ def _directsuite_runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runn
     import asyncio
 
     with asyncio.Runner() as runner:
-        request.node.stash[_RUNNER] = runner
+        request.node.stash[_RUNNER_KEY] = runner
         yield runner
 
 
@@ -189,7 +189,7 @@ def _directsuite_suite_in_own_loop(
     _directsuite_runner.run(_directsuite_unopened.__aexit__(None, None, None))
 
 
-def _loop_of(item: Any) -> str:
+def _find_loop(item: Any) -> str:
     """The event loop that a test runs in: `own` for ours, `anyio`, a scope of pytest-asyncio's, or `no`."""
     marker = item.get_closest_marker("asyncio")  # pytest-asyncio's own: in auto mode it marks each async test
     if marker is not None and _uses_pytest_asyncio(item.config):
@@ -205,6 +205,6 @@ def _uses_pytest_asyncio(config: pytest.Config) -> bool:
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin"))
 
 
-def _refuse_other_than_asyncio(backend: Any) -> None:
+def _validate_asyncio_backend(backend: Any) -> None:
     if (backend if isinstance(backend, str) else backend[0]) != "asyncio":
         pytest.fail("directsuite runs on asyncio: have a fixture anyio_backend return 'asyncio'", pytrace=False)

@@ -8,9 +8,9 @@ import pybase64
 
 from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError
 
-_WHITE = b" \t\r\n"
+_WHITESPACE = b" \t\r\n"
 _EXPECTED = "base64 text"
-_BLANKS, _BLANKS_PER_BYTE = 65_536, 4
+_BASE_BLANK_CHARS, _BLANK_CHARS_PER_BYTE = 65_536, 4
 """White space that a stream may have, and how much more for each byte behind it: else it could go on for ever."""
 
 
@@ -32,7 +32,7 @@ def decode(text: bytes | str) -> bytes:
         pass
     try:
         plain = text.encode("ascii") if isinstance(text, str) else bytes(text)
-        return pybase64.b64decode(plain.translate(None, _WHITE), validate=True)
+        return pybase64.b64decode(plain.translate(None, _WHITESPACE), validate=True)
     except (binascii.Error, ValueError):
         pass
     raise MismatchError(_EXPECTED)
@@ -47,9 +47,9 @@ class Encoder:
     def feed(self, piece: bytes | memoryview) -> bytes:
         """The text that is settled by now; up to two bytes are kept back for the next piece."""
         content = self._rest + piece if self._rest else piece
-        whole = len(content) - len(content) % 3
-        self._rest = bytes(content[whole:])
-        return pybase64.b64encode(memoryview(content)[:whole])
+        complete_size = len(content) - len(content) % 3
+        self._rest = bytes(content[complete_size:])
+        return pybase64.b64encode(memoryview(content)[:complete_size])
 
     def finish(self) -> bytes:
         """The end of the text, with its padding."""
@@ -67,7 +67,7 @@ class Decoder:
         self._rest = b""
         self._is_at_start = True
         self._ended = False
-        self._blanks_left = _BLANKS
+        self._blanks_left = _BASE_BLANK_CHARS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
         """The bytes that are settled by now; up to three characters are kept back for the next piece."""
@@ -79,38 +79,40 @@ class Decoder:
                 return b""
             self._is_at_start = False
             text = text[3:] if head == BYTE_ORDER_MARK else text
-        content = None if self._ended else self._plain(text)
-        content = self._spaced(bytes(text)) if content is None else content
-        self._blanks_left += _BLANKS_PER_BYTE * len(content)
+        content = None if self._ended else self._decode_without_blanks(text)
+        content = self._decode_with_blanks(bytes(text)) if content is None else content
+        self._blanks_left += _BLANK_CHARS_PER_BYTE * len(content)
         if self._blanks_left < 0:
             raise MismatchError(_EXPECTED)
         return content
 
-    def _plain(self, text: bytes | memoryview) -> bytes | None:
+    def _decode_without_blanks(self, text: bytes | memoryview) -> bytes | None:
         """The same, of text without white space, which is not copied; None where it is anything else."""
-        whole = len(text) - len(text) % 4
+        complete_size = len(text) - len(text) % 4
         try:
-            content = pybase64.b64decode(memoryview(text)[:whole], validate=True)
+            content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
         except (binascii.Error, ValueError):
             return None
-        self._keep(self._without_blanks(bytes(text[whole:])), ended=text[whole - 1 : whole] == b"=")
+        self._store_rest(
+            self._remove_blanks(bytes(text[complete_size:])), ended=text[complete_size - 1 : complete_size] == b"="
+        )
         return content
 
-    def _spaced(self, text: bytes) -> bytes:
-        text = self._without_blanks(text)
-        whole = len(text) - len(text) % 4
-        if whole and self._ended:
+    def _decode_with_blanks(self, text: bytes) -> bytes:
+        text = self._remove_blanks(text)
+        complete_size = len(text) - len(text) % 4
+        if complete_size and self._ended:
             raise MismatchError(_EXPECTED)
-        settled = text[:whole]
-        self._keep(text[whole:], ended=self._ended or settled.endswith(b"="))
-        return decode(settled)
+        complete = text[:complete_size]
+        self._store_rest(text[complete_size:], ended=self._ended or complete.endswith(b"="))
+        return decode(complete)
 
-    def _without_blanks(self, text: bytes) -> bytes:
-        dense = text.translate(None, _WHITE)
+    def _remove_blanks(self, text: bytes) -> bytes:
+        dense = text.translate(None, _WHITESPACE)
         self._blanks_left -= len(text) - len(dense)
         return dense
 
-    def _keep(self, rest: bytes, *, ended: bool) -> None:
+    def _store_rest(self, rest: bytes, *, ended: bool) -> None:
         self._rest, self._ended = rest, ended
 
     def finish(self) -> None:
@@ -119,6 +121,6 @@ class Decoder:
             raise MismatchError(_EXPECTED)
 
 
-def encoded_size(size: int) -> int:
+def compute_encoded_size(size: int) -> int:
     """How long the base64 text of so many bytes is."""
     return (size + 2) // 3 * 4

@@ -39,26 +39,26 @@ from directsuite.wire.models import (
     Field,
     Model,
     OpenEnum,
-    fields_of,
+    cached_per_class,
     find_unnamed_lists,
+    get_model_fields,
     is_model,
-    once_per_class,
-    plain_type,
+    strip_annotations,
 )
 from directsuite.wire.parsing import Elements, MismatchError, Shape, parse_in_parts
 from directsuite.wire.values import (
-    LEAVES,
+    SCALARS,
     Document,
     EnumReader,
-    ExactLeaf,
+    ExactScalar,
     Hook,
-    Leaf,
     ObjectList,
-    OptionalLeaf,
+    OptionalScalar,
     Place,
     Reader,
+    Scalar,
     as_nested,
-    note,
+    count_unreadable,
     read_member,
     read_secret,
     reader_for,
@@ -72,15 +72,15 @@ M = TypeVar("M", bound=Model)
 
 Write = Callable[[Any], Any]
 
-_LONE = re.compile("[\ud800-\udfff]")  # surrogates, which have no UTF-8 encoding
-_DAY = len("yyyy-MM-dd")
-_NOT_OF_A_PROGRAM = ("cattrs", "msgspec", "directsuite")
-_INHERITING = (bool, datetime)
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # surrogates, which have no UTF-8 encoding
+_DAY_CHARS = len("yyyy-MM-dd")
+_BUILTIN_HOOK_MODULES = ("cattrs", "msgspec", "directsuite")
+_TYPES_INHERITING_HOOKS = (bool, datetime)
 """Types for which cattrs also uses a user hook of their base class, int or date. Such a hook is ignored for them."""
 
 
 @functools.cache
-def _package_converter() -> cattrs.Converter:
+def _get_package_converter() -> cattrs.Converter:
     """Return the converter shared by all suites without their own, because generating a model's functions is slow."""
     return make_converter()
 
@@ -93,9 +93,9 @@ class Codec:
 
         converter: the user's converter. None: use the package's shared one.
         """
-        self.converter = _package_converter() if converter is None else converter
-        self._of_a_program = converter is not None
-        if not isinstance(model_reader(self.converter, Model), ModelReader):
+        self.converter = _get_package_converter() if converter is None else converter
+        self._has_user_converter = converter is not None
+        if not isinstance(get_model_reader(self.converter, Model), ModelReader):
             register_hooks(self.converter)
 
     def decode(self, cls: type[M], document: bytes) -> M:
@@ -110,7 +110,7 @@ class Codec:
 
         The class's lists of models are parsed lazily if the document is large.
         """
-        reader = model_reader(self.converter, cls)
+        reader = get_model_reader(self.converter, cls)
         return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
 
     def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
@@ -135,9 +135,9 @@ class Codec:
         # Raised outside the handlers, because the first error and its stack frames would show the value.
         raise MismatchError(expected, path)
 
-    def shape_of(self, cls: type[Model]) -> Shape | None:
+    def get_shape(self, cls: type[Model]) -> Shape | None:
         """Return the positions of base64 text in the JSON of a model, or None if a user hook reads the model."""
-        reader = model_reader(self.converter, cls)
+        reader = get_model_reader(self.converter, cls)
         return reader.shape if isinstance(reader, ModelReader) else None
 
     def unstructure(self, model: Model) -> Any:
@@ -156,9 +156,9 @@ class Codec:
         Raises InvalidArgumentError if a text contains a surrogate, which has no UTF-8 encoding, or if a user hook fails
         or returns a value that JSON cannot represent.
         """
-        plain, unfit = self._plain(document), ""
+        plain, unfit = self._to_plain(document), ""
         try:
-            return msgspec.json.encode(plain, enc_hook=self._encodable)
+            return msgspec.json.encode(plain, enc_hook=self._to_encodable)
         except UnicodeEncodeError:  # this error contains the complete text, so it must not be chained
             pass
         except TypeError as error:
@@ -166,22 +166,22 @@ class Codec:
         if unfit:
             plain = document = None  # this frame will be in the traceback, and must not show passwords
             raise InvalidArgumentError(unfit, parameter="converter")
-        parameter = next((path for path, text in _texts(plain, "") if _LONE.search(text)), "a text")
+        parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
         plain = None  # this frame will be in the traceback, and must not show passwords
         raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter=parameter)
 
-    def _plain(self, value: Any) -> Any:
+    def _to_plain(self, value: Any) -> Any:
         if isinstance(value, Model):
             plain = self.unstructure(value)
             # User hooks may return values that contain models. msgspec would write those with their Python names.
-            return self._plain(plain) if self._of_a_program else plain
+            return self._to_plain(plain) if self._has_user_converter else plain
         if isinstance(value, list | tuple):
-            return [self._plain(each) for each in cast("Iterable[object]", value)]
+            return [self._to_plain(each) for each in cast("Iterable[object]", value)]
         if isinstance(value, dict):
-            return {name: self._plain(member) for name, member in cast("dict[Any, object]", value).items()}
+            return {name: self._to_plain(member) for name, member in cast("dict[Any, object]", value).items()}
         return value
 
-    def _encodable(self, value: Any) -> Any:
+    def _to_encodable(self, value: Any) -> Any:
         """Return the JSON value of an object that msgspec does not know: a Secret, or a subclass of str (BrokenText).
 
         Raises TypeError for any other object, which a user hook must have returned.
@@ -193,15 +193,15 @@ class Codec:
         raise TypeError(f"the converter leaves a {type(value).__name__}, which JSON does not take")
 
 
-def _texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
+def _iter_texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
     """Yield each text in plain values with its path. The path of a member's name is "a name"."""
     if isinstance(document, dict):
         for name, member in cast("dict[str, Any]", document).items():
             yield "a name", name
-            yield from _texts(member, f"{path}.{name}" if path else name)
+            yield from _iter_texts(member, f"{path}.{name}" if path else name)
     elif isinstance(document, list):
         for number, element in enumerate(cast("Iterable[Any]", document)):
-            yield from _texts(element, f"{path}[{number}]")
+            yield from _iter_texts(element, f"{path}[{number}]")
     elif isinstance(document, str):
         yield path, document
 
@@ -229,21 +229,21 @@ def register_hooks(converter: cattrs.Converter) -> None:
     not the value. Other unreadable values are stored in `extra`.
     """
     converter.register_structure_hook(OpenEnum, lambda value, cls: read_member(cls, value))
-    converter.register_unstructure_hook(OpenEnum, _member_text)
+    converter.register_unstructure_hook(OpenEnum, _enum_to_text)
     converter.register_structure_hook(Secret, lambda value, _: read_secret(value))
     converter.register_unstructure_hook(Secret, _reveal)
-    converter.register_structure_hook_factory(is_model, _structurer)
-    converter.register_unstructure_hook_factory(is_model, _unstructurer)
+    converter.register_structure_hook_factory(is_model, _make_structure_hook)
+    converter.register_unstructure_hook_factory(is_model, _make_unstructure_hook)
 
 
-def model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
+def get_model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
     """Return the converter's reader for a model: a ModelReader, or a Hook if there is a user hook."""
     hook = converter.get_structure_hook(cls)
     reader: ModelReader | None = getattr(hook, "reader", None)
     return Hook(hook, cls) if reader is None else reader
 
 
-def _is_of_a_program(hook: Any) -> bool:
+def _is_user_hook(hook: Any) -> bool:
     """Return True for a user hook, False for a hook of cattrs, of its preconfigured converters, or of this package."""
     while isinstance(hook, functools.partial):
         hook = hook.func
@@ -252,10 +252,10 @@ def _is_of_a_program(hook: Any) -> bool:
     module = getattr(hook, "__module__", None)
     if module is None:  # true for functions that cattrs generates, and for methods of built-in types
         return not isinstance(hook, types.FunctionType)
-    return cast("str", module).partition(".")[0] not in _NOT_OF_A_PROGRAM
+    return cast("str", module).partition(".")[0] not in _BUILTIN_HOOK_MODULES
 
 
-def _registered(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any] | None:
+def _find_user_hook(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any] | None:
     """Return the user hook for a type, or None.
 
     For a type in _INHERITING, a hook that was registered for its base class does not count.
@@ -264,9 +264,9 @@ def _registered(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any]
         hook = get_hook(kind)
     except Exception:  # noqa: BLE001  cattrs raises different errors if it has no hook for a type
         return None
-    if not _is_of_a_program(hook):
+    if not _is_user_hook(hook):
         return None
-    inherited = kind in _INHERITING and _registered(get_hook, kind.__base__) is hook
+    inherited = kind in _TYPES_INHERITING_HOOKS and _find_user_hook(get_hook, kind.__base__) is hook
     return None if inherited else cast("Callable[..., Any]", hook)
 
 
@@ -275,27 +275,27 @@ class ModelReader:
 
     def __init__(self, cls: type[Model], converter: cattrs.Converter) -> None:
         self.cls = cls
-        self.fields = fields_of(cls)
+        self.fields = get_model_fields(cls)
 
-        def of_converter(kind: Any) -> Reader | None:
+        def find_converter_reader(kind: Any) -> Reader | None:
             if kind is cls:  # the converter has no hook for this class yet, so look it up later
                 return Hook(lambda value, _: converter.structure(value, cls), cls)
             if is_model(kind):
-                return model_reader(converter, kind)
-            kind = plain_type(kind)
-            hook = None if cls in get_args(kind) else _registered(converter.get_structure_hook, kind)
+                return get_model_reader(converter, kind)
+            kind = strip_annotations(kind)
+            hook = None if cls in get_args(kind) else _find_user_hook(converter.get_structure_hook, kind)
             return None if hook is None else Hook(hook, kind)
 
         self.readers = [
             reader_for(
                 field.annotation,
-                of_converter,
+                find_converter_reader,
                 exact=field.wire.exact or field.wire.strict,
                 required=field.required,
             )
             for field in self.fields
         ]
-        self.read: Callable[[Any, Place], Any] = _generate(self)
+        self.read: Callable[[Any, Place], Any] = _generate_read_function(self)
 
     @functools.cached_property
     def shape(self) -> Shape:
@@ -303,34 +303,44 @@ class ModelReader:
 
         Names from `Wire.also` are not included, because a member with such a name may remain undecoded in `extra`.
         """
-        items = {field.key: item.shape for field, reader in self._members() if (item := _item(reader)) is not None}
+        items = {
+            field.key: item.shape
+            for field, reader in self._iter_fields_and_readers()
+            if (item := _find_item_reader(reader)) is not None
+        }
         return Shape(
-            texts=frozenset(field.key for field, reader in self._members() if _inner(reader) is LEAVES[bytes]),
+            texts=frozenset(
+                field.key
+                for field, reader in self._iter_fields_and_readers()
+                if _unwrap_reader(reader) is SCALARS[bytes]
+            ),
             lists={name: shape for name, shape in items.items() if shape.texts or shape.lists},
         )
 
     @functools.cached_property
     def lists(self) -> frozenset[str]:
         """The main JSON names of the fields that are lists of models. As in `shape`, other names are not included."""
-        return frozenset(field.key for field, reader in self._members() if _item(reader) is not None)
+        return frozenset(
+            field.key for field, reader in self._iter_fields_and_readers() if _find_item_reader(reader) is not None
+        )
 
-    def _members(self) -> Iterable[tuple[Field, Reader]]:
+    def _iter_fields_and_readers(self) -> Iterable[tuple[Field, Reader]]:
         return zip(self.fields, self.readers, strict=True)
 
 
-def _inner(reader: Reader) -> Reader:
-    while isinstance(reader, OptionalLeaf | ExactLeaf):
+def _unwrap_reader(reader: Reader) -> Reader:
+    while isinstance(reader, OptionalScalar | ExactScalar):
         reader = reader.inner
     return reader
 
 
-def _item(reader: Reader) -> ModelReader | None:
+def _find_item_reader(reader: Reader) -> ModelReader | None:
     """Return the reader of the models in a list, or None if the reader is not for a list of models."""
     item = reader.item if isinstance(reader, ObjectList) else None
     return item if isinstance(item, ModelReader) else None
 
 
-def _structurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
+def _make_structure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
     """Return the hook that reads a model. A cattrs hook factory."""
     reader = ModelReader(cls, converter)
     structure = cast("Any", reader.read)
@@ -339,10 +349,15 @@ def _structurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], A
 
 
 # A value of exactly this type needs no reader. The generated function contains the test.
-_AS_IT_IS = {str: "type(v) is str", int: "type(v) is int", bool: "(v is True or v is False)", float: "type(v) is float"}
+_EXACT_TYPE_TESTS = {
+    str: "type(v) is str",
+    int: "type(v) is int",
+    bool: "(v is True or v is False)",
+    float: "type(v) is float",
+}
 
 
-def _generate(reader: ModelReader) -> Callable[..., Any]:
+def _generate_read_function(reader: ModelReader) -> Callable[..., Any]:
     """Return a generated function that reads a model from a dict.
 
     cattrs calls it with the class as second argument, other readers with the place of the value.
@@ -351,11 +366,11 @@ def _generate(reader: ModelReader) -> Callable[..., Any]:
     scope: dict[str, Any] = {
         "__name__": __name__,  # identifies the function's stack frames as this package's
         "cls": cls,
-        "twin": _twin(cls),
+        "twin": _make_unfrozen_class(cls),
         "new": object.__new__,
         "Document": Document,
         "MismatchError": MismatchError,
-        "note": note,
+        "note": count_unreadable,
         "keys": frozenset(field.key for field in reader.fields),
     }
     lines = [
@@ -366,26 +381,26 @@ def _generate(reader: ModelReader) -> Callable[..., Any]:
         "    model = new(twin); get = value.get",
         "    extra = {} if keys.issuperset(value) else {key: value[key] for key in value if key not in keys}",
     ]
-    if any(_item(each) is not None for each in reader.readers):
+    if any(_find_item_reader(each) is not None for each in reader.readers):
         scope["lists"] = functools.partial(_move_unnamed_lists, cls)
         lines.append("    if extra and type(place) is not tuple: value = lists(value, extra); get = value.get")
     for number, (field, each) in enumerate(zip(reader.fields, reader.readers, strict=True)):
-        lines += _lines_of(field, each, number, scope)
-    lines += [f"    model.{name} = None" for name in _local_fields(cls)]
+        lines += _generate_field_lines(field, each, number, scope)
+    lines += [f"    model.{name} = None" for name in _find_local_fields(cls)]
     lines += ["    model.extra = extra", "    model.__class__ = cls", "    return model"]
     exec("\n".join(lines), scope)  # noqa: S102  the source contains only field names of this package
     return cast("Callable[..., Any]", scope["structure"])
 
 
-def _lines_of(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
+def _generate_field_lines(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
     """Yield the lines of source code that read one field."""
     yield f"    v = get({field.key!r})"
-    if field.wire.also:
-        scope[f"spelled{number}"] = field.spelled_otherwise
+    if field.wire.aliases:
+        scope[f"spelled{number}"] = field.merge_aliases
         yield f"    if extra: v = spelled{number}(v, extra)"
     scope[f"step{number}"] = f".{field.key}{'[]' if field.is_list else ''}"
-    fill = f"model.{field.name} = {_expression(field, reader, number, scope)}"
-    item = _item(reader)
+    fill = f"model.{field.name} = {_generate_expression(field, reader, number, scope)}"
+    item = _find_item_reader(reader)
     if item is not None and not field.required:
         scope[f"item{number}"] = item.read
         yield "    if type(v) is list:"
@@ -395,12 +410,12 @@ def _lines_of(field: Field, reader: Reader, number: int, scope: dict[str, Any]) 
         yield "            except MismatchError: note(at)"
         yield f"    else: {fill}"
     else:
-        scope[f"fail{number}"] = _on_mismatch(field)
+        scope[f"fail{number}"] = _make_mismatch_handler(field)
         yield f"    try: {fill}"
         yield f"    except MismatchError as error: model.{field.name} = fail{number}(error, v, value, extra, place)"
 
 
-def _on_mismatch(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
+def _make_mismatch_handler(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
     """Return a function that handles an unreadable value of a field.
 
     It raises MismatchError if the field is required or strict. Otherwise it stores the value in `extra`, counts it in
@@ -409,10 +424,12 @@ def _on_mismatch(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], 
 
     def fail(error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place) -> Any:
         if field.required or field.wire.strict:
-            raise (error if field.key in document else MismatchError("present", error.path)).below(f".{field.key}")
+            raise (error if field.key in document else MismatchError("present", error.path)).prepend_step(
+                f".{field.key}"
+            )
         extra[field.key] = list(found) if isinstance(found, Elements) else found
-        note(place, f".{field.key}")
-        return field.fallback()
+        count_unreadable(place, f".{field.key}")
+        return field.make_default()
 
     return fail
 
@@ -425,59 +442,59 @@ def _move_unnamed_lists(cls: type[Model], document: dict[str, Any], extra: dict[
     return document | {key: extra.pop(name) for key, name in find_unnamed_lists(cls, document).items()}
 
 
-@once_per_class
-def _twin(cls: type[Any]) -> type[Any]:
+@cached_per_class
+def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
     """Return a subclass with the same memory layout and assignable attributes. Filling it is eight times faster."""
     # Assignment is slow unless both methods are replaced.
     assignable = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
     return type(f"Unfrozen{cls.__name__}", (cls,), {"__slots__": (), **assignable})
 
 
-def _read_or_default(field: Field, reader: Reader) -> Callable[..., Any]:
+def _make_defaulting_read(field: Field, reader: Reader) -> Callable[..., Any]:
     """Return a function that reads a field's value. It returns the default if `Field.absent` is true."""
-    if isinstance(reader, Leaf):
+    if isinstance(reader, Scalar):
         read = reader.read
-        if field.default is None and isinstance(reader, OptionalLeaf):
+        if field.default is None and isinstance(reader, OptionalScalar):
             return read  # an OptionalLeaf already returns None in this case
 
         def read_leaf(value: Any) -> Any:
-            return field.fallback() if field.absent(value) else read(value)
+            return field.make_default() if field.is_absent(value) else read(value)
 
         return read_leaf
     nested = as_nested(reader)
 
     def read_nested(value: Any, place: Place) -> Any:
-        return field.fallback() if field.absent(value) else nested(value, place)
+        return field.make_default() if field.is_absent(value) else nested(value, place)
 
     return read_nested
 
 
-def _expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
+def _generate_expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
     """Return source code for the field's value, computed from the variable `v`.
 
     A value of the expected type is used without calling a reader, unless there is a user hook for the type.
     """
-    inner = _inner(reader)
-    scope[f"read{number}"] = _read_or_default(field, reader)
-    otherwise = f"read{number}(v)" if isinstance(reader, Leaf) else f"read{number}(v, (place, step{number}))"
+    inner = _unwrap_reader(reader)
+    scope[f"read{number}"] = _make_defaulting_read(field, reader)
+    code = f"read{number}(v)" if isinstance(reader, Scalar) else f"read{number}(v, (place, step{number}))"
     if isinstance(inner, EnumReader):
         scope[f"members{number}"] = inner.members
-        otherwise = f"members{number}[v] if type(v) is str and v in members{number} else {otherwise}"
-    for kind, test in _AS_IT_IS.items():
-        if inner is LEAVES[kind]:
-            otherwise = f"v if {test} else {otherwise}"
-    if field.required or field.made_anew:
-        return otherwise
+        code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
+    for kind, test in _EXACT_TYPE_TESTS.items():
+        if inner is SCALARS[kind]:
+            code = f"v if {test} else {code}"
+    if field.required or field.has_default_factory:
+        return code
     scope[f"default{number}"] = field.default
-    return f"default{number} if v is None else {otherwise}"
+    return f"default{number} if v is None else {code}"
 
 
-def _local_fields(cls: type[Model]) -> list[str]:
-    on_wire = {field.name for field in fields_of(cls)}
+def _find_local_fields(cls: type[Model]) -> list[str]:
+    on_wire = {field.name for field in get_model_fields(cls)}
     return [attribute.name for attribute in attrs.fields(cls) if attribute.name not in on_wire | {"extra"}]
 
 
-def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
+def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
     """Return the hook that writes a model. A cattrs hook factory.
 
     A field that has its default, or is None, is omitted, unless it is required or `Wire.always` is set. A value in
@@ -488,11 +505,11 @@ def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict
             field.name,
             field.key,
             field.required,
-            field.wire.always,
-            None if field.required else field.fallback(),
-            _writer(field.annotation, converter),
+            field.wire.always_written,
+            None if field.required else field.make_default(),
+            _make_writer(field.annotation, converter),
         )
-        for field in fields_of(cls)
+        for field in get_model_fields(cls)
     ]
 
     def unstructure(model: Any) -> dict[str, Any]:
@@ -508,36 +525,36 @@ def _unstructurer(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict
     return unstructure
 
 
-def _writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
+def _make_writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
     """Return the function that writes values of a type, or None if JSON represents them unchanged."""
     if is_model(annotation):
         return converter.unstructure  # it uses the value's class, which may be a subclass of the field's type
-    annotation = plain_type(annotation)
-    hook = _registered(converter.get_unstructure_hook, annotation)
+    annotation = strip_annotations(annotation)
+    hook = _find_user_hook(converter.get_unstructure_hook, annotation)
     if hook is not None:
         return hook
     kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
     if isinstance(annotation, types.UnionType):
-        writers = [(kind, write) for kind in kinds if (write := _writer(kind, converter)) is not None]
+        writers = [(kind, write) for kind in kinds if (write := _make_writer(kind, converter)) is not None]
         if len(kinds) == 1 or not writers:
             return writers[0][1] if writers else None
         return lambda value: next((write(value) for kind, write in writers if isinstance(value, kind)), value)
     if get_origin(annotation) is list:
-        item = _writer(kinds[0], converter)
+        item = _make_writer(kinds[0], converter)
         return None if item is None else lambda values: [item(value) for value in values]
     if get_origin(annotation) is dict:
         return write_pairs
     if issubclass(annotation, OpenEnum | Secret):
         return converter.get_unstructure_hook(annotation)
-    return None if annotation not in _WRITERS else _of_type(annotation, _WRITERS[annotation])
+    return None if annotation not in _WRITERS_BY_TYPE else _make_typed_writer(annotation, _WRITERS_BY_TYPE[annotation])
 
 
-def _of_type(kind: type[Any], write: Write) -> Write:
+def _make_typed_writer(kind: type[Any], write: Write) -> Write:
     """Return a function that writes values of one type and returns other values unchanged."""
     return lambda value: write(value) if isinstance(value, kind) else value
 
 
-def _member_text(member: str) -> str:
+def _enum_to_text(member: str) -> str:
     return str(member)
 
 
@@ -545,8 +562,8 @@ def _reveal(secret: Secret) -> str:
     return secret.reveal()
 
 
-_WRITERS: Mapping[Any, Write] = {
+_WRITERS_BY_TYPE: Mapping[Any, Write] = {
     bytes: base64.encode_text,
     datetime: write_datetime,
-    date: lambda day: day.isoformat()[:_DAY],  # a datetime is also a date: omit its time
+    date: lambda day: day.isoformat()[:_DAY_CHARS],  # a datetime is also a date: omit its time
 }

@@ -56,30 +56,31 @@ _ISO = re.compile(
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = "|".join(_MONTHS)
-_CLOCK = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
+_TIME_PATTERN = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
 _RFC_5322 = re.compile(
     rf"""
     (?: (?:mon|tue|wed|thu|fri|sat|sun) [ \t]{{0,4}} , [ \t]{{0,4}} )?
     (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{_MONTH}) [ \t]{{1,4}} (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
-    {_CLOCK} (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
+    {_TIME_PATTERN} (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
     (?P<zone> [+-][0-9]{{2}}:?[0-9]{{2}} | [a-z]{{1,3}} )
     (?: [ \t]{{0,4}} \( [^()]{{0,64}} \) )?
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 _JAVA = re.compile(
-    rf"(?P<month>{_MONTH}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? {_CLOCK}:(?P<second>[0-9]{{2}})"
+    rf"(?P<month>{_MONTH}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? {_TIME_PATTERN}:(?P<second>[0-9]{{2}})"
     r"[ \u00a0\u202f](?P<half>[ap])m",
     re.IGNORECASE | re.ASCII,
 )
 _OLD_HTTP_DATES = (
     re.compile(
         rf"[a-z]{{6,9}}, (?P<day>[0-9]{{2}})-(?P<month>{_MONTH})-(?P<year>[0-9]{{2}})"
-        rf" {_CLOCK}:(?P<second>[0-9]{{2}}) GMT",
+        rf" {_TIME_PATTERN}:(?P<second>[0-9]{{2}}) GMT",
         re.IGNORECASE | re.ASCII,
     ),
     re.compile(
-        rf"[a-z]{{3}} (?P<month>{_MONTH}) (?P<day>[ 0-9][0-9]) {_CLOCK}:(?P<second>[0-9]{{2}}) (?P<year>[0-9]{{4}})",
+        rf"[a-z]{{3}} (?P<month>{_MONTH}) (?P<day>[ 0-9][0-9])"
+        rf" {_TIME_PATTERN}:(?P<second>[0-9]{{2}}) (?P<year>[0-9]{{4}})",
         re.IGNORECASE | re.ASCII,
     ),
 )
@@ -165,17 +166,17 @@ def _read_rfc_5322(match: re.Match[str]) -> datetime:
         offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:])) * (-1 if zone[0] == "-" else 1)
     else:
         raise ValueError
-    return _build(match, int(match["hour"]), timezone(offset)).astimezone(UTC)
+    return _build_datetime(match, int(match["hour"]), timezone(offset)).astimezone(UTC)
 
 
 def _read_java(match: re.Match[str]) -> datetime:
     hour = int(match["hour"])
     if not 1 <= hour <= 12:
         raise ValueError
-    return _build(match, hour % 12 + (12 if match["half"] in "pP" else 0), UTC)
+    return _build_datetime(match, hour % 12 + (12 if match["half"] in "pP" else 0), UTC)
 
 
-def _build(match: re.Match[str], hour: int, zone: timezone) -> datetime:
+def _build_datetime(match: re.Match[str], hour: int, zone: timezone) -> datetime:
     year, month = int(match["year"]), _MONTHS.index(match["month"].lower()) + 1
     if len(match["year"]) == 2:  # RFC 5322 (4.3)
         year += 2000 if year < 50 else 1900
@@ -192,7 +193,7 @@ def read_http_date(text: str) -> datetime | None:
             return _read_rfc_5322(match)
         for form in _OLD_HTTP_DATES:
             if match := form.fullmatch(text):
-                return _build(match, int(match["hour"]), UTC)
+                return _build_datetime(match, int(match["hour"]), UTC)
     except (ValueError, OverflowError):
         pass
     return None
@@ -219,6 +220,6 @@ def read_day(value: object) -> date | str:
     return value
 
 
-def milliseconds(moment: datetime) -> int:
+def to_milliseconds(moment: datetime) -> int:
     """Return the number of milliseconds since 1970-01-01T00:00:00Z, rounded down."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)

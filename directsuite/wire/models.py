@@ -36,9 +36,9 @@ class Wire:
 
     name: str | None = None
     """The field's JSON name. None: the field's name in camelCase."""
-    also: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Other JSON names that servers use. They are read, but never written."""
-    always: bool = False
+    always_written: bool = False
     """True if the field is written even if it has its default value, because the specification requires it."""
     local: bool = False
     """True if the field is neither read nor written."""
@@ -59,17 +59,17 @@ class ValueSemantics:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, field.name) == getattr(other, field.name) for field in _compared(self))
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in _get_compared_fields(self))
 
     def __hash__(self) -> int:
-        return hash((type(self), *(getattr(self, field.name) for field in _compared(self))))
+        return hash((type(self), *(getattr(self, field.name) for field in _get_compared_fields(self))))
 
     def __repr__(self) -> str:
         shown = (f"{field.name}={getattr(self, field.name)!r}" for field in attrs.fields(type(self)) if field.repr)
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _compared(record: ValueSemantics) -> list[attrs.Attribute[Any]]:
+def _get_compared_fields(record: ValueSemantics) -> list[attrs.Attribute[Any]]:
     return [field for field in attrs.fields(type(record)) if field.eq]
 
 
@@ -85,8 +85,10 @@ class Model(ValueSemantics):
 
     def __repr__(self) -> str:
         """Return the fields that are not empty. Values not listed in `_shown` are replaced by their size."""
-        names = dict.fromkeys((*self._shown, *_names_of(self)))
-        return _text_of(self, names, lambda name, value: repr(value) if name in self._shown else _placeholder(value))
+        names = dict.fromkeys((*self._shown, *_get_field_names(self)))
+        return _format_model(
+            self, names, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value)
+        )
 
 
 def reveal(value: object) -> str:
@@ -95,23 +97,23 @@ def reveal(value: object) -> str:
     The text contains patient data and secrets. Do not log it.
     """
     if isinstance(value, Model):
-        return _text_of(value, _names_of(value), lambda _, field: reveal(field))
+        return _format_model(value, _get_field_names(value), lambda _, field: reveal(field))
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(reveal, cast('Iterable[object]', value)))}]"
     return repr(value.reveal() if isinstance(value, Secret) else value)
 
 
-def _names_of(model: Model) -> list[str]:
+def _get_field_names(model: Model) -> list[str]:
     return [field.name for field in attrs.fields(type(model))]
 
 
-def _text_of(model: Model, names: Iterable[str], shown: Callable[[str, object], str]) -> str:
+def _format_model(model: Model, names: Iterable[str], format_value: Callable[[str, object], str]) -> str:
     values = ((name, getattr(model, name)) for name in names)
-    fields = (f"{name}={shown(name, value)}" for name, value in values if value not in (None, "", b"", [], {}))
+    fields = (f"{name}={format_value(name, value)}" for name, value in values if value not in (None, "", b"", [], {}))
     return f"{type(model).__name__}({', '.join(fields)})"
 
 
-def _placeholder(value: object) -> str:
+def _make_placeholder(value: object) -> str:
     """Return a text that shows that a value is set, and its size if it has one, but not the value."""
     match value:
         case str():
@@ -131,7 +133,7 @@ Uid = Annotated[int, "uid"]
 MAX_UID = 2**63 - 1
 
 
-def lacks_uid(message: object) -> bool:
+def has_no_uid(message: object) -> bool:
     """Return True if the message has no valid uid, so that no later call can refer to it."""
     uid = getattr(message, "uid", 0)  # a user's converter hook may return any object instead of a message
     return uid is None or (type(uid) is int and not 0 <= uid <= MAX_UID)
@@ -185,38 +187,38 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def needs_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+def validate_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
     """Validate that a field is a text, or a secret, and is not empty."""
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
 
 
-def needs_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+def validate_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> None:
     """Validate that a field is bytes, or None if that is its default. A str would be sent without base64 encoding."""
     if not isinstance(value, bytes) and not (value is None and field.default is None):
         raise InvalidArgumentError("give bytes", parameter=field.name)
 
 
-def needs_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+def validate_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
     """Validate that a field is a finite number, or None. JSON has no NaN or infinity: null would be sent instead."""
     if value is not None and not is_number(value):
         raise InvalidArgumentError("give a finite number", parameter=field.name)
 
 
-def needs_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
+def validate_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
     """Validate that a field is a whole number, or None."""
     if value is not None and not (isinstance(value, int) and is_number(value)):
         raise InvalidArgumentError("give a whole number", parameter=field.name)
 
 
-NOTHING = (None, "null")
+NULL_VALUES = (None, "null")
 """JSON values that mean "no value"."""
-TEXTS = (str, bytes, Secret)
+TEXT_TYPES = (str, bytes, Secret)
 """Types that are texts in JSON. For them "null" is an ordinary text; it is also the base64 encoding of three bytes."""
 
 
-def is_nothing(value: Any, kind: Any) -> bool:
+def is_null(value: Any, kind: Any) -> bool:
     """Return True if the value means "no value": null, or the text "null" if the type is not one of TEXTS."""
-    return value is None or (kind not in TEXTS and value in NOTHING)
+    return value is None or (kind not in TEXT_TYPES and value in NULL_VALUES)
 
 
 def is_model(cls: Any) -> bool:
@@ -224,14 +226,14 @@ def is_model(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, Model)
 
 
-def once_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
+def cached_per_class(make: Callable[[Any], T]) -> Callable[[Any], T]:
     """Decorate a function of a class so that its result is cached for each class."""
-    made: dict[Any, T] = {}
+    results: dict[Any, T] = {}
 
     def get(cls: Any) -> T:
-        if cls not in made:
-            made[cls] = make(cls)
-        return made[cls]
+        if cls not in results:
+            results[cls] = make(cls)
+        return results[cls]
 
     return get
 
@@ -262,7 +264,7 @@ class Field:
     @property
     def keys(self) -> tuple[str, ...]:
         """All JSON names of the field: the main one first, then those of `Wire.also`."""
-        return (self.key, *self.wire.also)
+        return (self.key, *self.wire.aliases)
 
     @property
     def is_list(self) -> bool:
@@ -274,20 +276,20 @@ class Field:
         """True if the field has no default."""
         return self.default is attrs.NOTHING
 
-    def absent(self, value: Any) -> bool:
+    def is_absent(self, value: Any) -> bool:
         """Return True if the JSON value means that the field has its default. Never True for a required field."""
-        return not self.required and is_nothing(value, self.kinds[0])
+        return not self.required and is_null(value, self.kinds[0])
 
     @functools.cached_property
-    def made_anew(self) -> bool:
+    def has_default_factory(self) -> bool:
         """True if a factory creates a new default for each model."""
         return isinstance(self.default, attrs.Factory)  # type: ignore[arg-type]  # the stubs declare it as a function
 
-    def fallback(self) -> Any:
+    def make_default(self) -> Any:
         """Return the default, from the factory if there is one."""
-        return self.default.factory() if self.made_anew else self.default
+        return self.default.factory() if self.has_default_factory else self.default
 
-    def spelled_otherwise(self, value: Any, extra: dict[str, Any]) -> Any:
+    def merge_aliases(self, value: Any, extra: dict[str, Any]) -> Any:
         """Return the field's JSON value, also from the names in `Wire.also`. Remove members that are used from `extra`.
 
         value: the value under the main name, or None.
@@ -296,70 +298,72 @@ class Field:
         An empty value is replaced by the first value under another name that is not empty. Lists are combined. An
         element that is in both lists occurs once in the result.
         """
-        for name in self.wire.also:
+        for name in self.wire.aliases:
             other = extra.get(name)
             if self.is_list:
                 if other and isinstance(other, list | dict | Elements):
-                    value = _joined(value, extra.pop(name))
-            elif self._empty(value) and not self._empty(other):
+                    value = _merge_lists(value, extra.pop(name))
+            elif self._is_empty(value) and not self._is_empty(other):
                 value = extra.pop(name)
         return value
 
-    def _empty(self, value: Any) -> bool:
-        return value == "" or is_nothing(value, self.kinds[0])
+    def _is_empty(self, value: Any) -> bool:
+        return value == "" or is_null(value, self.kinds[0])
 
 
-def _joined(value: Any, other: Any) -> Any:
+def _merge_lists(value: Any, other: Any) -> Any:
     """Return the elements of `value`, followed by the elements that only `other` has.
 
     Each may be a list or a single element. If an element occurs more often in `other`, the difference is added.
     """
     if not value or value == "null":
         return other
-    first, second = _listed(value), _listed(other)
-    counts = Counter(map(_canonical, first))
-    counts.subtract(map(_canonical, second))
+    first, second = _as_list(value), _as_list(other)
+    counts = Counter(map(_to_canonical_json, first))
+    counts.subtract(map(_to_canonical_json, second))
     lacking = Counter({text: -count for text, count in counts.items() if count < 0})
     more: list[Any] = []
     for element in reversed(second):
-        if lacking[_canonical(element)] > 0:
-            lacking[_canonical(element)] -= 1
+        if lacking[_to_canonical_json(element)] > 0:
+            lacking[_to_canonical_json(element)] -= 1
             more.append(element)
     return [*first, *reversed(more)]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(cast("Iterable[Any]", value)) if isinstance(value, list | Elements) else [value]
 
 
-def _canonical(element: Any) -> bytes:
+def _to_canonical_json(element: Any) -> bytes:
     return msgspec.json.encode(element, enc_hook=str, order="sorted")
 
 
-@once_per_class
-def fields_of(cls: type[Any]) -> tuple[Field, ...]:
+@cached_per_class
+def get_model_fields(cls: type[Any]) -> tuple[Field, ...]:
     """Return the fields of a model that are read from and written to JSON, without `extra` and local fields."""
     hints = get_type_hints(cls, include_extras=True)
-    fields = [_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"]
+    fields = [
+        _make_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"
+    ]
     return tuple(field for field in fields if not field.wire.local)
 
 
-def _field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
-    marks = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
+def _make_field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
+    wires = [mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Wire)]
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return Field(attribute.name, marks[0] if marks else Wire(), kind, attribute.default)
+    return Field(attribute.name, wires[0] if wires else Wire(), kind, attribute.default)
 
 
-def plain_type(kind: Any) -> Any:
+def strip_annotations(kind: Any) -> Any:
     """Return a type without its annotations, such as `list[int]` for `list[Uid]`."""
     if get_origin(kind) is list:
-        return list[plain_type(get_args(kind)[0])]  # type: ignore[misc]  # the type is created at run time
+        return list[strip_annotations(get_args(kind)[0])]  # type: ignore[misc]  # the type is created at run time
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-def wire_name(cls: type[Model], name: str) -> str:
+def get_wire_name(cls: type[Model], name: str) -> str:
     """Return the main JSON name of a model's field. Raise StopIteration if the model has no such field in JSON."""
-    return next(field.key for field in fields_of(cls) if field.name == name)
+    return next(field.key for field in get_model_fields(cls) if field.name == name)
 
 
 def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[str, str]:
@@ -368,17 +372,19 @@ def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[st
     An array of objects matches a missing list field if, in each object, more than half of the names are field names of
     the list's element type. The result is empty unless exactly one array matches exactly one field.
     """
-    fields = fields_of(cls)
+    fields = get_model_fields(cls)
     unknown = document.keys() - {name for field in fields for name in field.keys}
     arrays = {name: document[name] for name in unknown if isinstance(document[name], list)}
     absent = [field for field in fields if field.is_list and document.keys().isdisjoint(field.keys)]
-    found = [(field.key, name) for name, array in arrays.items() for field in absent if _may_list(field, array)]
+    found = [
+        (field.key, name) for name, array in arrays.items() for field in absent if _is_plausible_list(field, array)
+    ]
     return dict(found) if len(found) == 1 else {}
 
 
-def _may_list(field: Field, array: list[Any]) -> bool:
+def _is_plausible_list(field: Field, array: list[Any]) -> bool:
     item = get_args(field.annotation)[0]
-    names = {name for inner in fields_of(item) for name in inner.keys} if is_model(item) else set[str]()
+    names = {name for inner in get_model_fields(item) for name in inner.keys} if is_model(item) else set[str]()
     objects = [element for element in array if element is not None]
     return bool(objects) and all(
         isinstance(element, dict) and 2 * len(names & element.keys()) > len(cast("dict[str, Any]", element))

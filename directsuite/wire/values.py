@@ -26,12 +26,12 @@ import msgspec
 from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.models import MAX_UID, NOTHING, TEXTS, OpenEnum, Uid, is_model
+from directsuite.wire.models import MAX_UID, NULL_VALUES, TEXT_TYPES, OpenEnum, Uid, is_model
 from directsuite.wire.parsing import BrokenText, Elements, MismatchError
 
 Read = Callable[[Any], Any]
 
-PAIR = frozenset({"key", "value"})
+PAIR_MEMBERS = frozenset({"key", "value"})
 """The member names of an object that represents one entry of a mapping."""
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
@@ -62,7 +62,7 @@ class Document(dict[str, Any]):
     place: Place
 
 
-def note(place: Place, step: str = "") -> None:
+def count_unreadable(place: Place, step: str = "") -> None:
     """Count an unreadable value in the report of its document. Do nothing if the place has no report."""
     while isinstance(place, tuple):
         above, last = place
@@ -71,7 +71,7 @@ def note(place: Place, step: str = "") -> None:
         place[f"${step}"] += 1
 
 
-class Leaf:
+class Scalar:
     """Reads a value without parts. `read(value)` returns the Python value or raises MismatchError."""
 
     def __init__(self, read: Read) -> None:
@@ -84,10 +84,10 @@ class Nested(Protocol):
     read: Callable[[Any, Place], Any]
 
 
-Reader = Leaf | Nested
+Reader = Scalar | Nested
 
 
-class Hook(Leaf):
+class Hook(Scalar):
     """Reads a value with a hook. Exceptions of the hook become MismatchError, because their text may show the value."""
 
     def __init__(self, hook: Callable[[Any, Any], Any], kind: Any) -> None:
@@ -103,7 +103,7 @@ class Hook(Leaf):
         super().__init__(read)
 
 
-class EnumReader(Leaf):
+class EnumReader(Scalar):
     """Reads a member of an open enum."""
 
     def __init__(self, cls: type[OpenEnum]) -> None:
@@ -111,10 +111,10 @@ class EnumReader(Leaf):
         super().__init__(functools.partial(read_member, cls))
 
 
-class ExactLeaf(Leaf):
+class ExactScalar(Scalar):
     """Reads a text that later calls send or compare. Raises MismatchError if the text had broken UTF-8."""
 
-    def __init__(self, inner: Leaf) -> None:
+    def __init__(self, inner: Scalar) -> None:
         self.inner = inner
         read = inner.read
 
@@ -126,13 +126,13 @@ class ExactLeaf(Leaf):
         super().__init__(read_exactly)
 
 
-class OptionalLeaf(Leaf):
+class OptionalScalar(Scalar):
     """Reads a value that may be null or absent. The text "null" also means None, unless the type is one of TEXTS."""
 
-    def __init__(self, inner: Leaf, kind: Any) -> None:
+    def __init__(self, inner: Scalar, kind: Any) -> None:
         self.inner = inner
         read = inner.read
-        nothing = (None,) if kind in TEXTS else NOTHING
+        nothing = (None,) if kind in TEXT_TYPES else NULL_VALUES
         super().__init__(lambda value: None if value in nothing else read(value))
 
 
@@ -141,7 +141,9 @@ class OptionalNested:
 
     def __init__(self, inner: Nested) -> None:
         read = inner.read
-        self.read: Callable[[Any, Place], Any] = lambda value, place: None if value in NOTHING else read(value, place)
+        self.read: Callable[[Any, Place], Any] = lambda value, place: (
+            None if value in NULL_VALUES else read(value, place)
+        )
 
 
 class ObjectList:
@@ -157,13 +159,13 @@ class ObjectList:
 
         def read_list(value: Any, place: Place) -> list[Any]:
             elements: list[Any] = []
-            for number, element in enumerate(listed(value)):
+            for number, element in enumerate(as_elements(value)):
                 try:
                     elements.append(read(element, place))
                 except MismatchError as mismatch:
                     if required and element is not None:
-                        raise mismatch.below(f"[{number}]") from None
-                    note(place)
+                        raise mismatch.prepend_step(f"[{number}]") from None
+                    count_unreadable(place)
             return elements
 
         self.read: Callable[[Any, Place], list[Any]] = read_list
@@ -178,41 +180,45 @@ class ScalarList:
     exact: True if a text with broken UTF-8 also raises MismatchError.
     """
 
-    def __init__(self, item: Leaf, *, is_text: bool, exact: bool) -> None:
+    def __init__(self, item: Scalar, *, is_text: bool, exact: bool) -> None:
         read = item.read
 
         def read_list(value: Any, place: Place) -> list[Any]:
             elements: list[Any] = []
-            for number, element in enumerate(listed(value)):
+            for number, element in enumerate(as_elements(value)):
                 try:
                     elements.append(read(element))
                 except MismatchError as mismatch:
                     if not is_text or (exact and isinstance(element, BrokenText)):
-                        raise mismatch.below(f"[{number}]") from None
-                    note(place)
+                        raise mismatch.prepend_step(f"[{number}]") from None
+                    count_unreadable(place)
                     elements.append("")
             return elements
 
         self.read: Callable[[Any, Place], list[Any]] = read_list
 
 
-def listed(value: Any) -> Iterable[Any]:
+def as_elements(value: Any) -> Iterable[Any]:
     """Return the elements of a list: none for null or "null", and the value itself if it is not a list."""
     if _is_list(value) or isinstance(value, Elements):
         return value
-    return () if value in NOTHING else (value,)
+    return () if value in NULL_VALUES else (value,)
 
 
 def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
     """Return the reader's function with the place as second parameter. A leaf ignores it."""
-    if not isinstance(reader, Leaf):
+    if not isinstance(reader, Scalar):
         return reader.read
     read = reader.read
     return lambda value, _: read(value)
 
 
 def reader_for(
-    annotation: Any, of_converter: Callable[[Any], Reader | None], *, exact: bool = False, required: bool = False
+    annotation: Any,
+    find_converter_reader: Callable[[Any], Reader | None],
+    *,
+    exact: bool = False,
+    required: bool = False,
 ) -> Reader:
     """Return the reader for a field with this annotation.
 
@@ -223,46 +229,48 @@ def reader_for(
     Raises TypeError for a union of several types, other than that of date and str, and KeyError for a type without
     reader.
     """
-    reader = of_converter(annotation)
+    reader = find_converter_reader(annotation)
     if reader is not None:
-        return ExactLeaf(reader) if exact and isinstance(reader, Leaf) else reader
+        return ExactScalar(reader) if exact and isinstance(reader, Scalar) else reader
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (types.UnionType, Union):
         kinds = [kind for kind in arguments if kind is not type(None)]
         if set(kinds) == {date, str}:
-            inner: Reader = _day_reader(_leaf(of_converter(date)), _leaf(of_converter(str)))
+            inner: Reader = _make_day_reader(
+                _as_scalar(find_converter_reader(date)), _as_scalar(find_converter_reader(str))
+            )
         elif len(kinds) == 1:
-            inner = reader_for(kinds[0], of_converter, exact=exact)
+            inner = reader_for(kinds[0], find_converter_reader, exact=exact)
         else:
             raise TypeError(f"no reader for {annotation}")
         if len(kinds) == len(arguments):
             return inner
-        if isinstance(inner, Leaf):
-            return OptionalLeaf(inner, kinds[0] if len(kinds) == 1 else date)
+        if isinstance(inner, Scalar):
+            return OptionalScalar(inner, kinds[0] if len(kinds) == 1 else date)
         return OptionalNested(inner)
     if origin is list:
-        item = reader_for(arguments[0], of_converter, exact=exact)
+        item = reader_for(arguments[0], find_converter_reader, exact=exact)
         if is_model(arguments[0]):
             return ObjectList(item, required=required)
-        return ScalarList(_leaf(item) or LEAVES[Any], is_text=arguments[0] is str, exact=exact)
+        return ScalarList(_as_scalar(item) or SCALARS[Any], is_text=arguments[0] is str, exact=exact)
     if origin is dict:
-        texts = _leaf(of_converter(str))
-        return Leaf(read_pairs if texts is None else lambda value: _each(read_pairs(value), texts.read))
+        texts = _as_scalar(find_converter_reader(str))
+        return Scalar(read_pairs if texts is None else lambda value: _map_values(read_pairs(value), texts.read))
     if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
         return EnumReader(annotation)
-    leaf = LEAVES[annotation]
-    return ExactLeaf(leaf) if exact else leaf
+    leaf = SCALARS[annotation]
+    return ExactScalar(leaf) if exact else leaf
 
 
-def _leaf(reader: Reader | None) -> Leaf | None:
-    return reader if isinstance(reader, Leaf) else None
+def _as_scalar(reader: Reader | None) -> Scalar | None:
+    return reader if isinstance(reader, Scalar) else None
 
 
-def _each(pairs: dict[str, str], read: Read) -> dict[str, Any]:
+def _map_values(pairs: dict[str, str], read: Read) -> dict[str, Any]:
     return {key: read(value) for key, value in pairs.items()}
 
 
-def _day_reader(days: Leaf | None, texts: Leaf | None) -> Leaf:
+def _make_day_reader(days: Scalar | None, texts: Scalar | None) -> Scalar:
     """Return a reader that reads a day as a date, and leaves any other text unchanged.
 
     days, texts: the converter's hook for each of the two types, applied to the result, or None.
@@ -270,10 +278,10 @@ def _day_reader(days: Leaf | None, texts: Leaf | None) -> Leaf:
 
     def read(value: Any) -> Any:
         day = read_day(read_text(value))
-        own = days if isinstance(day, date) else texts
-        return day if own is None else own.read(value)
+        hook = days if isinstance(day, date) else texts
+        return day if hook is None else hook.read(value)
 
-    return Leaf(read)
+    return Scalar(read)
 
 
 def read_text(value: Any) -> str:
@@ -350,9 +358,9 @@ def read_pairs(value: Any) -> dict[str, str]:
     It is read from an object, from a list of objects with the members `key` and `value`, or from one such object. In
     these, a missing `value` becomes an empty text. null and "null" become an empty mapping.
     """
-    if value in NOTHING:
+    if value in NULL_VALUES:
         return {}
-    if _is_object(value) and value.keys() != PAIR:
+    if _is_object(value) and value.keys() != PAIR_MEMBERS:
         return {key: _as_text(member) for key, member in value.items()}
     pairs: list[Any] = value if _is_list(value) else [value]
     if all(_is_object(pair) and "key" in pair for pair in pairs):
@@ -366,7 +374,7 @@ def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
     A mapping with exactly the keys `key` and `value` becomes a list of pairs, because `read_pairs` would read it as one
     pair. Any other mapping is returned unchanged.
     """
-    if pairs.keys() == PAIR:
+    if pairs.keys() == PAIR_MEMBERS:
         return [{"key": key, "value": value} for key, value in pairs.items()]
     return pairs
 
@@ -388,14 +396,14 @@ def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
     return cls(read_text(value))
 
 
-LEAVES: dict[Any, Leaf] = {
-    str: Leaf(read_text),
-    int: Leaf(read_int),
-    Uid: Leaf(read_uid),
-    float: Leaf(read_float),
-    bool: Leaf(read_bool),
-    bytes: Leaf(read_bytes),
-    datetime: Leaf(read_datetime),
-    Secret: Leaf(read_secret),
-    Any: Leaf(lambda value: value),
+SCALARS: dict[Any, Scalar] = {
+    str: Scalar(read_text),
+    int: Scalar(read_int),
+    Uid: Scalar(read_uid),
+    float: Scalar(read_float),
+    bool: Scalar(read_bool),
+    bytes: Scalar(read_bytes),
+    datetime: Scalar(read_datetime),
+    Secret: Scalar(read_secret),
+    Any: Scalar(lambda value: value),
 }

@@ -9,17 +9,17 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.measuring import command
-from benchmarks.measuring.spread import Spread, spread
-from benchmarks.report.comparison import became_worse, changes
-from benchmarks.report.results import Found, Results, RowResults, read, written
+from benchmarks.measuring.spread import Spread, compute_spread
+from benchmarks.report.comparison import has_regression, list_changes
+from benchmarks.report.results import MeasuredFigure, Results, RowResults, read_results, to_json
 
 
-def found(name: str = "CPU / bare", unit: str = "x", *, at_least: bool = False, values: list[float]) -> Found:
+def found(name: str = "CPU / bare", unit: str = "x", *, at_least: bool = False, values: list[float]) -> MeasuredFigure:
     """A figure that came out of these rounds."""
-    return Found(name=name, unit=unit, at_least=at_least, spread=spread(values))
+    return MeasuredFigure(name=name, unit=unit, at_least=at_least, spread=compute_spread(values))
 
 
-def results(*figures: Found, row: str = "upload") -> Results:
+def results(*figures: MeasuredFigure, row: str = "upload") -> Results:
     """A run of one row."""
     rows = [RowResults(name=row, title=row, unit="call", rounds=5, figures=list(figures), clients={}, absent={})]
     return Results(machine={}, versions={}, seconds=1.0, rows=rows)
@@ -34,8 +34,8 @@ def noisy(middle: float, seed: int, width: float = 0.1) -> list[float]:
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_is_not_flagged_and_a_real_regression_is(seed: int) -> None:
     then = results(found(values=noisy(1.0, seed)))
-    assert not became_worse(changes(then, results(found(values=noisy(1.0, seed + 100)))))
-    assert became_worse(changes(then, results(found(values=noisy(1.4, seed + 100)))))
+    assert not has_regression(list_changes(then, results(found(values=noisy(1.0, seed + 100)))))
+    assert has_regression(list_changes(then, results(found(values=noisy(1.4, seed + 100)))))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_noise_is_not_flagged_and_a_real_regression_is(seed: int) -> None:
 def test_worse_is_by_more_than_the_quartiles_lie_apart(
     name: str, unit: str, at_least: bool, then: list[float], now: list[float], worse: bool
 ) -> None:
-    (change,) = changes(
+    (change,) = list_changes(
         results(found(name, unit, at_least=at_least, values=then)),
         results(found(name, unit, at_least=at_least, values=now)),
     )
@@ -67,15 +67,15 @@ def test_worse_is_by_more_than_the_quartiles_lie_apart(
 
 
 def test_the_ratio_is_now_to_then() -> None:
-    (change,) = changes(results(found(values=[2.0])), results(found(values=[3.0])))
+    (change,) = list_changes(results(found(values=[2.0])), results(found(values=[3.0])))
     assert (change.then, change.now, change.ratio) == (2.0, 3.0, 1.5)
 
 
 def test_only_what_both_runs_have_is_compared() -> None:
     then, now = results(found(values=[1.0]), row="upload"), results(found(values=[9.0]), row="send")
-    assert changes(then, now) == []
+    assert list_changes(then, now) == []
     both = results(found(values=[1.0]), found("CPU / floor", values=[1.0]))
-    assert [change.figure for change in changes(then, both)] == ["CPU / bare"]
+    assert [change.figure for change in list_changes(then, both)] == ["CPU / bare"]
 
 
 def test_results_come_back_from_their_file(tmp_path: Path) -> None:
@@ -84,7 +84,10 @@ def test_results_come_back_from_their_file(tmp_path: Path) -> None:
         title="A giant",
         unit="message",
         rounds=1,
-        figures=[found(values=[1.0, 2.0]), Found(name="b", unit="MB", spread=Spread(1, 1, 1), bound=2.0, met=True)],
+        figures=[
+            found(values=[1.0, 2.0]),
+            MeasuredFigure(name="b", unit="MB", spread=Spread(1, 1, 1), bound=2.0, met=True),
+        ],
         clients={"ours": {"CPU": Spread(0.1, 0.1, 0.2)}},
         absent={"bare": "can't: no"},
         idle_pause=0.5,
@@ -92,8 +95,8 @@ def test_results_come_back_from_their_file(tmp_path: Path) -> None:
     )
     run = Results(machine={"cores": "2"}, versions={"aiohttp": "3"}, seconds=2.5, rows=[row], quick=True)
     path = tmp_path / "results.json"
-    path.write_text(written(run), encoding="utf-8")
-    assert read(path) == run
+    path.write_text(to_json(run), encoding="utf-8")
+    assert read_results(path) == run
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": 1}', "not JSON"])
@@ -111,7 +114,7 @@ def test_the_exit_status_says_whether_something_became_worse(
     now: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     earlier = tmp_path / "earlier.json"
-    earlier.write_text(written(results(found(values=[1.0]))), encoding="utf-8")
+    earlier.write_text(to_json(results(found(values=[1.0]))), encoding="utf-8")
 
     def run(*_: object, **__: object) -> Results:
         return results(found(values=[now]))

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.measuring.gauges import Reading, Ticker, gauge
-from benchmarks.measuring.machine import described
-from benchmarks.measuring.processes import WorkerFailed, run_script
-from benchmarks.measuring.rounds import Outcome, Stage, measure, play, rotated
-from benchmarks.measuring.spread import Spread, ratios, spread
-from benchmarks.measuring.worker import Order
+from benchmarks.measuring.gauges import Reading, Ticker, read_gauges
+from benchmarks.measuring.machine import describe_machine
+from benchmarks.measuring.processes import WorkerFailedError, run_script
+from benchmarks.measuring.rounds import Outcome, RowContext, measure, rotate, run_rounds
+from benchmarks.measuring.spread import Spread, compute_ratios, compute_spread
+from benchmarks.measuring.worker import WorkOrder
 from benchmarks.peers import CannotError
-from benchmarks.scenarios.rows import BARE, FLOOR, OURS, Row
-from benchmarks.scenarios.table import chosen
-from benchmarks.server import served
+from benchmarks.scenarios.rows import BARE, FLOOR, OURS, MeasuredRow
+from benchmarks.scenarios.table import choose_rows
+from benchmarks.server import run_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
@@ -40,12 +40,12 @@ THREE = (OURS, BARE, FLOOR)
     ],
 )
 def test_a_spread_is_the_median_and_its_quartiles(values: list[float], wanted: Spread) -> None:
-    assert spread(values) == wanted
+    assert compute_spread(values) == wanted
 
 
 @given(st.lists(st.floats(0.001, 1000), min_size=1, max_size=30))
 def test_a_quarter_of_all_values_at_the_most_lies_beyond_each_quartile(values: list[float]) -> None:
-    found = spread(values)
+    found = compute_spread(values)
     assert found.low <= found.median <= found.high
     assert 4 * sum(value < found.low - 1e-9 for value in values) <= len(values) + 2
     assert 4 * sum(value > found.high + 1e-9 for value in values) <= len(values) + 2
@@ -55,23 +55,23 @@ def test_a_quarter_of_all_values_at_the_most_lies_beyond_each_quartile(values: l
 def test_what_slows_a_whole_round_does_not_change_its_ratio(rounds: list[tuple[float, float]], slower: float) -> None:
     base = [each for each, _ in rounds]
     ours = [each * ratio for each, ratio in rounds]
-    found = ratios([ours[0] * slower, *ours[1:]], [base[0] * slower, *base[1:]])
+    found = compute_ratios([ours[0] * slower, *ours[1:]], [base[0] * slower, *base[1:]])
     assert found == pytest.approx([ratio for _, ratio in rounds])
 
 
 def test_a_round_whose_base_is_nothing_is_left_out() -> None:
-    assert ratios([1.0, 2.0], [0.0, 4.0]) == [0.5]
+    assert compute_ratios([1.0, 2.0], [0.0, 4.0]) == [0.5]
 
 
 def test_rounds_of_different_number_are_refused() -> None:
     with pytest.raises(ValueError, match="zip"):
-        ratios([1.0, 2.0], [1.0])
+        compute_ratios([1.0, 2.0], [1.0])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_every_client_begins_a_round_as_often_as_the_others(count: int) -> None:
     clients = [str(number) for number in range(count)]
-    orders = [rotated(clients, number) for number in range(2 * count)]
+    orders = [rotate(clients, number) for number in range(2 * count)]
     assert all(sorted(order) == clients for order in orders)
     assert [order[0] for order in orders] == 2 * clients
 
@@ -83,15 +83,15 @@ async def test_every_round_has_a_turn_of_every_client() -> None:
         turns.append(client)
         return READING
 
-    outcome = Outcome(row=Row(name="a", title="A", rounds=3))
-    await play(outcome.row, THREE, player, outcome)
+    outcome = Outcome(row=MeasuredRow(name="a", title="A", rounds=3))
+    await run_rounds(outcome.row, THREE, player, outcome)
     assert [sorted(turns[start : start + 3]) for start in (0, 3, 6)] == [sorted(THREE)] * 3
     assert {client: len(series) for client, series in outcome.readings.items()} == dict.fromkeys(THREE, 3)
 
 
 @pytest.mark.parametrize(
     ("failure", "why"),
-    [(CannotError("no text/plain"), "can't: no text/plain"), (WorkerFailed("MemoryError"), "failed: MemoryError")],
+    [(CannotError("no text/plain"), "can't: no text/plain"), (WorkerFailedError("MemoryError"), "failed: MemoryError")],
 )
 async def test_a_client_that_fails_in_a_later_round_is_absent_with_the_reason(failure: Exception, why: str) -> None:
     played: list[str] = []
@@ -102,8 +102,8 @@ async def test_a_client_that_fails_in_a_later_round_is_absent_with_the_reason(fa
             raise failure
         return READING
 
-    outcome = Outcome(row=Row(name="a", title="A", rounds=4))
-    await play(outcome.row, THREE, player, outcome)
+    outcome = Outcome(row=MeasuredRow(name="a", title="A", rounds=4))
+    await run_rounds(outcome.row, THREE, player, outcome)
     assert outcome.absent == {BARE: why}
     assert {client: len(series) for client, series in outcome.readings.items()} == {OURS: 4, FLOOR: 4}
     assert played.count(BARE) == 2
@@ -118,9 +118,9 @@ async def test_a_slow_row_ends_in_its_time_but_not_before_three_rounds(a_turn: f
         now += a_turn if client in row.clients else 0.0
         return READING
 
-    row = Row(name="a", title="A", rounds=9, seconds=10.0, clients=(OURS, BARE))
+    row = MeasuredRow(name="a", title="A", rounds=9, seconds=10.0, clients=(OURS, BARE))
     outcome = Outcome(row=row)
-    await play(row, row.clients, player, outcome, clock=lambda: now)
+    await run_rounds(row, row.clients, player, outcome, clock=lambda: now)
     assert {client: len(series) for client, series in outcome.readings.items()} == {OURS: rounds, BARE: rounds}
 
 
@@ -132,15 +132,15 @@ async def test_peak_memory_is_that_of_the_turn_and_not_of_what_was_before() -> N
         held[::4096] = b"x" * len(held[::4096])  # a page counts when it is written to
         return len(held)
 
-    await gauge(turn, pauses=False)
-    again = await gauge(turn, pauses=False)
+    await read_gauges(turn, pauses=False)
+    again = await read_gauges(turn, pauses=False)
 
     async def nothing() -> int:
         return 0
 
     assert again.amount == size
     assert size * 0.9 < again.peak < size * 1.2
-    assert (await gauge(nothing, pauses=False)).peak < size / 10
+    assert (await read_gauges(nothing, pauses=False)).peak < size / 10
 
 
 async def test_a_pause_of_the_event_loop_is_noticed_even_at_the_very_end() -> None:
@@ -149,12 +149,12 @@ async def test_a_pause_of_the_event_loop_is_noticed_even_at_the_very_end() -> No
         _ = sum(range(3_000_000))  # some milliseconds, at the least, without a turn of the loop
         return 1
 
-    found = await gauge(busy, pauses=True)
+    found = await read_gauges(busy, pauses=True)
     assert 0 < found.pause <= found.wall + 1
     async with Ticker() as ticker:
         pass
     assert ticker.longest >= 0
-    assert (await gauge(busy, pauses=False)).pause == 0
+    assert (await read_gauges(busy, pauses=False)).pause == 0
 
 
 @pytest.mark.process
@@ -165,12 +165,12 @@ async def test_a_script_tells_what_it_measured() -> None:
 
 @pytest.mark.process
 async def test_a_script_that_fails_says_its_last_line() -> None:
-    with pytest.raises(WorkerFailed, match=r"^ModuleNotFoundError: No module named 'nothing_of_this_name'$"):
+    with pytest.raises(WorkerFailedError, match=r"^ModuleNotFoundError: No module named 'nothing_of_this_name'$"):
         await run_script(Path(sys.executable), "import nothing_of_this_name")
 
 
 def test_the_machine_is_described_without_its_name() -> None:
-    told = described()
+    told = describe_machine()
     assert {"python", "cores", "aiohttp"} <= told.keys()
     assert not any(platform.node() in text or "/" in text for text in told.values())
 
@@ -180,10 +180,10 @@ def test_the_machine_is_described_without_its_name() -> None:
     ("name", "clients"), [("small-sequential", (OURS, BARE)), ("upload", (OURS, FLOOR)), ("giant-stream", (OURS,))]
 )
 async def test_workers_measure_a_row_at_its_small_size(name: str, clients: tuple[str, ...], tmp_path: Path) -> None:
-    (row,) = chosen([name])
-    row = attrs.evolve(row.smaller(), rounds=1, clients=clients)
-    with served() as server:
-        stage = Stage(python=Path(sys.executable), server=server, folder=tmp_path, missing={})
+    (row,) = choose_rows([name])
+    row = attrs.evolve(row.make_quick(), rounds=1, clients=clients)
+    with run_server() as server:
+        stage = RowContext(python=Path(sys.executable), server=server, folder=tmp_path, missing={})
         outcome = await measure(row, stage)
     assert not outcome.absent
     assert {client: len(series) for client, series in outcome.readings.items()} == dict.fromkeys(row.clients, 1)
@@ -195,23 +195,25 @@ async def test_workers_measure_a_row_at_its_small_size(name: str, clients: tuple
 def test_an_order_has_the_row_at_its_size_and_the_warm_up_at_the_small_one(
     fresh: bool, warm: bool, whole: bool, tmp_path: Path
 ) -> None:
-    (row,) = chosen(["download"])
-    stage = Stage(python=Path(sys.executable), server="http://server", folder=tmp_path, missing={})
-    order = stage.order(attrs.evolve(row, fresh=fresh, warm=warm), OURS)
+    (row,) = choose_rows(["download"])
+    stage = RowContext(python=Path(sys.executable), server="http://server", folder=tmp_path, missing={})
+    order = stage.make_order(attrs.evolve(row, fresh=fresh, warm=warm), OURS)
     assert order.warm is whole
-    assert order.url == f"http://server/{row.served.segment()}"
-    assert order.small_url == f"http://server/{row.smaller().served.segment()}"
-    assert order.task().options == row.options
-    assert order.task(small=True).options == row.smaller().options
-    assert Order(**json.loads(order.text())) == order
+    assert order.url == f"http://server/{row.scenario.to_segment()}"
+    assert order.small_url == f"http://server/{row.make_quick().scenario.to_segment()}"
+    assert order.make_task().options == row.options
+    assert order.make_task(small=True).options == row.make_quick().options
+    assert WorkOrder(**json.loads(order.to_json())) == order
 
 
 @pytest.mark.process
 async def test_a_client_that_was_missing_from_the_start_is_absent(tmp_path: Path) -> None:
-    row = Row(
+    row = MeasuredRow(
         name="a", title="A", clients=(OURS, "other"), scripts={OURS: 'print(\'{"cpu": 1, "wall": 1}\')'}, rounds=1
     )
-    stage = Stage(python=Path(sys.executable), server="", folder=tmp_path, missing={"other": "no Java", "third": "no"})
+    stage = RowContext(
+        python=Path(sys.executable), server="", folder=tmp_path, missing={"other": "no Java", "third": "no"}
+    )
     outcome = await measure(row, stage)
     assert outcome.absent == {"other": "no Java"}
     assert list(outcome.readings) == [OURS]

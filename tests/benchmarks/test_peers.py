@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers import GENERATED, NAMES, client, environment, prepare, rehearsal, work
+from benchmarks.peers import GENERATED, NAMES, environment, get_client, prepare, rehearsal, work
 from benchmarks.peers.bare import Client as Bare
-from benchmarks.peers.document import document
+from benchmarks.peers.document import make_document
 from benchmarks.peers.folder import read_in_order
-from benchmarks.server import answers, at, served
-from directsuite.sandbox.server import openapi_document
+from benchmarks.server import make_scenario_url, responses, run_server
+from directsuite.sandbox.server import load_openapi_document
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKS = [name for name, member in vars(work.Client).items() if inspect.isfunction(member) and not name.startswith("_")]
@@ -27,7 +27,7 @@ WORKS = [name for name, member in vars(work.Client).items() if inspect.isfunctio
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served() as running:
+    with run_server() as running:
         yield running
 
 
@@ -36,7 +36,7 @@ def url() -> Iterator[str]:
 async def test_every_work_is_done(name: str, url: str, tmp_path: Path) -> None:
     given = await rehearsal.rehearse(name, url, tmp_path)
     assert re.fullmatch(r"<\.\d+@direct\.example\.test>", str(given.pop("send")))
-    content = answers.encoded_length(len(rehearsal.PDF))
+    content = responses.compute_base64_length(len(rehearsal.PDF))
     downloaded = given.pop("downloaded")
     assert given == {
         "message_count": rehearsal.MESSAGES,
@@ -45,24 +45,24 @@ async def test_every_work_is_done(name: str, url: str, tmp_path: Path) -> None:
         "upload": content,
         "download": rehearsal.DOCUMENT,
         "read_messages": rehearsal.MESSAGES,
-        "batches": rehearsal.BATCHES * rehearsal.PER,
+        "batches": rehearsal.BATCHES * rehearsal.MESSAGES_PER_BATCH,
         "sign": downloaded,
     }
 
 
 @pytest.mark.process
 async def test_the_floors_move_as_many_bytes_as_the_work_does(url: str, tmp_path: Path) -> None:
-    async with Bare(at(url, messages=3, attachment=1000, document=300_000)) as bare:
+    async with Bare(make_scenario_url(url, messages=3, attachment=1000, document=300_000)) as bare:
         assert await bare.floor_upload(300_000) == 300_000
-        assert await bare.floor_download(tmp_path / "fetched") == answers.encoded_length(300_000)
+        assert await bare.floor_download(tmp_path / "fetched") == responses.compute_base64_length(300_000)
         assert (tmp_path / "fetched").stat().st_size == pytest.approx(300_000, abs=1000)  # each piece is rounded down
-        assert await bare.floor_read_messages() == len(answers.messages(3, 1000))
+        assert await bare.floor_read_messages() == len(responses.make_messages(3, 1000))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", ["__init__", *WORKS])
 def test_clients_differ_in_nothing_but_how(name: str, method: str) -> None:
-    assert inspect.signature(getattr(client(name), method)) == inspect.signature(getattr(work.Client, method))
+    assert inspect.signature(getattr(get_client(name), method)) == inspect.signature(getattr(work.Client, method))
 
 
 @pytest.mark.process
@@ -102,7 +102,7 @@ async def test_a_failed_request_ends_those_beside_it() -> None:
 
 
 def test_peers_get_our_document_with_plain_dates() -> None:
-    theirs, own = document(), openapi_document()
+    theirs, own = make_document(), load_openapi_document()
     for name in ("Timestamp", "Date"):
         schema = theirs["components"]["schemas"].pop(name)
         own["components"]["schemas"].pop(name)
@@ -117,7 +117,7 @@ class Steps:
         self.taken: list[str] = []
         self.failing = failing
         monkeypatch.setattr(environment._Environment, "_run", self._run)
-        monkeypatch.setattr(environment, "_versions", _none)
+        monkeypatch.setattr(environment, "_read_versions", _none)
         monkeypatch.setattr(shutil, "which", str)
 
     def _run(self, failure: str, _command: Sequence[str]) -> None:
@@ -148,8 +148,8 @@ def test_another_document_makes_everything_anew(monkeypatch: pytest.MonkeyPatch,
     steps = Steps(monkeypatch)
     prepare(tmp_path)
     before, steps.taken = steps.taken, []
-    other: dict[str, Any] = {**document(), "info": {"title": "other", "version": "1"}}
-    monkeypatch.setattr(environment, "document", lambda: other)
+    other: dict[str, Any] = {**make_document(), "info": {"title": "other", "version": "1"}}
+    monkeypatch.setattr(environment, "make_document", lambda: other)
     prepare(tmp_path)
     assert steps.taken == before
 
@@ -191,12 +191,12 @@ def test_what_a_program_that_fails_prints_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_the_versions_of_what_is_measured_are_told() -> None:
-    versions = environment._versions(Path(sys.executable))
+    versions = environment._read_versions(Path(sys.executable))
     assert versions["python"] == ".".join(str(part) for part in sys.version_info[:3])
     assert {"aiohttp", "attrs", "msgspec", "pybase64"} <= versions.keys()
 
 
 def test_the_environment_has_what_directsuite_needs_as_it_is_here() -> None:
-    installed = environment._installed()
+    installed = environment._list_installed()
     assert {"aiohttp", "attrs", "cattrs", "msgspec", "pybase64", "tenacity", "yarl", "multidict"} <= installed.keys()
     assert "pytest" not in installed

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.peers import GENERATED, NAMES, prepare
-from benchmarks.peers.environment import Prepared
-from benchmarks.server import served
+from benchmarks.peers.environment import PreparedPeers
+from benchmarks.server import run_server
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ WITHOUT_SAVE = ("upload", "sign")
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedPeers:
     made = prepare(tmp_path_factory.mktemp("peers"))
     if missing := [reason for reason in made.available.values() if reason is not None]:
         pytest.skip(f"not both peers can be had here: {missing[0]}")
@@ -29,9 +29,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture(scope="module")
-def given(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def given(prepared: PreparedPeers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("files")
-    with served() as url:
+    with run_server() as url:
         command = (prepared.python, "-W", "error::DeprecationWarning", "-m", "benchmarks.peers.rehearsal")
         return {
             name: json.loads(subprocess.check_output([*command, name, url, folder], cwd=folder, env=_environment()))
@@ -56,7 +56,7 @@ def test_the_one_without_save_says_so(given: dict[str, Any]) -> None:
         assert "does not take text/plain bodies" in given["openapi-python-client"][work]
 
 
-def test_all_share_one_aiohttp(prepared: Prepared) -> None:
+def test_all_share_one_aiohttp(prepared: PreparedPeers) -> None:
     assert {
         "aiohttp",
         "httpx",

@@ -12,14 +12,23 @@ from benchmarks.measuring.command import write
 from benchmarks.measuring.gauges import Reading
 from benchmarks.measuring.rounds import Outcome
 from benchmarks.measuring.spread import Spread
-from benchmarks.report.drawings import drawings
-from benchmarks.report.page import page
-from benchmarks.report.results import Found, Results, RowResults, read, row_results
+from benchmarks.report.drawings import make_drawings
+from benchmarks.report.page import format_page
+from benchmarks.report.results import MeasuredFigure, Results, RowResults, make_row_results, read_results
 from benchmarks.scenarios.growth import GROWTH
-from benchmarks.scenarios.rows import BARE, FLOOR, OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT, OURS, Figure, Quantity, Row
-from benchmarks.scenarios.table import TARGETS, chosen
+from benchmarks.scenarios.rows import (
+    BARE,
+    FLOOR,
+    OPENAPI_GENERATOR,
+    OPENAPI_PYTHON_CLIENT,
+    OURS,
+    Figure,
+    MeasuredRow,
+    Quantity,
+)
+from benchmarks.scenarios.table import TARGETS, choose_rows
 
-ROW = Row(
+ROW = MeasuredRow(
     name="upload",
     title="Upload 100 MB",
     unit="MB",
@@ -57,7 +66,7 @@ def outcome() -> Outcome:
 
 def run(*rows: Outcome, quick: bool = False) -> Results:
     """A run that had these."""
-    found = [row_results(row) for row in rows]
+    found = [make_row_results(row) for row in rows]
     return Results(machine={"cores": "2"}, versions={"httpx": "0.28"}, seconds=90.0, rows=found, quick=quick)
 
 
@@ -73,16 +82,16 @@ def tables(text: str) -> list[list[list[str]]]:
     return [table for table in found if table]
 
 
-def figures() -> dict[str, Found]:
+def figures() -> dict[str, MeasuredFigure]:
     """The figures of that row."""
-    return {figure.name: figure for figure in row_results(outcome()).figures}
+    return {figure.name: figure for figure in make_row_results(outcome()).figures}
 
 
 def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     found = figures()["CPU / floor"]
     assert found.spread == Spread(3.0, 3.0, 3.1)
     assert found.met is False
-    assert found.short == pytest.approx(0.5)
+    assert found.shortfall == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +113,13 @@ def test_a_figure_beside_a_client_that_is_absent_is_left_out() -> None:
 
 
 def test_where_ours_failed_there_is_no_figure_and_the_reason_stands() -> None:
-    found = row_results(Outcome(row=ROW, readings={FLOOR: [reading()]}, absent={OURS: "failed: MemoryError"}))
+    found = make_row_results(Outcome(row=ROW, readings={FLOOR: [reading()]}, absent={OURS: "failed: MemoryError"}))
     assert found.figures == []
     assert found.absent == {OURS: "failed: MemoryError"}
 
 
-def test_the_page_says_of_each_target_what_was_found_and_by_how_much_it_is_missed() -> None:
-    text = page(run(outcome()), {})
+def test_page_shows_result_and_shortfall_of_each_target() -> None:
+    text = format_page(run(outcome()), {})
     assert "2 of 4 targets met" in text
     targets = {row[1]: row for row in tables(text)[0][1:]}
     assert targets["CPU / floor"] == ["Upload 100 MB", "CPU / floor", "≤ 2 x", "3.00 [3.00-3.10]", "**missed by 50 %**"]
@@ -141,12 +150,12 @@ def test_a_number_shows_what_it_is_worth(value: float, text: str) -> None:
         clients={OURS: {"peak memory": Spread(value, 0, 0)}},
         absent={},
     )
-    (table, _) = tables(page(Results(machine={}, versions={}, seconds=1.0, rows=[row]), {}))[-2:]
+    (table, _) = tables(format_page(Results(machine={}, versions={}, seconds=1.0, rows=[row]), {}))[-2:]
     assert table[1][1].split()[0] == text
 
 
 def test_the_page_has_every_client_of_a_row_and_why_one_is_absent() -> None:
-    text = page(run(outcome()), {})
+    text = format_page(run(outcome()), {})
     (table,) = [table for table in tables(text) if table[0][0] == "client"]
     assert table[0] == ["client", "CPU, µs", "wall, µs", "a second", "peak, MB", "pause, ms"]
     assert [row[0] for row in table[1:]] == [OURS, FLOOR, OPENAPI_PYTHON_CLIENT]
@@ -157,22 +166,22 @@ def test_the_page_has_every_client_of_a_row_and_why_one_is_absent() -> None:
 
 
 def test_the_page_says_what_it_was_measured_on_and_links_to_the_drawings() -> None:
-    text = page(run(outcome()), {"Memory": "results/memory.svg"})
+    text = format_page(run(outcome()), {"Memory": "results/memory.svg"})
     assert ["cores", "2"] in tables(text)[-1]
     assert ["httpx", "0.28"] in tables(text)[-1]
     assert "![Memory](results/memory.svg)" in text
     assert "smoke run" not in text
-    assert "smoke run" in page(run(outcome(), quick=True), {})
+    assert "smoke run" in format_page(run(outcome(), quick=True), {})
 
 
 def test_a_failed_row_of_ours_does_not_hide_its_target() -> None:
     failed = Outcome(row=ROW, readings={FLOOR: [reading()]}, absent={OURS: "failed: MemoryError"})
-    assert "failed: MemoryError" in page(run(failed), {})
+    assert "failed: MemoryError" in format_page(run(failed), {})
 
 
 def test_every_row_of_the_table_can_stand_on_the_page() -> None:
     outcomes = [Outcome(row=row, readings={client: [reading()] for client in row.clients}) for row in TARGETS]
-    text = page(run(*outcomes), {})
+    text = format_page(run(*outcomes), {})
     bounds = [figure for row in TARGETS for figure in row.figures if figure.bound is not None]
     assert len(tables(text)[0]) == 1 + len(bounds)
     for row in TARGETS:
@@ -186,8 +195,8 @@ def shapes(text: str, kind: str) -> list[ET.Element]:
 
 def test_the_headline_has_a_bar_for_each_client_as_long_as_its_figure() -> None:
     clients = {OURS: [reading(1.0)], BARE: [reading(0.5)], OPENAPI_GENERATOR: [reading(4.0)]}
-    small = Outcome(row=chosen(["small-sequential"])[0], readings=clients)
-    _, drawn = drawings(run(small))["headline.svg"]
+    small = Outcome(row=choose_rows(["small-sequential"])[0], readings=clients)
+    _, drawn = make_drawings(run(small))["headline.svg"]
     widths = [float(bar.attrib["width"]) for bar in shapes(drawn, "rect")[1:]]
     assert [width / widths[0] for width in widths] == pytest.approx([1.0, 0.5, 4.0], rel=0.01)
     assert max(widths) < float(ET.fromstring(drawn).attrib["width"])  # noqa: S314 - our own
@@ -198,7 +207,7 @@ def test_the_headline_has_a_bar_for_each_client_as_long_as_its_figure() -> None:
 @pytest.mark.parametrize("peak", [0, 1_000_000])
 def test_growth_is_drawn_where_there_are_several_sizes(peak: int) -> None:
     rows = [Outcome(row=row, readings={OURS: [reading(peak=peak)], BARE: [reading(peak=peak)]}) for row in GROWTH]
-    drawn = drawings(run(*rows))
+    drawn = make_drawings(run(*rows))
     assert {name for name in drawn if name.startswith("growth")} == {
         "growth-callers-cpu.svg",
         "growth-upload-peak.svg",
@@ -208,24 +217,24 @@ def test_growth_is_drawn_where_there_are_several_sizes(peak: int) -> None:
     }
     for _, text in drawn.values():
         assert shapes(text, "path")
-    assert not any(name.startswith("growth") for name in drawings(run(rows[0])))
+    assert not any(name.startswith("growth") for name in make_drawings(run(rows[0])))
 
 
 def test_memory_over_time_is_drawn_for_the_rows_that_sampled_it() -> None:
     giant = Outcome(
-        row=chosen(["giant-stream"])[0],
+        row=choose_rows(["giant-stream"])[0],
         readings={OURS: [reading()]},
         samples={OURS: [(0.0, 0.0), (1.0, 4.0), (2.0, 3.0)]},
     )
-    assert "giant-stream.svg" in drawings(run(giant))
-    assert drawings(run(attrs.evolve(giant, samples={}))) == {}
+    assert "giant-stream.svg" in make_drawings(run(giant))
+    assert make_drawings(run(attrs.evolve(giant, samples={}))) == {}
 
 
 def test_a_run_is_written_with_links_that_lead_to_its_drawings(tmp_path: Path) -> None:
     clients = {OURS: [reading()], BARE: [reading()]}
-    results = run(Outcome(row=chosen(["small-sequential"])[0], readings=clients), outcome())
+    results = run(Outcome(row=choose_rows(["small-sequential"])[0], readings=clients), outcome())
     sheet = tmp_path / "RESULTS.md"
     write(results, tmp_path / "results", sheet)
     assert "(results/headline.svg)" in sheet.read_text(encoding="utf-8")
     assert (tmp_path / "results" / "headline.svg").exists()
-    assert read(tmp_path / "results" / "results.json") == results
+    assert read_results(tmp_path / "results" / "results.json") == results

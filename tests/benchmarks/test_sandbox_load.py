@@ -10,8 +10,18 @@ import attrs
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.sandbox_load import Load, Measured, Running, failed, failures_of, load, measure, page, running
-from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, Answer
+from benchmarks.sandbox_load import (
+    Load,
+    OperationLoad,
+    RunningSandbox,
+    find_failures,
+    format_page,
+    list_problems,
+    measure_operations,
+    run_load,
+    run_sandbox,
+)
+from benchmarks.sandbox_requests import OPERATIONS, PREPARATIONS, SandboxResponse
 from tests.specification import METHODS
 
 if TYPE_CHECKING:
@@ -25,24 +35,24 @@ def test_every_operation_is_called() -> None:
 
 @pytest.mark.process
 async def test_every_operation_is_measured_and_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running(tmp_path) as sandbox:
-        found = await measure(sandbox, callers=2, lasting=0)
+    async with run_sandbox(tmp_path) as sandbox:
+        found = await measure_operations(sandbox, callers=2, lasting=0)
         assert [(each.operation, len(each.load.seconds)) for each in found] == [(name, 2) for name in OPERATIONS]
-        assert failed(found, sandbox.locked()) == []
-        assert page(found, sandbox).count("| 2 |") >= len(METHODS)
-        assert all(0 < each.memory <= sandbox.peak() < 300_000_000 for each in found)
+        assert list_problems(found, sandbox.count_locked_lines()) == []
+        assert format_page(found, sandbox).count("| 2 |") >= len(METHODS)
+        assert all(0 < each.memory <= sandbox.read_peak_bytes() < 300_000_000 for each in found)
 
-        requests = [sandbox.caller.request("GetMessageCount", password="wrong"), sandbox.health]
-        refused = await load(sandbox.caller, iter(requests), 2, 0)
+        requests = [sandbox.caller.make_request("GetMessageCount", password="wrong"), sandbox.health]
+        refused = await run_load(sandbox.caller, iter(requests), 2, 0)
         assert (len(refused.seconds), refused.failures) == (2, {"refused": 1})
-        unauthorized = attrs.evolve(sandbox.caller.request("GetDoc"), headers={})
-        assert (await load(sandbox.caller, itertools.repeat(unauthorized), 1, 0)).failures == {"refused": 1}
+        unauthorized = attrs.evolve(sandbox.caller.make_request("GetDoc"), headers={})
+        assert (await run_load(sandbox.caller, itertools.repeat(unauthorized), 1, 0)).failures == {"refused": 1}
         with pytest.raises(RuntimeError, match="GetMessageCount was answered with 200"):
-            await sandbox.caller.carry_out("GetMessageCount", password="wrong")
+            await sandbox.caller.call("GetMessageCount", password="wrong")
         for described in ({"parameters": [{"name": "unheard-of"}], "security": []}, _with_body("unheard-of")):
             monkeypatch.setitem(OPERATIONS, "New", ("POST", "/{unheard-of}", described))
             with pytest.raises(KeyError, match="unheard-of"):
-                await sandbox.caller.requests("New", 1)
+                await sandbox.caller.make_requests("New", 1)
 
 
 def _with_body(member: str) -> object:
@@ -52,9 +62,12 @@ def _with_body(member: str) -> object:
 
 
 def test_answer_of_a_locked_database_is_a_failure() -> None:
-    assert list(failures_of(Answer(200, b'{"success": true}'))) == []
-    assert list(failures_of(Answer(200, b"%PDF-"))) == []
-    assert list(failures_of(Answer(500, b'{"success": false, "message": "database is locked"}'))) == ["5xx", "locked"]
+    assert list(find_failures(SandboxResponse(200, b'{"success": true}'))) == []
+    assert list(find_failures(SandboxResponse(200, b"%PDF-"))) == []
+    assert list(find_failures(SandboxResponse(500, b'{"success": false, "message": "database is locked"}'))) == [
+        "5xx",
+        "locked",
+    ]
 
 
 @pytest.mark.process
@@ -62,15 +75,15 @@ def test_answer_of_a_locked_database_is_a_failure() -> None:
 def test_failure_is_told_and_is_the_exit_status(
     ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def measured(sandbox: Running) -> list[Measured]:
+    async def measured(sandbox: RunningSandbox) -> list[OperationLoad]:
         if not ends:
             raise TimeoutError
         sandbox.log.write_text("sqlite3.OperationalError: database is locked\n", "utf-8")
         good, bad = (Load([0.1], 0.1, Counter(each)) for each in ([], ["5xx"]))
-        return [Measured("Save", bad, (good, good), 1), Measured("Delete", good, (good, good), 1)]
+        return [OperationLoad("Save", bad, (good, good), 1), OperationLoad("Delete", good, (good, good), 1)]
 
     monkeypatch.setattr("benchmarks.sandbox_load.RESULTS", tmp_path / "page.md")
-    monkeypatch.setattr("benchmarks.sandbox_load.measure", measured)
+    monkeypatch.setattr("benchmarks.sandbox_load.measure_operations", measured)
     assert main(["sandbox"]) == 1
     printed = capsys.readouterr().err
     if ends:

@@ -11,18 +11,18 @@ from benchmarks.scenarios.growth import CURVES, GROWTH
 from benchmarks.scenarios.rows import (
     AIOHTTP,
     BARE,
+    CLIENT_FOR,
     FLOOR,
     OPENAPI_GENERATOR,
     OPENAPI_PYTHON_CLIENT,
     OURS,
-    PLAYED_BY,
     UNTYPED,
     Figure,
+    MeasuredRow,
     Quantity,
-    Row,
 )
-from benchmarks.scenarios.table import TABLE, TARGETS, chosen
-from benchmarks.scenarios.works import WORKS, Task
+from benchmarks.scenarios.table import TABLE, TARGETS, choose_rows
+from benchmarks.scenarios.works import WORKS, WorkTask
 
 CPU, RATE, PEAK, PAUSE = Quantity.CPU, Quantity.RATE, Quantity.PEAK, Quantity.PAUSE
 GENERATED = (OPENAPI_GENERATOR, OPENAPI_PYTHON_CLIENT)
@@ -43,7 +43,7 @@ TARGETED: dict[str, set[tuple[Quantity, str | None, float]]] = {
 }
 
 
-def bounds(row: Row) -> set[tuple[Quantity, str | None, float]]:
+def bounds(row: MeasuredRow) -> set[tuple[Quantity, str | None, float]]:
     """The targets of a row."""
     return {(figure.quantity, figure.beside, figure.bound) for figure in row.figures if figure.bound is not None}
 
@@ -53,7 +53,7 @@ def test_every_target_has_its_row_and_its_bound() -> None:
 
 
 def test_the_ratio_to_an_untyped_parse_is_told_beside() -> None:
-    (row,) = chosen(["decode-page"])
+    (row,) = choose_rows(["decode-page"])
     assert any(figure.quantity is CPU and figure.beside == UNTYPED for figure in row.figures)
 
 
@@ -69,7 +69,7 @@ def test_names_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_row_has_a_work_or_scripts_for_each_of_its_clients(row: Row) -> None:
+def test_a_row_has_a_work_or_scripts_for_each_of_its_clients(row: MeasuredRow) -> None:
     assert OURS in row.clients
     assert {figure.beside for figure in row.figures} <= {*row.clients, None}
     if row.scripts:
@@ -78,35 +78,35 @@ def test_a_row_has_a_work_or_scripts_for_each_of_its_clients(row: Row) -> None:
             compile(script, row.name, "exec")
     else:
         assert row.work in WORKS
-        assert {PLAYED_BY.get(client, client) for client in row.clients} <= {OURS, BARE, *GENERATED}
+        assert {CLIENT_FOR.get(client, client) for client in row.clients} <= {OURS, BARE, *GENERATED}
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if not row.scripts], ids=lambda row: row.name)
-def test_memory_and_pauses_are_measured_where_no_turn_before_disturbs_them(row: Row) -> None:
+def test_memory_and_pauses_are_measured_where_no_turn_before_disturbs_them(row: MeasuredRow) -> None:
     watched = {figure.quantity for figure in row.figures if figure.beside is None}
     assert row.fresh or not watched & {PEAK, PAUSE}
     assert row.pauses or PAUSE not in watched
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_a_smoke_run_takes_less_of_the_same(row: Row) -> None:
-    small = row.smaller()
+def test_a_smoke_run_takes_less_of_the_same(row: MeasuredRow) -> None:
+    small = row.make_quick()
     assert small.rounds <= 2
     assert small.options.keys() == row.options.keys()
     assert all(small.options[name] <= row.options[name] for name in row.options)
-    assert small.served.messages <= row.served.messages
-    assert small.served.document <= row.served.document
+    assert small.scenario.messages <= row.scenario.messages
+    assert small.scenario.document <= row.scenario.document
     assert (small.figures, small.clients) == (row.figures, row.clients)
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if not row.scripts], ids=lambda row: row.name)
 @pytest.mark.parametrize("small", [False, True])
-def test_the_server_answers_as_much_as_the_work_expects(row: Row, small: bool) -> None:
-    sized = row.smaller() if small else row
+def test_the_server_answers_as_much_as_the_work_expects(row: MeasuredRow, small: bool) -> None:
+    sized = row.make_quick() if small else row
     if row.work == "download":
-        assert sized.served.document == sized.options["bytes"]
+        assert sized.scenario.document == sized.options["bytes"]
     if row.work == "read_messages":
-        assert sized.served.messages == sized.options["records"]
+        assert sized.scenario.messages == sized.options["records"]
 
 
 def test_each_curve_has_rows_of_several_sizes() -> None:
@@ -127,13 +127,13 @@ def test_each_curve_has_rows_of_several_sizes() -> None:
     ],
 )
 def test_rows_are_chosen_by_name_or_group(names: list[str], found: list[str]) -> None:
-    assert [row.name for row in chosen(names)] == found
+    assert [row.name for row in choose_rows(names)] == found
 
 
 @pytest.mark.parametrize("name", ["nothing", "sen", "import-"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
-        chosen(["send", name])
+        choose_rows(["send", name])
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
     [(2.0, False, 2.0, True), (2.0, False, 2.01, False), (93.0, True, 93.0, True), (93.0, True, 92.9, False)],
 )
 def test_a_target_is_met_up_to_its_bound(bound: float, at_least: bool, value: float, met: bool) -> None:
-    assert Figure(quantity=CPU, bound=bound, at_least=at_least).met(value) is met
-    assert Figure(quantity=CPU).met(value) is None
+    assert Figure(quantity=CPU, bound=bound, at_least=at_least).is_met(value) is met
+    assert Figure(quantity=CPU).is_met(value) is None
 
 
 class Stub:
@@ -182,7 +182,7 @@ async def test_a_turn_does_what_its_row_says(
     work: str, role: str, options: dict[str, int], calls: list[str], amount: int, tmp_path: Path
 ) -> None:
     client = Stub(messages=6)
-    turn = WORKS[work](client, Task(work=work, role=role, options=options, folder=tmp_path))
+    turn = WORKS[work](client, WorkTask(work=work, role=role, options=options, folder=tmp_path))
     assert client.called == []
     assert await turn() == amount
     assert client.called == calls
@@ -194,22 +194,22 @@ async def test_a_turn_does_what_its_row_says(
 async def test_a_client_that_misses_messages_is_not_measured(
     work: str, options: dict[str, int], tmp_path: Path
 ) -> None:
-    turn = WORKS[work](Stub(messages=6), Task(work=work, role=OURS, options=options, folder=tmp_path))
+    turn = WORKS[work](Stub(messages=6), WorkTask(work=work, role=OURS, options=options, folder=tmp_path))
     with pytest.raises(AssertionError, match="6 messages of 7"):
         await turn()
 
 
 @pytest.mark.parametrize("size", [3, 9, 4096, 3_000_001])
 def test_a_file_has_the_size_that_is_asked_for_and_is_made_once(size: int, tmp_path: Path) -> None:
-    task = Task(work="upload", role=OURS, options={}, folder=tmp_path)
-    path = task.file(size)
+    task = WorkTask(work="upload", role=OURS, options={}, folder=tmp_path)
+    path = task.make_file(size)
     assert path.stat().st_size == size
     assert path.read_bytes().startswith(b"%PDF-1.7\n"[:size])
     made = path.stat().st_mtime_ns
-    assert task.file(size) == path
+    assert task.make_file(size) == path
     assert path.stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize("row", [row for row in chosen([]) if row.work == "small_calls"], ids=lambda row: row.name)
-def test_each_caller_has_a_call_of_its_own(row: Row) -> None:
-    assert all(each.options["calls"] >= each.options["callers"] for each in (row, row.smaller()))
+@pytest.mark.parametrize("row", [row for row in choose_rows([]) if row.work == "small_calls"], ids=lambda row: row.name)
+def test_each_caller_has_a_call_of_its_own(row: MeasuredRow) -> None:
+    assert all(each.options["calls"] >= each.options["callers"] for each in (row, row.make_quick()))

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.server import answers, at, served
+from benchmarks.server import make_scenario_url, responses, run_server
 from benchmarks.server.protocol import Connection
-from benchmarks.server.scenario import Scenario
-from directsuite.sandbox.server import openapi_document
+from benchmarks.server.scenario import ServerScenario
+from directsuite.sandbox.server import load_openapi_document
 
 ROOT = Path(__file__).resolve().parents[2]
 COUNT = "/message-rest/api/message/GetMessageCount/INBOX"
@@ -30,7 +30,7 @@ BLOCK = 196_608
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served() as running:
+    with run_server() as running:
         yield running
 
 
@@ -63,8 +63,8 @@ def opened(*, slow: bool = False) -> tuple[Connection, Written]:
     return connection, transport
 
 
-def request(method: str, path: str, body: bytes = b"", scenario: Scenario | None = None) -> bytes:
-    segment = (scenario or Scenario()).segment()
+def request(method: str, path: str, body: bytes = b"", scenario: ServerScenario | None = None) -> bytes:
+    segment = (scenario or ServerScenario()).to_segment()
     return f"{method} /{segment}{path} HTTP/1.1\r\nHost: x\r\nContent-length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -82,46 +82,46 @@ def bodies(content: bytes) -> list[bytes]:
 
 def described(name: str) -> Any:
     """A validator of answers, from our OpenAPI document."""
-    components = openapi_document()["components"]
+    components = load_openapi_document()["components"]
     return jsonschema_rs.validator_for({"$ref": f"#/components/schemas/{name}", "components": components})
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**12), st.floats(0, 10))
 def test_a_scenario_travels_in_a_path(messages: int, attachment: int, document: int, latency: float) -> None:
-    scenario = Scenario(messages=messages, attachment=attachment, document=document, latency=latency)
-    assert Scenario.of(scenario.segment()) == scenario
+    scenario = ServerScenario(messages=messages, attachment=attachment, document=document, latency=latency)
+    assert ServerScenario.from_segment(scenario.to_segment()) == scenario
 
 
 @given(st.sampled_from([0, BLOCK, 2 * BLOCK]), st.integers(0, 7))
 def test_base64_in_blocks_decodes_to_as_many_bytes(blocks: int, rest: int) -> None:
-    text = b"".join(answers.encoded(blocks + rest))
-    assert len(text) == answers.encoded_length(blocks + rest)
+    text = b"".join(responses.yield_base64(blocks + rest))
+    assert len(text) == responses.compute_base64_length(blocks + rest)
     assert len(pybase64.b64decode(text, validate=True)) == blocks + rest
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])
 @pytest.mark.parametrize("size", [None, 0, 1000])
 def test_answers_with_messages_are_as_the_document_describes_them(size: int | None, count: int) -> None:
-    answer = json.loads(answers.metadata(count) if size is None else answers.messages(count, size))
+    answer = json.loads(responses.make_metadata(count) if size is None else responses.make_messages(count, size))
     described("GetMessageResponse").validate(answer)
     assert len({message["uid"] for message in answer["messages"]}) == count
 
 
 def test_attachments_have_the_size_asked_for() -> None:
-    first, second = json.loads(answers.messages(2, BLOCK + 1))["messages"]
+    first, second = json.loads(responses.make_messages(2, BLOCK + 1))["messages"]
     for message in (first, second):
         assert len(pybase64.b64decode(message["attachments"][0]["content"], validate=True)) == BLOCK + 1
 
 
 @pytest.mark.parametrize("size", [0, 1000])
 def test_a_streamed_answer_is_the_whole_one(size: int) -> None:
-    scenario = Scenario(messages=20, attachment=size)
-    assert bodies(b"".join(answers.streamed_messages(scenario))) == [answers.messages(20, size)]
+    scenario = ServerScenario(messages=20, attachment=size)
+    assert bodies(b"".join(responses.yield_messages_response(scenario))) == [responses.make_messages(20, size)]
 
 
 def test_more_messages_than_have_uids_of_one_length_are_refused() -> None:
     with pytest.raises(ValueError, match="8999999"):
-        answers.metadata(9_000_000)
+        responses.make_metadata(9_000_000)
 
 
 @given(st.lists(st.integers(1, 120), max_size=12))
@@ -138,26 +138,26 @@ def test_requests_may_come_in_any_pieces(cuts: list[int]) -> None:
 def test_requests_follow_each_other_on_one_connection() -> None:
     connection, transport = opened()
     for messages in (1, 2, 3):
-        connection.data_received(request("POST", COUNT, b"{}", Scenario(messages=messages)))
+        connection.data_received(request("POST", COUNT, b"{}", ServerScenario(messages=messages)))
     assert [json.loads(body)["count"] for body in bodies(transport.content)] == [1, 2, 3]
 
 
 def test_a_slow_reader_gets_no_more_than_it_takes() -> None:
     connection, transport = opened(slow=True)
     size = 3 * BLOCK + 1
-    connection.data_received(request("GET", "/signing/pdf/x", scenario=Scenario(document=size)))
+    connection.data_received(request("GET", "/signing/pdf/x", scenario=ServerScenario(document=size)))
     taken: list[int] = []
     while not taken or len(transport.content) > taken[-1]:
         taken.append(len(transport.content))
         connection.resume_writing()
     assert len(taken) > 4  # the head, three blocks, the rest
-    assert max(later - before for before, later in pairwise(taken)) == answers.encoded_length(BLOCK)
-    assert [len(body) for body in bodies(transport.content)] == [answers.encoded_length(size)]
+    assert max(later - before for before, later in pairwise(taken)) == responses.compute_base64_length(BLOCK)
+    assert [len(body) for body in bodies(transport.content)] == [responses.compute_base64_length(size)]
 
 
 def test_a_reader_that_goes_ends_the_answer() -> None:
     connection, transport = opened(slow=True)
-    connection.data_received(request("GET", "/signing/pdf/x", scenario=Scenario(document=BLOCK)))
+    connection.data_received(request("GET", "/signing/pdf/x", scenario=ServerScenario(document=BLOCK)))
     before = transport.content
     connection.connection_lost(None)
     connection.resume_writing()
@@ -213,7 +213,7 @@ async def test_every_answer_is_as_the_document_describes_it(url: str, method: st
     body = b'{"auth":{},"uids": [1000001, 1000003]}'
     async with (
         aiohttp.ClientSession() as session,
-        session.request(method, at(url, messages=2) + path, data=body) as answer,
+        session.request(method, make_scenario_url(url, messages=2) + path, data=body) as answer,
     ):
         assert answer.status == 200
         described(schema).validate(await answer.json())
@@ -224,7 +224,7 @@ async def test_messages_come_by_the_uids_asked_for_after_the_latency(url: str) -
     path = "/message-rest/api/message/GetMessagesByUIDs/INBOX"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(at(url, latency=0.001) + path, data=b'{"uids":[1000005,1000002]}') as answer,
+        session.post(make_scenario_url(url, latency=0.001) + path, data=b'{"uids":[1000005,1000002]}') as answer,
     ):
         assert [message["uid"] for message in (await answer.json())["messages"]] == [1000005, 1000002]
 

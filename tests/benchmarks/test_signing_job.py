@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.server import served
+from benchmarks.server import run_server
 from benchmarks.signing_job import works
 
 
 @pytest.mark.process
 async def test_each_signs_all_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works, "DOCUMENTS", 3)
+    monkeypatch.setattr(works, "DOCUMENT_COUNT", 3)
     (tmp_path / "in").mkdir()
     works.make_documents(tmp_path / "in")
     signed = dict[str, dict[str, bytes]]()
-    with served() as url:
+    with run_server() as url:
         for name in ("job", "floor", "bare"):
             (folder := tmp_path / name).mkdir()
             assert (await works.WORKS[name](url, folder))["documents a second"] > 0

@@ -18,19 +18,19 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.soak import census
-from benchmarks.soak.census import MEGABYTE, Census, Sample, read_samples
-from benchmarks.soak.chart import drawing
-from benchmarks.soak.course import Ending
+from benchmarks.soak.census import MEGABYTE, Sample, SampleRecorder, read_samples
+from benchmarks.soak.chart import draw_chart
+from benchmarks.soak.checks import compute_pace, fit_line, run_checks
+from benchmarks.soak.soak_run import OpenResources
 from benchmarks.soak.tally import Tally
-from benchmarks.soak.verdict import checks, fitted, pace
-from benchmarks.soak.workers import Gate
+from benchmarks.soak.workers import EpochGate
 from directsuite.core import events
 from tests.specification import METHODS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the soak reads /proc")
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTHING_LEFT = Ending(sockets=0, descriptors=0, tasks=0)
+NOTHING_LEFT = OpenResources(sockets=0, descriptors=0, tasks=0)
 FEW_SECONDS = 0.06  # minutes
 
 
@@ -59,9 +59,9 @@ def counted(**changed: Any) -> Tally:
     return tally
 
 
-def failing(samples: list[Sample], tally: Tally | None = None, ending: Ending = NOTHING_LEFT) -> list[str]:
+def failing(samples: list[Sample], tally: Tally | None = None, ending: OpenResources = NOTHING_LEFT) -> list[str]:
     """The names of what does not hold."""
-    found = checks(samples, tally or counted(), ending, sockets=50, kept=16)
+    found = run_checks(samples, tally or counted(), ending, sockets=50, kept=16)
     return [check.name for check in found if check.holds is False]
 
 
@@ -117,13 +117,13 @@ def test_step_of_resident_memory_is_no_leak() -> None:
 
 
 def test_memory_that_is_held_is_counted_and_what_was_given_back_is_not() -> None:
-    before = census.held()
+    before = census.read_allocated_bytes()
     if not before:
         pytest.skip("this C library does not tell")
     blocks = [bytes(100_000) for _ in range(100)]
-    assert census.held() - before > 9_000_000
+    assert census.read_allocated_bytes() - before > 9_000_000
     blocks.clear()
-    assert census.held() - before < 1_000_000
+    assert census.read_allocated_bytes() - before < 1_000_000
 
 
 def test_growth_while_warming_up_is_none() -> None:
@@ -133,7 +133,7 @@ def test_growth_while_warming_up_is_none() -> None:
 
 def test_short_run_says_nothing_about_growth() -> None:
     samples = [row(each, quiet=1, held=each * MEGABYTE, rss=each * MEGABYTE) for each in range(1, 120, 5)]
-    found = checks(samples, counted(), NOTHING_LEFT, sockets=50, kept=16)
+    found = run_checks(samples, counted(), NOTHING_LEFT, sockets=50, kept=16)
     assert [check.holds for check in found if "memory" in check.name] == [None, None, None]
 
 
@@ -180,26 +180,26 @@ def test_what_is_left_after_closing_fails(left: str, name: str) -> None:
 def test_client_that_gets_slower_fails() -> None:
     samples = [attrs.evolve(s, calls=s.calls if s.seconds < 900 else 9000) for s in half_an_hour()]
     assert failing(samples) == ["calls a second, last third beside the first"]
-    assert pace(half_an_hour()) == pytest.approx(1, abs=0.05)
+    assert compute_pace(half_an_hour()) == pytest.approx(1, abs=0.05)
 
 
 def test_line_has_its_slope_and_error() -> None:
-    exact = fitted([(x, 3 * x + 1) for x in range(10)])
+    exact = fit_line([(x, 3 * x + 1) for x in range(10)])
     assert exact.slope == pytest.approx(3)
     assert exact.error == pytest.approx(0)
-    assert fitted([(0, 0), (1, 1), (2, 0), (3, 1)]).error == pytest.approx(0.08**0.5)
+    assert fit_line([(0, 0), (1, 1), (2, 0), (3, 1)]).error == pytest.approx(0.08**0.5)
 
 
 async def test_sample_counts_sockets_tasks_and_what_the_tally_has(tmp_path: Path) -> None:
     path = tmp_path / "samples.csv"
     tally = Tally(attempts=5)
     with path.open("w", encoding="utf-8", newline="") as file:
-        taken = Census(file, tally, server=0)
-        before = taken.sample(quiet=True)
+        taken = SampleRecorder(file, tally, server=0)
+        before = taken.take_sample(quiet=True)
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             task = asyncio.create_task(asyncio.Event().wait())
-            during = taken.sample(quiet=False)
+            during = taken.take_sample(quiet=False)
             task.cancel()
     assert (during.sockets - before.sockets, during.tasks - before.tasks) == (1, 1)
     assert (before.attempts, before.server_rss) == (5, 0)
@@ -209,19 +209,19 @@ async def test_sample_counts_sockets_tasks_and_what_the_tally_has(tmp_path: Path
 
 async def test_peak_of_sockets_is_that_since_the_sample_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_now = iter([9, 3, 4, 2])
-    monkeypatch.setattr(census, "open_sockets", lambda: next(open_now))
+    monkeypatch.setattr(census, "count_open_sockets", lambda: next(open_now))
     monkeypatch.setattr(census, "INTERVAL", 0.0)
-    monkeypatch.setattr(census, "_PEEK", 0.0)
+    monkeypatch.setattr(census, "_PEAK_INTERVAL", 0.0)
     path = tmp_path / "samples.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
-        keeping = asyncio.create_task(Census(file, Tally(), server=0).keep())
+        keeping = asyncio.create_task(SampleRecorder(file, Tally(), server=0).run())
         with pytest.raises(RuntimeError):  # no more numbers
             await keeping
     assert [(sample.sockets, sample.sockets_peak) for sample in read_samples(path)] == [(3, 9), (2, 4)]
 
 
 async def test_gate_closes_when_the_last_has_left() -> None:
-    gate, order = Gate(), list[str]()
+    gate, order = EpochGate(), list[str]()
 
     async def worker(name: str) -> None:
         async with gate:
@@ -269,6 +269,6 @@ def test_tally_counts_events() -> None:
 
 
 def test_drawing_is_xml_of_a_committable_size() -> None:
-    svg = drawing(half_an_hour(noise=1.0), warm_up=300, sockets=50)
+    svg = draw_chart(half_an_hour(noise=1.0), warm_up=300, sockets=50)
     assert ET.fromstring(svg).tag.endswith("svg")  # noqa: S314  our own
     assert len(svg) < 100_000

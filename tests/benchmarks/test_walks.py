@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.walks import Follower, Walk
+from benchmarks.walks import CallPath, CallRecorder
 
 _FIRST = """
 import walked_second
@@ -31,13 +31,13 @@ async def waiting():
 """
 
 
-async def test_a_step_leads_into_another_file_and_a_resumed_coroutine_counts_once(
+async def test_step_enters_another_file_and_resumed_coroutine_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "walked_first.py").write_text(_FIRST, "utf-8")
     (tmp_path / "walked_second.py").write_text(_SECOND, "utf-8")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     first = importlib.import_module("walked_first")
-    with Follower(tmp_path) as follower:
+    with CallRecorder(tmp_path) as follower:
         await first.work()
-    assert follower.walk == Walk(files=("walked_first.py", "walked_second.py"), steps=2, calls=4)
+    assert follower.walk == CallPath(files=("walked_first.py", "walked_second.py"), steps=2, calls=4)

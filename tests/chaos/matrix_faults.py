@@ -9,7 +9,7 @@ import attrs
 
 TIMEOUT = 50.0
 """Seconds of each call in the matrix."""
-_LATE, _TOO_LATE = 35.0, 55.0  # seconds: within the settling of a call, and after its end
+LATE_SECONDS, TOO_LATE_SECONDS = 35.0, 55.0  # seconds: within the settling of a call, and after its end
 _HTML, _JSON = "<h1>Bad Gateway</h1>", {"error": "server_error", "description": "an internal error"}
 
 
@@ -23,15 +23,15 @@ class Fault:
     name: str
     kind: str
     members: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    slow: float = 0.0
+    delay: float = 0.0
 
     @property
-    def lands_late(self) -> bool:
+    def takes_effect_late(self) -> bool:
         """Whether the request is acted upon only after its delay."""
-        return self.kind == "latency" and self.slow > 0
+        return self.kind == "latency" and self.delay > 0
 
     @property
-    def lands_before_the_silence(self) -> bool:
+    def takes_effect_before_hang(self) -> bool:
         """Whether the request is acted upon, and then nothing more is heard of it."""
         return self.kind == "hang" and bool(self.members.get("processed"))
 
@@ -39,7 +39,7 @@ class Fault:
         return self.name
 
 
-def _statuses() -> list[Fault]:
+def _make_status_faults() -> list[Fault]:
     """Each status instead of the effect, and after it."""
     bodies: list[tuple[str, dict[str, Any]]] = [
         ("500", {"status": 500}),
@@ -61,20 +61,20 @@ FAULTS: list[Fault] = [
     Fault("reset after it", "reset_after"),
     Fault("truncated answer", "truncate"),
     Fault("malformed answer", "malformed"),
-    *_statuses(),
+    *_make_status_faults(),
     # A service that says these two after all has said a falsehood: no client can tell, see test_matrix.py.
     Fault("503 with Retry-After", "status", {"status": 503, "retry_after": 1}),
     Fault("429 with Retry-After", "status", {"status": 429, "retry_after": 1}),
     Fault("403", "status", {"status": 403, "body": _JSON}),
     Fault("token expired", "expire_token"),
     Fault("session expired", "expire_session"),
-    Fault("silence before it", "hang", slow=float("inf")),
-    Fault("silence after it", "hang", {"processed": True}, slow=float("inf")),
-    Fault("late", "latency", {"seconds": _LATE}, slow=_LATE),
-    Fault("too late", "latency", {"seconds": _TOO_LATE}, slow=_TOO_LATE),
+    Fault("silence before it", "hang", delay=float("inf")),
+    Fault("silence after it", "hang", {"processed": True}, delay=float("inf")),
+    Fault("late", "latency", {"seconds": LATE_SECONDS}, delay=LATE_SECONDS),
+    Fault("too late", "latency", {"seconds": TOO_LATE_SECONDS}, delay=TOO_LATE_SECONDS),
 ]
 
-FEW = (
+REPRESENTATIVE_FAULTS = (
     "none",
     "reset before it",
     "reset after it",
@@ -84,5 +84,5 @@ FEW = (
     "too late",
 )
 """Those that stand for the others where there is no time for all."""
-FEWEST = ("none", "reset after it", "silence after it")
+PDF_FAULTS = ("none", "reset after it", "silence after it")
 """The same for PDFs, whose signing takes a tenth of a second."""

@@ -8,41 +8,41 @@ from typing import Any
 
 import directsuite as ds
 
-from .matrix_row import ALICE, BOB, DOMAIN, DRAFTS, PASSWORD, TUSER, Effect, Plain, Row, Stage
+from .matrix_row import ALICE, BOB, DOMAIN, DRAFTS, PASSWORD, TUSER, Effect, MatrixContext, MatrixRow, PlainRequest
 
 _CREDENTIALS = {"username": ALICE, "password": PASSWORD}
 
 
-def _message(number: int) -> ds.Message:
+def _make_message(number: int) -> ds.Message:
     return ds.Message(subject=f"number {number}", body="once", recipients=[ds.Recipient(BOB)])
 
 
-def _with_header(number: int) -> ds.MessageWithHeader:
+def _make_message_with_header(number: int) -> ds.MessageWithHeader:
     recipients, headers = [ds.Recipient(BOB)], [ds.MessageHeader("X-Case", str(number))]
     return ds.MessageWithHeader(subject=f"number {number}", body="once", recipients=recipients, headers=headers)
 
 
-async def _nothing(_: Stage) -> None:
+async def _prepare_nothing(_: MatrixContext) -> None:
     """What is sent needs no preparation."""
 
 
-async def _mark_shown(stage: Stage) -> None:
+async def _expose_request_id(stage: MatrixContext) -> None:
     """The server has been seen to show custom headers, once a marked message is in the folder."""
-    await stage.box.send_once(_message(stage.number))
+    await stage.box.send_once(_make_message(stage.number))
 
 
-def _smtp_id(response: Any, effect: Effect) -> bool:
+def _has_smtp_id(response: Any, effect: Effect) -> bool:
     return bool(response.smtp_id == effect["subject"])
 
 
-def _sending_row(
+def _make_sending_row(
     operation: str,
     variant: str,
-    call: Callable[[Stage, None], Awaitable[Any]],
+    call: Callable[[MatrixContext, None], Awaitable[Any]],
     *,
-    prepare: Callable[[Stage], Awaitable[None]] = _nothing,
-) -> Row:
-    async def plain(stage: Stage, _: None) -> Plain:
+    prepare: Callable[[MatrixContext], Awaitable[None]] = _prepare_nothing,
+) -> MatrixRow:
+    async def plain(stage: MatrixContext, _: None) -> PlainRequest:
         of_tuser = {"username": TUSER, "password": PASSWORD, "directAddr": ALICE}
         message: dict[str, Any] = {
             "sender": ALICE,
@@ -56,126 +56,130 @@ def _sending_row(
             message["headers"] = [{"name": "X-Case", "value": str(stage.number)}]
         authentication = of_tuser if "Tuser" in operation else _CREDENTIALS
         body = {"authentication": authentication, "message": message}
-        return Plain(method="PUT", url=f"{stage.sandbox.message_url}/{operation}", json=body)
+        return PlainRequest(method="PUT", url=f"{stage.sandbox.message_url}/{operation}", json=body)
 
-    return Row(
+    return MatrixRow(
         operation=operation,
         variant=variant,
         prepare=prepare,
         call=call,
-        plain=plain,
-        agrees=_smtp_id,
+        plain_request=plain,
+        is_consistent=_has_smtp_id,
     )
 
 
-def _raw(number: int) -> bytes:
+def _make_raw(number: int) -> bytes:
     return (
         f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: number {number}\r\nMessage-ID: <{number}@{DOMAIN}>\r\n\r\nOnce.\r\n"
     ).encode()
 
 
-async def _delivered(stage: Stage) -> list[int]:
-    return [await stage.sandbox.deliver(ALICE, _raw(stage.number))]
+async def _deliver(stage: MatrixContext) -> list[int]:
+    return [await stage.sandbox.deliver(ALICE, _make_raw(stage.number))]
 
 
-async def _forward(stage: Stage, uids: list[int]) -> Plain:
+async def _forward(stage: MatrixContext, uids: list[int]) -> PlainRequest:
     body = {"auth": _CREDENTIALS, "uids": uids, "recipients": [{"email": BOB, "type": "TO"}]}
-    return Plain(method="PUT", url=f"{stage.sandbox.message_url}/Forward/INBOX", json=body)
+    return PlainRequest(method="PUT", url=f"{stage.sandbox.message_url}/Forward/INBOX", json=body)
 
 
-async def _copy(stage: Stage, uids: list[int]) -> Plain:
+async def _copy(stage: MatrixContext, uids: list[int]) -> PlainRequest:
     url = f"{stage.sandbox.message_url}/CopyMessagesByUIDs/INBOX/{DRAFTS}"
-    return Plain(method="POST", url=url, json={"auth": _CREDENTIALS, "uids": uids})
+    return PlainRequest(method="POST", url=url, json={"auth": _CREDENTIALS, "uids": uids})
 
 
-async def _save_raw(stage: Stage, message: ds.RawMessage) -> Plain:
+async def _save_raw(stage: MatrixContext, message: ds.RawMessage) -> PlainRequest:
     content = base64.b64encode(message.data or b"").decode()
     body = {"auth": _CREDENTIALS, "messages": [{"data": content}]}
-    return Plain(method="POST", url=f"{stage.sandbox.message_url}/SaveRawMessages/{DRAFTS}", json=body)
+    return PlainRequest(method="POST", url=f"{stage.sandbox.message_url}/SaveRawMessages/{DRAFTS}", json=body)
 
 
-async def _raw_message(stage: Stage) -> ds.RawMessage:
-    return ds.RawMessage(data=_raw(stage.number))
+async def _make_raw_message(stage: MatrixContext) -> ds.RawMessage:
+    return ds.RawMessage(data=_make_raw(stage.number))
 
 
-async def _folder(stage: Stage) -> str:
+async def _create_folder(stage: MatrixContext) -> str:
     folder = f"INBOX.Case{stage.number}"
     await stage.box.create_folder(folder)
     return folder
 
 
-async def _delete_folder(stage: Stage, folder: str) -> Plain:
-    return Plain(method="POST", url=f"{stage.sandbox.message_url}/DeleteFolder/{folder}", json=_CREDENTIALS)
+async def _delete_folder(stage: MatrixContext, folder: str) -> PlainRequest:
+    return PlainRequest(method="POST", url=f"{stage.sandbox.message_url}/DeleteFolder/{folder}", json=_CREDENTIALS)
 
 
-def _silent(answer: Any, _: Effect) -> bool:
+def _returns_none(answer: Any, _: Effect) -> bool:
     return answer is None
 
 
-def _mailbox_rows() -> list[Row]:
+def _make_mailbox_rows() -> list[MatrixRow]:
     rows = [
-        Row(
+        MatrixRow(
             operation="Forward",
             variant="",
-            prepare=_delivered,
+            prepare=_deliver,
             call=lambda stage, uids: stage.box.forward("INBOX", uids, [BOB]),
-            plain=_forward,
-            agrees=_smtp_id,
+            plain_request=_forward,
+            is_consistent=_has_smtp_id,
         ),
-        Row(
+        MatrixRow(
             operation="DeleteFolder",
             variant="",
-            prepare=_folder,
+            prepare=_create_folder,
             call=lambda stage, folder: stage.box.delete_folder(folder),
-            plain=_delete_folder,
-            agrees=_silent,
+            plain_request=_delete_folder,
+            is_consistent=_returns_none,
         ),
     ]
     for verify in (False, True):
         variant = "verify=True" if verify else ""
 
-        async def copy(stage: Stage, uids: list[int], verify: bool = verify) -> None:
+        async def copy(stage: MatrixContext, uids: list[int], verify: bool = verify) -> None:
             await stage.box.copy_messages_by_uids("INBOX", DRAFTS, uids, verify=verify)
 
-        async def save(stage: Stage, message: ds.RawMessage, verify: bool = verify) -> None:
+        async def save(stage: MatrixContext, message: ds.RawMessage, verify: bool = verify) -> None:
             await stage.box.save_raw_messages(DRAFTS, [message], verify=verify)
 
         rows.append(
-            Row(
+            MatrixRow(
                 operation="CopyMessagesByUIDs",
                 variant=variant,
-                prepare=_delivered,
+                prepare=_deliver,
                 call=copy,
-                plain=_copy,
-                agrees=_silent,
+                plain_request=_copy,
+                is_consistent=_returns_none,
             )
         )
         rows.append(
-            Row(
+            MatrixRow(
                 operation="SaveRawMessages",
                 variant=variant,
-                prepare=_raw_message,
+                prepare=_make_raw_message,
                 call=save,
-                plain=_save_raw,
-                agrees=_silent,
+                plain_request=_save_raw,
+                is_consistent=_returns_none,
             )
         )
     return rows
 
 
-MESSAGING_ROWS: list[Row] = [
-    _sending_row("Send", "", lambda stage, _: stage.box.send(_message(stage.number))),
-    _sending_row("SendWithHeader", "", lambda stage, _: stage.box.send_with_header(_with_header(stage.number))),
-    _sending_row("SendWithHeader", "send_once", lambda stage, _: stage.box.send_once(_message(stage.number))),
-    _sending_row(
+MESSAGING_ROWS: list[MatrixRow] = [
+    _make_sending_row("Send", "", lambda stage, _: stage.box.send(_make_message(stage.number))),
+    _make_sending_row(
+        "SendWithHeader", "", lambda stage, _: stage.box.send_with_header(_make_message_with_header(stage.number))
+    ),
+    _make_sending_row("SendWithHeader", "send_once", lambda stage, _: stage.box.send_once(_make_message(stage.number))),
+    _make_sending_row(
         "SendWithHeader",
         "send_once, resend=True",
-        lambda stage, _: stage.box.send_once(_message(stage.number), settle=20, resend=True),
-        prepare=_mark_shown,
+        lambda stage, _: stage.box.send_once(_make_message(stage.number), settle=20, resend=True),
+        prepare=_expose_request_id,
     ),
-    _sending_row("SendWithTuser", "", lambda stage, _: stage.tuser.send(_message(stage.number))),
-    _sending_row(
-        "SendWithHeaderWithTuser", "", lambda stage, _: stage.tuser.send_with_header(_with_header(stage.number))
+    _make_sending_row("SendWithTuser", "", lambda stage, _: stage.tuser.send(_make_message(stage.number))),
+    _make_sending_row(
+        "SendWithHeaderWithTuser",
+        "",
+        lambda stage, _: stage.tuser.send_with_header(_make_message_with_header(stage.number)),
     ),
-    *_mailbox_rows(),
+    *_make_mailbox_rows(),
 ]

@@ -26,7 +26,7 @@ Effect = Mapping[str, Any]
 
 
 @attrs.frozen
-class Stage:
+class MatrixContext:
     """The sandbox, a fresh suite that uses it, its token, and a number that no other run has."""
 
     sandbox: Sandbox
@@ -46,7 +46,7 @@ class Stage:
 
 
 @attrs.frozen(kw_only=True)
-class Plain:
+class PlainRequest:
     """A request for bare aiohttp. base64: the good answer is base64 text, not JSON."""
 
     method: str
@@ -57,7 +57,7 @@ class Plain:
 
 
 @attrs.frozen(kw_only=True)
-class Row:
+class MatrixRow:
     """One operation in one variant.
 
     prepare: makes what it works on, and gives it. agrees: whether what the caller got is what the ledger has.
@@ -65,10 +65,10 @@ class Row:
 
     operation: str
     variant: str
-    prepare: Callable[[Stage], Awaitable[Any]]
-    call: Callable[[Stage, Any], Awaitable[Any]]
-    plain: Callable[[Stage, Any], Awaitable[Plain]]
-    agrees: Callable[[Any, Effect], bool]
+    prepare: Callable[[MatrixContext], Awaitable[Any]]
+    call: Callable[[MatrixContext, Any], Awaitable[Any]]
+    plain_request: Callable[[MatrixContext, Any], Awaitable[PlainRequest]]
+    is_consistent: Callable[[Any, Effect], bool]
 
     def __str__(self) -> str:
         return f"{self.operation}, {self.variant}" if self.variant else self.operation

@@ -10,41 +10,41 @@ from typing import Any
 import directsuite as ds
 
 from .matrix_messaging_rows import MESSAGING_ROWS
-from .matrix_row import DOMAIN, Effect, Plain, Row, Stage
+from .matrix_row import DOMAIN, Effect, MatrixContext, MatrixRow, PlainRequest
 from .matrix_signing_rows import SIGNING_ROWS
 
 
-async def _session(stage: Stage) -> str:
+async def _log_in(stage: MatrixContext) -> str:
     """A session of its own for the plain request; the client has another."""
     return (await stage.suite.registration.login()).session_id.reveal()
 
 
-def _address(answer: Any, effect: Effect) -> bool:
+def _has_address(answer: Any, effect: Effect) -> bool:
     return bool(f"{answer.users[0].username}@{DOMAIN}" == effect["subject"])
 
 
-def _provisioning_row(*, with_names: bool) -> Row:
-    async def call(stage: Stage, _: str) -> Any:
+def _make_provisioning_row(*, with_names: bool) -> MatrixRow:
+    async def call(stage: MatrixContext, _: str) -> Any:
         names: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "direct_username": f"ada{stage.number}"}
         individual = ds.IDProofedIndividualRESTful(id=7, **(names if with_names else {}))
         return await stage.suite.registration.provision_id_proofed_patient(DOMAIN, individual)
 
-    async def plain(stage: Stage, session: str) -> Plain:
+    async def plain(stage: MatrixContext, session: str) -> PlainRequest:
         url = f"{stage.sandbox.registration_url}/ProvisionIDProofedPatient/{session}/{DOMAIN}"
-        return Plain(method="POST", url=url, json={"id": 7, "directUsername": f"ada{stage.number}"})
+        return PlainRequest(method="POST", url=url, json={"id": 7, "directUsername": f"ada{stage.number}"})
 
-    return Row(
+    return MatrixRow(
         operation="ProvisionIDProofedPatient",
         variant="with user name and names" if with_names else "by id",
-        prepare=_session,
+        prepare=_log_in,
         call=call,
-        plain=plain,
-        agrees=_address,
+        plain_request=plain,
+        is_consistent=_has_address,
     )
 
 
-ROWS: list[Row] = [
+ROWS: list[MatrixRow] = [
     *SIGNING_ROWS,
     *MESSAGING_ROWS,
-    *(_provisioning_row(with_names=with_names) for with_names in (True, False)),
+    *(_make_provisioning_row(with_names=with_names) for with_names in (True, False)),
 ]

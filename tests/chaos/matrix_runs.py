@@ -23,80 +23,80 @@ from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_LOGIN
 
 from .matrix_faults import TIMEOUT, Fault
-from .matrix_row import Effect, Plain, Row, Stage, populate
+from .matrix_row import Effect, MatrixContext, MatrixRow, PlainRequest, populate
 from .matrix_time import LeapingClock, leap
 
 RETURNED, UNKNOWN = "returned", "OutcomeUnknownError"
-_STEP = 5.0  # seconds by which time passes while an answer is waited for
-_LOOKS, _LANDING = 20_000, 2_000  # until a request has come; until a delayed one has been acted upon
-_DUE = 0.03  # real seconds in which a delayed request is acted upon, once its delay is over
-_LONG = 400.0  # seconds: longer than bare aiohttp waits by itself
+_LEAP_SECONDS = 5.0  # seconds by which time passes while an answer is waited for
+_MAX_POLLS, _MAX_EFFECT_POLLS = 20_000, 2_000  # until a request has come; until a delayed one has been acted upon
+_SANDBOX_SECONDS = 0.03  # real seconds in which a delayed request is acted upon, once its delay is over
+_MAX_CALL_SECONDS = 400.0  # seconds: longer than bare aiohttp waits by itself
 
 
 @attrs.frozen
 class Cell:
     """What came of it. told: RETURNED, or the error's class. agrees: whether the answer is the effect's own."""
 
-    row: Row
+    row: MatrixRow
     fault: Fault
     times: int | None
     scope: str
-    told: str
+    reported: str
     effects: int
-    agrees: bool = True
+    is_consistent_response: bool = True
 
     @property
-    def consistent(self) -> bool:
+    def is_report_correct(self) -> bool:
         """Whether the caller was told what is so."""
-        if self.told == RETURNED:
-            return self.effects == 1 and self.agrees
-        return self.effects <= 1 if self.told == UNKNOWN else self.effects == 0
+        if self.reported == RETURNED:
+            return self.effects == 1 and self.is_consistent_response
+        return self.effects <= 1 if self.reported == UNKNOWN else self.effects == 0
 
     def __str__(self) -> str:
         often = "once" if self.times == 1 else "always"
-        answer = "" if self.agrees else ", with another's answer"
-        return f"{self.row}: {self.fault}, {often}, on {self.scope}: {self.told}{answer}, {self.effects} effects"
+        answer = "" if self.is_consistent_response else ", with another's answer"
+        return f"{self.row}: {self.fault}, {often}, on {self.scope}: {self.reported}{answer}, {self.effects} effects"
 
 
 @attrs.define
-class Attempting:
+class AttemptListener:
     """Whether an attempt of the operation is under way: a listener."""
 
     operation: str
-    under_way: bool = False
+    in_progress: bool = False
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, AttemptStarted | AttemptSucceeded | AttemptFailed) and event.operation == self.operation:
-            self.under_way = isinstance(event, AttemptStarted)
+            self.in_progress = isinstance(event, AttemptStarted)
 
 
-class Matrix:
+class MatrixRunner:
     """Runs cells, one after the other, on one sandbox; everything else is made anew for each."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
         self._number = 0
 
-    async def call(self, row: Row, fault: Fault, times: int | None = 1, *, everywhere: bool = False) -> Cell:
+    async def call(self, row: MatrixRow, fault: Fault, times: int | None = 1, *, everywhere: bool = False) -> Cell:
         """A call of the client. everywhere: the fault meets all operations, those that look for proof too."""
-        attempting = Attempting(row.operation)
-        async with self._stage(attempting, fault) as stage:
+        attempting = AttemptListener(row.operation)
+        async with self._open_context(attempting, fault) as stage:
             thing = await row.prepare(stage)
             return await self._run(
                 row, fault, times, "*" if everywhere else row.operation, row.call(stage, thing), attempting
             )
 
-    async def plain(self, row: Row, fault: Fault, times: int | None = 1) -> Cell:
+    async def plain(self, row: MatrixRow, fault: Fault, times: int | None = 1) -> Cell:
         """The same request by bare aiohttp, as one writes it: raise_for_status, and read the answer."""
-        attempting = Attempting(row.operation, under_way=True)
-        async with self._stage(attempting, fault) as stage, aiohttp.ClientSession() as session:
-            request = await row.plain(stage, await row.prepare(stage))
-            attempting.under_way = True
-            cell = await self._run(row, fault, times, row.operation, _fetched(session, request), attempting)
-            return attrs.evolve(cell, agrees=True)
+        attempting = AttemptListener(row.operation, in_progress=True)
+        async with self._open_context(attempting, fault) as stage, aiohttp.ClientSession() as session:
+            request = await row.plain_request(stage, await row.prepare(stage))
+            attempting.in_progress = True
+            cell = await self._run(row, fault, times, row.operation, _fetch_plain(session, request), attempting)
+            return attrs.evolve(cell, is_consistent_response=True)
 
     @contextlib.asynccontextmanager
-    async def _stage(self, attempting: Attempting, fault: Fault) -> AsyncGenerator[Stage]:
+    async def _open_context(self, attempting: AttemptListener, fault: Fault) -> AsyncGenerator[MatrixContext]:
         self._number += 1
         sandbox = self._sandbox
         token = await sandbox.issue_token()
@@ -111,56 +111,62 @@ class Matrix:
             tokens,
             ds.Login(*DEMO_LOGIN),
             listeners=[attempting],
-            clock=LeapingClock(_DUE if fault.lands_late else 0.0),
+            clock=LeapingClock(_SANDBOX_SECONDS if fault.takes_effect_late else 0.0),
         )
         async with suite:
-            yield Stage(sandbox, suite, token, self._number)
+            yield MatrixContext(sandbox, suite, token, self._number)
 
     async def _run(
-        self, row: Row, fault: Fault, times: int | None, scope: str, call: Awaitable[Any], attempting: Attempting
+        self,
+        row: MatrixRow,
+        fault: Fault,
+        times: int | None,
+        scope: str,
+        call: Awaitable[Any],
+        attempting: AttemptListener,
     ) -> Cell:
         before = len(await self._sandbox.ledger(row.operation))
         rule = self._sandbox.inject_fault(scope, fault.kind, times=times, **fault.members)
-        landed = self._landed(row, before)
+        landed = self._count_new_effects(row, before)
         calling = asyncio.ensure_future(call)
-        if fault.slow:
-            await self._hurry(calling, fault, rule, attempting, landed)
+        if fault.delay:
+            await self._advance_time(calling, fault, rule, attempting, landed)
         answer: Any = None
         try:
             answer = await calling
             told = RETURNED
         except (ds.DirectSuiteError, aiohttp.ClientError, TimeoutError, ValueError) as error:
             told = type(error).__name__
-        if fault.lands_late:
-            leap(fault.slow)
+        if fault.takes_effect_late:
+            leap(fault.delay)
 
             async def all_landed() -> bool:
                 """Whether every delayed request has been acted upon."""
-                return await landed() >= self._applied(rule)
+                return await landed() >= self._get_applied_count(rule)
 
-            await _until(all_landed, _LANDING)  # in vain where one of them is refused
+            await _poll_until(all_landed, _MAX_EFFECT_POLLS)  # in vain where one of them is refused
         self._sandbox.clear_faults()
         effects = (await self._sandbox.ledger(row.operation))[before:]
-        agrees = told != RETURNED or any(_agrees(row, answer, effect) for effect in effects)
+        agrees = told != RETURNED or any(_is_consistent(row, answer, effect) for effect in effects)
         return Cell(row, fault, times, "every operation" if scope == "*" else "its own", told, len(effects), agrees)
 
-    def _landed(self, row: Row, before: int) -> Callable[[], Awaitable[int]]:
+    def _count_new_effects(self, row: MatrixRow, before: int) -> Callable[[], Awaitable[int]]:
         async def landed() -> int:
             """How many effects there are by now."""
             return len(await self._sandbox.ledger(row.operation)) - before
 
         return landed
 
-    def _applied(self, number: int) -> int:
+    def _get_applied_count(self, number: int) -> int:
         [applied] = [int(rule["applied"]) for rule in self._sandbox.faults() if rule["id"] == number]
         return applied
 
-    async def _hurry(
+    async def _advance_time(
         self,
         calling: asyncio.Future[Any],
         fault: Fault,
         rule: int,
-        attempting: Attempting,
+        attempting: AttemptListener,
         landed: Callable[[], Awaitable[int]],
     ) -> None:
         """Let time pass for the attempt that waits, and only for it: what else the call does takes what it takes."""
@@ -169,33 +175,33 @@ class Matrix:
             """Whether all has happened that does before the silence."""
             if calling.done():
                 return True
-            return bool(self._applied(rule) and (not fault.lands_before_the_silence or await landed()))
+            return bool(self._get_applied_count(rule) and (not fault.takes_effect_before_hang or await landed()))
 
-        await _until(silent)
+        await _poll_until(silent)
         passed = 0.0
-        while not calling.done() and attempting.under_way and passed < min(fault.slow, _LONG):
-            leap(_STEP)
-            passed += _STEP
+        while not calling.done() and attempting.in_progress and passed < min(fault.delay, _MAX_CALL_SECONDS):
+            leap(_LEAP_SECONDS)
+            passed += _LEAP_SECONDS
             await asyncio.sleep(0.001)
 
 
-async def _until(happened: Callable[[], Awaitable[bool]], looks: int = _LOOKS) -> None:
+async def _poll_until(condition: Callable[[], Awaitable[bool]], max_polls: int = _MAX_POLLS) -> None:
     """Return when it has happened, or after so many looks, a millisecond apart."""
-    for _ in range(looks):
-        if await happened():
+    for _ in range(max_polls):
+        if await condition():
             return
         await asyncio.sleep(0.001)
 
 
-def _agrees(row: Row, answer: Any, effect: Effect) -> bool:
-    return answer is _PLAIN or row.agrees(answer, effect)
+def _is_consistent(row: MatrixRow, answer: Any, effect: Effect) -> bool:
+    return answer is _PLAIN_RESULT or row.is_consistent(answer, effect)
 
 
-_PLAIN = object()
+_PLAIN_RESULT = object()
 """What bare aiohttp gives is not looked into."""
 
 
-async def _fetched(session: aiohttp.ClientSession, request: Plain) -> object:
+async def _fetch_plain(session: aiohttp.ClientSession, request: PlainRequest) -> object:
     headers = {} if request.token is None else {"Authorization": f"Bearer {request.token}"}
     headers["Content-Type"] = "application/json"
     async with session.request(request.method, request.url, json=request.json, headers=headers) as response:
@@ -209,12 +215,12 @@ async def _fetched(session: aiohttp.ClientSession, request: Plain) -> object:
                 base64.b64decode(await response.read(), validate=True)
             except binascii.Error:
                 raise ValueError("no base64") from None
-    return _PLAIN
+    return _PLAIN_RESULT
 
 
 @contextlib.asynccontextmanager
-async def matrix() -> AsyncGenerator[Matrix]:
+async def open_matrix() -> AsyncGenerator[MatrixRunner]:
     """A matrix on a sandbox of its own."""
     async with Sandbox() as sandbox:
         await populate(sandbox)
-        yield Matrix(sandbox)
+        yield MatrixRunner(sandbox)

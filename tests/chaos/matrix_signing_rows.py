@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import directsuite as ds
-from tests.integration.documents import consent
+from tests.integration.documents import make_consent_form
 
-from .matrix_row import Effect, Plain, Row, Stage
+from .matrix_row import Effect, MatrixContext, MatrixRow, PlainRequest
 
 SIGNATURES = [ds.Signature(name="PatientSig", reason="I agree"), ds.Signature(name="WitnessSig", reason="Seen")]
 
 
-async def _document(stage: Stage) -> ds.StoredDocument:
-    return await stage.suite.signing.save(consent())
+async def _save_document(stage: MatrixContext) -> ds.StoredDocument:
+    return await stage.suite.signing.save(make_consent_form())
 
 
-def _new_digest(update: Any, effect: Effect) -> bool:
+def _has_new_digest(update: Any, effect: Effect) -> bool:
     return bool(update.document_digest == effect["detail"]["digest"])
 
 
-def _pulled(pdf: Any, effect: Effect) -> bool:
+def _has_pdf_digest(pdf: Any, effect: Effect) -> bool:
     return bool(hashlib.sha256(pdf).hexdigest() == effect["detail"]["digest"])
 
 
@@ -65,19 +65,26 @@ _CHANGES: list[tuple[str, str, Any, Change]] = [
 ]
 
 
-def _signing_row(operation: str, path: str, body: Any, change: Change, *, bare: bool) -> Row:
+def _make_signing_row(operation: str, path: str, body: Any, change: Change, *, bare: bool) -> MatrixRow:
     pull = path.endswith("pull")
 
-    async def call(stage: Stage, document: ds.StoredDocument) -> Any:
+    async def call(stage: MatrixContext, document: ds.StoredDocument) -> Any:
         return await change(stage.suite.signing, document.identifier if bare else document)
 
-    async def plain(stage: Stage, document: ds.StoredDocument) -> Plain:
+    async def plain(stage: MatrixContext, document: ds.StoredDocument) -> PlainRequest:
         url = f"{stage.sandbox.signing_url}/pdf/{document.identifier}/{path}"
-        return Plain(method="PATCH", url=url, json=body, token=stage.token, base64=pull)
+        return PlainRequest(method="PATCH", url=url, json=body, token=stage.token, base64=pull)
 
     variant = "bare identifier" if bare else "StoredDocument"
-    agrees = _pulled if pull else _new_digest
-    return Row(operation=operation, variant=variant, prepare=_document, call=call, plain=plain, agrees=agrees)
+    agrees = _has_pdf_digest if pull else _has_new_digest
+    return MatrixRow(
+        operation=operation,
+        variant=variant,
+        prepare=_save_document,
+        call=call,
+        plain_request=plain,
+        is_consistent=agrees,
+    )
 
 
-SIGNING_ROWS: list[Row] = [_signing_row(*change, bare=bare) for change in _CHANGES for bare in (True, False)]
+SIGNING_ROWS: list[MatrixRow] = [_make_signing_row(*change, bare=bare) for change in _CHANGES for bare in (True, False)]

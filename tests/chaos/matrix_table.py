@@ -17,41 +17,41 @@ import attrs
 
 from .matrix_faults import FAULTS, TIMEOUT
 from .matrix_rows import ROWS
-from .matrix_runs import RETURNED, UNKNOWN, Cell, matrix
+from .matrix_runs import RETURNED, UNKNOWN, Cell, open_matrix
 from .matrix_time import LeapingLoop
 
 RESULTS = Path("benchmarks/results/matrix.md")
 
 
 @attrs.define
-class Count:
+class MatrixCount:
     """What so many cells came to."""
 
     cells: int = 0
     returned: int = 0
     unknown_happened: int = 0
-    unknown_not: int = 0
-    refused: int = 0
-    doubled: int = 0
-    false: int = 0
+    unknown_not_happened: int = 0
+    rejected: int = 0
+    duplicated: int = 0
+    false_reports: int = 0
 
     def add(self, cell: Cell) -> None:
         """Count one more."""
         self.cells += 1
         if cell.effects > 1:
-            self.doubled += 1
-        elif not cell.consistent:
-            self.false += 1
-        elif cell.told == RETURNED:
+            self.duplicated += 1
+        elif not cell.is_report_correct:
+            self.false_reports += 1
+        elif cell.reported == RETURNED:
             self.returned += 1
-        elif cell.told == UNKNOWN:
+        elif cell.reported == UNKNOWN:
             self.unknown_happened += cell.effects
-            self.unknown_not += 1 - cell.effects
+            self.unknown_not_happened += 1 - cell.effects
         else:
-            self.refused += 1
+            self.rejected += 1
 
     @classmethod
-    def of(cls, cells: Iterable[Cell]) -> Count:
+    def sum_up(cls, cells: Iterable[Cell]) -> MatrixCount:
         """The sum of these."""
         count = cls()
         for cell in cells:
@@ -59,15 +59,15 @@ class Count:
         return count
 
 
-async def _all() -> tuple[list[Cell], list[Cell]]:
+async def _run_all() -> tuple[list[Cell], list[Cell]]:
     """The client's cells, and bare aiohttp's."""
     ours: list[Cell] = []
     plain: list[Cell] = []
     for row in ROWS:
-        async with matrix() as running:
+        async with open_matrix() as running:
             for fault in FAULTS:
                 ours += [await running.call(row, fault, times) for times in (1, None)]
-                if not fault.slow:
+                if not fault.delay:
                     ours.append(await running.call(row, fault, None, everywhere=True))
                 if row.operation not in {cell.row.operation for cell in plain if cell.row is not row}:
                     plain += [await running.plain(row, fault, times) for times in (1, None)]
@@ -81,22 +81,24 @@ _HEADS = (
 )
 
 
-def _table(named: str, keys: Sequence[str], key: Callable[[Cell], str], ours: list[Cell], plain: list[Cell]) -> str:
+def _format_table(
+    named: str, keys: Sequence[str], key: Callable[[Cell], str], ours: list[Cell], plain: list[Cell]
+) -> str:
     heads = [named, *_HEADS[0], *_HEADS[1]]
     lines = ["| " + " | ".join(heads) + " |", "|---" + "|---:" * (len(heads) - 1) + "|"]
     for name in [*keys, ""]:
-        count = Count.of(cell for cell in ours if name in ("", key(cell)))
-        bare = Count.of(cell for cell in plain if name in ("", key(cell)))
-        figures = [*attrs.astuple(count), bare.cells, bare.returned, bare.refused, bare.false, bare.doubled]
+        count = MatrixCount.sum_up(cell for cell in ours if name in ("", key(cell)))
+        bare = MatrixCount.sum_up(cell for cell in plain if name in ("", key(cell)))
+        figures = [*attrs.astuple(count), bare.cells, bare.returned, bare.rejected, bare.false_reports, bare.duplicated]
         texts = [str(figure) for figure in figures] if bare.cells else [*map(str, figures[:7]), *[""] * 5]
         lines.append("| " + " | ".join([name or "**all**", *texts]) + " |")
     return "\n".join(lines)
 
 
-def page(ours: list[Cell], plain: list[Cell]) -> str:
+def format_page(ours: list[Cell], plain: list[Cell]) -> str:
     """The table as Markdown."""
-    by_row = _table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), ours, plain)
-    by_fault = _table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), ours, plain)
+    by_row = _format_table("operation", [str(row) for row in ROWS], lambda cell: str(cell.row), ours, plain)
+    by_fault = _format_table("fault", [str(fault) for fault in FAULTS], lambda cell: str(cell.fault), ours, plain)
     return f"""# What must not happen twice, and everything that can go wrong
 
 Written by `python -m tests.chaos.matrix_table`, with aiohttp {importlib.metadata.version("aiohttp")}. Each cell is one
@@ -125,9 +127,9 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     logging.getLogger("directsuite").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
-        ours, plain = runner.run(_all())
-    chosen.output.write_text(page(ours, plain), encoding="utf-8")
-    wrong = [str(cell) for cell in ours if not cell.consistent]
+        ours, plain = runner.run(_run_all())
+    chosen.output.write_text(format_page(ours, plain), encoding="utf-8")
+    wrong = [str(cell) for cell in ours if not cell.is_report_correct]
     sys.stderr.writelines(f"{line}\n" for line in wrong)
     return 1 if wrong else 0
 

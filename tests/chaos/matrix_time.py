@@ -14,7 +14,7 @@ from typing import TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_TURNS = 1000  # in which a job in a thread ends
+_MAX_LOOP_PASSES = 1000  # in which a job in a thread ends
 
 
 class LeapingLoop(asyncio.SelectorEventLoop):
@@ -40,7 +40,7 @@ class LeapingLoop(asyncio.SelectorEventLoop):
         self.threads -= 1
 
 
-def leaping_loop() -> LeapingLoop:
+def get_leaping_loop() -> LeapingLoop:
     """The running loop."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, LeapingLoop)
@@ -49,7 +49,7 @@ def leaping_loop() -> LeapingLoop:
 
 def leap(seconds: float) -> None:
     """Let so many seconds pass at once in the running loop."""
-    leaping_loop().leap(seconds)
+    get_leaping_loop().leap(seconds)
 
 
 class LeapingClock:
@@ -67,9 +67,9 @@ class LeapingClock:
 
     async def sleep(self, seconds: float) -> None:
         """Let them pass at once, for the sandbox too."""
-        loop = leaping_loop()
+        loop = get_leaping_loop()
         loop.leap(seconds)
-        for _ in range(_TURNS):
+        for _ in range(_MAX_LOOP_PASSES):
             await asyncio.sleep(self._due)
             if not (self._due and loop.threads):
                 return

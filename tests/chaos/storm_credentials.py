@@ -18,11 +18,11 @@ _QUERIES = {
     SessionRenewed: "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?",
     TokenRefreshed: "SELECT 1 FROM access_token WHERE digest = ? AND expires_at > ?",
 }
-Kind = type[SessionRenewed] | type[TokenRefreshed]
+RenewalEventType = type[SessionRenewed] | type[TokenRefreshed]
 
 
 @attrs.frozen
-class Generation:
+class CredentialGeneration:
     """One token or session, and the loop's time from which it was used."""
 
     digest: bytes
@@ -30,7 +30,7 @@ class Generation:
 
 
 @attrs.define(eq=False)
-class Credentials:
+class CredentialMonitor:
     """A source of tokens, and a listener who notes each token and session that the suite begins to use.
 
     lifetime: seconds of a token; aged: seconds after which it is renewed, as a session is. in_vain: what was renewed
@@ -39,12 +39,14 @@ class Credentials:
 
     sandbox: Sandbox
     lifetime: float
-    aged: float
+    renewal_age: float
     fetches: int = 0
-    generations: dict[Kind, list[Generation]] = attrs.Factory(lambda: {SessionRenewed: [], TokenRefreshed: []})
-    in_vain: list[str] = attrs.Factory(list[str])
-    _judged: dict[Kind, int] = attrs.Factory(dict[Kind, int])
-    _caches: dict[Kind, TokenCache] = attrs.Factory(dict[Kind, TokenCache])
+    generations: dict[RenewalEventType, list[CredentialGeneration]] = attrs.Factory(
+        lambda: {SessionRenewed: [], TokenRefreshed: []}
+    )
+    needless_renewals: list[str] = attrs.Factory(list[str])
+    _judged_counts: dict[RenewalEventType, int] = attrs.Factory(dict[RenewalEventType, int])
+    _caches: dict[RenewalEventType, TokenCache] = attrs.Factory(dict[RenewalEventType, TokenCache])
 
     async def fetch(self) -> ds.AccessToken:
         """A new token."""
@@ -61,8 +63,8 @@ class Credentials:
             return
         credential = self._caches[type(event)]._credential
         assert credential is not None
-        digest = credentials.digest(credential.token.reveal())
-        self.generations[type(event)].append(Generation(digest, asyncio.get_running_loop().time()))
+        digest = credentials.hash_secret(credential.token.reveal())
+        self.generations[type(event)].append(CredentialGeneration(digest, asyncio.get_running_loop().time()))
 
     async def judge(self) -> None:
         """Note the generations replaced since the last time although they were good still, and younger than `aged`.
@@ -73,13 +75,13 @@ class Credentials:
         """
         now = self.sandbox.clock.milliseconds()
         for kind, generations in self.generations.items():
-            first = self._judged.get(kind, 0)
-            self._judged[kind] = max(len(generations) - 1, 0)
-            for old, new in itertools.pairwise(generations[first : self._judged[kind] + 1]):
-                if new.since - old.since < self.aged and await self._good(kind, old, now):
-                    self.in_vain.append(kind.__name__)
+            first = self._judged_counts.get(kind, 0)
+            self._judged_counts[kind] = max(len(generations) - 1, 0)
+            for old, new in itertools.pairwise(generations[first : self._judged_counts[kind] + 1]):
+                if new.since - old.since < self.renewal_age and await self._was_still_good(kind, old, now):
+                    self.needless_renewals.append(kind.__name__)
 
-    async def _good(self, kind: Kind, generation: Generation, now: int) -> bool:
+    async def _was_still_good(self, kind: RenewalEventType, generation: CredentialGeneration, now: int) -> bool:
         def look(connection: sqlite3.Connection) -> bool:
             """Whether the sandbox would take it."""
             return connection.execute(_QUERIES[kind], (generation.digest, now)).fetchone() is not None

@@ -9,11 +9,11 @@ from typing import Any
 import directsuite as ds
 
 from .matrix_row import BOB, DRAFTS, PASSWORD
-from .storm_actions import Claim
-from .storm_stage import Stage
+from .storm_actions import CallReport
+from .storm_context import StormContext
 
 SENDS = frozenset({"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "Forward"})
-ONCE = SENDS | {
+NON_IDEMPOTENT_OPERATIONS = SENDS | {
     "CopyMessagesByUIDs",
     "SaveRawMessages",
     "DeleteFolder",
@@ -23,13 +23,15 @@ ONCE = SENDS | {
     "Sign",
 }
 """Operations of the storm that must not happen twice."""
-_AGAIN = frozenset({"Delete", "CreateFolder", "MoveFolder", "MoveMessagesByUIDs", "MarkMessagesAsReadByUIDs"})
+_REPEATABLE_OPERATIONS = frozenset(
+    {"Delete", "CreateFolder", "MoveFolder", "MoveMessagesByUIDs", "MarkMessagesAsReadByUIDs"}
+)
 """Operations that may, and whose effect is found by its key."""
 
 Effects = dict[tuple[str, str], list[Mapping[str, Any]]]
 
 
-async def effects_of(stage: Stage) -> Effects:
+async def group_effects(stage: StormContext) -> Effects:
     """The ledger, by operation and by the key that the claims use."""
     subjects = {message.msg_id: message.subject for message in await stage.box.get_message_metadata("INBOX.Sent")}
     drafts = {message.uid: message.subject for message in await stage.box.get_message_metadata(DRAFTS)}
@@ -46,16 +48,16 @@ async def effects_of(stage: Stage) -> Effects:
     return effects
 
 
-def untyped(claims: Iterable[Claim]) -> list[str]:
+def find_untyped_errors(claims: Iterable[CallReport]) -> list[str]:
     """Errors that are none of ours."""
     return [repr(claim.error) for claim in claims if not isinstance(claim.error, ds.DirectSuiteError | None)]
 
 
-def false_claims(claims: Iterable[Claim], effects: Effects) -> list[str]:
+def find_false_reports(claims: Iterable[CallReport], effects: Effects) -> list[str]:
     """What callers were told that is not so."""
     false: list[str] = []
     for claim in claims:
-        if claim.operation not in ONCE | _AGAIN:
+        if claim.operation not in NON_IDEMPOTENT_OPERATIONS | _REPEATABLE_OPERATIONS:
             continue
         happened = len(effects.get((claim.operation, claim.key), []))
         if claim.error is None:
@@ -63,13 +65,13 @@ def false_claims(claims: Iterable[Claim], effects: Effects) -> list[str]:
         elif isinstance(claim.error, ds.OutcomeUnknownError):
             fits = happened <= 1
         else:  # an operation that may be repeated may have happened, though no attempt was answered
-            fits = happened == 0 if claim.operation in ONCE else happened <= 1
+            fits = happened == 0 if claim.operation in NON_IDEMPOTENT_OPERATIONS else happened <= 1
         if not fits:
             false.append(f"{claim.operation} {claim.key}: {claim.error!r}, {happened} effects")
     return false
 
 
-def answers_of_others(claims: Iterable[Claim], effects: Effects) -> list[str]:
+def find_mixed_up_responses(claims: Iterable[CallReport], effects: Effects) -> list[str]:
     """Acknowledged sends and changes whose answer belongs to another effect."""
     false: list[str] = []
     for claim in claims:
@@ -77,13 +79,13 @@ def answers_of_others(claims: Iterable[Claim], effects: Effects) -> list[str]:
             continue
         [effect] = effects[claim.operation, claim.key]
         sent = claim.operation in SENDS
-        given = claim.answer.smtp_id if sent else claim.answer.document_digest
+        given = claim.response.smtp_id if sent else claim.response.document_digest
         if given != (effect["subject"] if sent else effect["detail"]["digest"]):
             false.append(f"{claim.operation} {claim.key}")
     return false
 
 
-async def lost_or_doubled_messages(stage: Stage, claims: Iterable[Claim]) -> list[str]:
+async def find_lost_or_duplicate_messages(stage: StormContext, claims: Iterable[CallReport]) -> list[str]:
     """Messages that Bob has twice, and acknowledged ones that he has not."""
     there = Counter(
         (message.subject or "").rpartition(" ")[2]
@@ -94,7 +96,7 @@ async def lost_or_doubled_messages(stage: Stage, claims: Iterable[Claim]) -> lis
     return doubled + [f"lost: {number}" for number in sent if number not in there]
 
 
-async def lost_changes(stage: Stage, claims: Iterable[Claim]) -> list[str]:
+async def find_lost_changes(stage: StormContext, claims: Iterable[CallReport]) -> list[str]:
     """Acknowledged changes of documents that are not to be seen in them."""
     lost: list[str] = []
     for claim in claims:
@@ -102,6 +104,6 @@ async def lost_changes(stage: Stage, claims: Iterable[Claim]) -> list[str]:
             info = await stage.suite.signing.get_doc_info(claim.key)
             signed = [signature.is_signed for signature in info.signatures if signature.name == "PatientSig"]
             seen = signed == [True] if claim.operation == "Sign" else not info.form_fields
-            if info.document_digest != claim.answer.document_digest or not seen:
+            if info.document_digest != claim.response.document_digest or not seen:
                 lost.append(f"{claim.operation} {claim.key}")
     return lost

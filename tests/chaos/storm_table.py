@@ -14,32 +14,43 @@ from directsuite.core.events import AttemptFailed, AttemptStarted, CallStarted, 
 
 from .matrix_time import LeapingLoop
 from .storm_actions import RETURNED, Storm
-from .storm_evidence import ONCE, Effects, effects_of, false_claims, lost_or_doubled_messages, untyped
-from .storm_rage import CALLERS, rage
-from .storm_stage import stage
+from .storm_context import open_context
+from .storm_evidence import (
+    NON_IDEMPOTENT_OPERATIONS,
+    Effects,
+    find_false_reports,
+    find_lost_or_duplicate_messages,
+    find_untyped_errors,
+    group_effects,
+)
+from .storm_load import CALLERS, run_calls
 
 RESULTS = Path("benchmarks/results/storm.md")
 
 
-async def _storm(calls: int, seed: int) -> tuple[str, int]:
+async def _run_storm(calls: int, seed: int) -> tuple[str, int]:
     """The page, and how much is wrong."""
-    async with stage() as scene:
+    async with open_context() as scene:
         storm = Storm(scene, seed)
-        await rage(storm, calls, seed)
+        await run_calls(storm, calls, seed)
         rules = scene.sandbox.faults()
         scene.sandbox.clear_faults()
-        effects = await effects_of(scene)
-        wrong = [*untyped(storm.claims), *storm.wrong, *false_claims(storm.claims, effects)]
-        wrong += await lost_or_doubled_messages(scene, storm.claims)
-    return _page(storm, effects, sum(int(rule["applied"]) for rule in rules), wrong), len(wrong)
+        effects = await group_effects(scene)
+        wrong = [*find_untyped_errors(storm.claims), *storm.wrong, *find_false_reports(storm.claims, effects)]
+        wrong += await find_lost_or_duplicate_messages(scene, storm.claims)
+    return _format_page(storm, effects, sum(int(rule["applied"]) for rule in rules), wrong), len(wrong)
 
 
-def _page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) -> str:
-    heard = storm.stage.heard
+def _format_page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) -> str:
+    heard = storm.stage.events
     told = Counter(
         (claim.operation, RETURNED if claim.error is None else type(claim.error).__name__) for claim in storm.claims
     )
-    doubled = Counter(operation for (operation, _), found in effects.items() if operation in ONCE and len(found) > 1)
+    doubled = Counter(
+        operation
+        for (operation, _), found in effects.items()
+        if operation in NON_IDEMPOTENT_OPERATIONS and len(found) > 1
+    )
     columns = [RETURNED, "OutcomeUnknownError", *sorted({name for _, name in told} - {RETURNED, "OutcomeUnknownError"})]
     lines = [f"| operation | {' | '.join(columns)} | doubled |", "|---" + "|---:" * (len(columns) + 1) + "|"]
     for operation in sorted({operation for operation, _ in told}):
@@ -47,10 +58,11 @@ def _page(storm: Storm, effects: Effects, faults: int, wrong: list[str]) -> str:
         lines.append(f"| {operation} | {' | '.join(map(str, figures))} |")
     return f"""# A storm
 
-Written by `python -m tests.chaos.storm_table`: {heard.of(CallStarted)} calls of all four services, {CALLERS} at a time,
-{heard.of(AttemptStarted)} requests, of which the sandbox spoilt or delayed {faults}; {heard.of(AttemptFailed)} attempts
-failed. Credentials ran out meanwhile: {heard.of(TokenRefreshed)} tokens and {heard.of(SessionRenewed)} sessions, each
-replaced once. Held against the ledger and the mailboxes afterwards, {len(wrong)} answers were wrong.
+Written by `python -m tests.chaos.storm_table`: {heard.count(CallStarted)} calls of all four services, {CALLERS} at
+a time, {heard.count(AttemptStarted)} requests, of which the sandbox spoilt or delayed {faults};
+{heard.count(AttemptFailed)} attempts failed. Credentials ran out meanwhile: {heard.count(TokenRefreshed)} tokens and
+{heard.count(SessionRenewed)} sessions, each replaced once. Held against the ledger and the mailboxes
+afterwards, {len(wrong)} answers were wrong.
 
 {chr(10).join(lines)}
 """
@@ -65,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = parser.parse_args(arguments)
     logging.getLogger("directsuite").setLevel(logging.CRITICAL)
     with asyncio.Runner(loop_factory=LeapingLoop) as runner:
-        page, wrong = runner.run(_storm(chosen.calls, chosen.seed))
+        page, wrong = runner.run(_run_storm(chosen.calls, chosen.seed))
     chosen.output.write_text(page, encoding="utf-8")
     return 1 if wrong else 0
 

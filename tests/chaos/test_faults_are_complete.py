@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.soak import trouble
-from directsuite.sandbox.faults import KINDS
+from benchmarks.soak import fault_injection
+from directsuite.sandbox.faults import FAULT_KINDS
 
-from . import matrix_faults, storm_stage
+from . import matrix_faults, storm_context
 
 LISTS = {
     "matrix": {fault.kind for fault in matrix_faults.FAULTS},
-    "storm": {kind for _, kind, _ in storm_stage.FAULTS},
-    "soak": {kind for _, kind, _ in trouble.FAULTS},
+    "storm": {kind for _, kind, _ in storm_context.FAULTS},
+    "soak": {kind for _, kind, _ in fault_injection.FAULTS},
 }
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_every_kind_of_fault_is_tried(name: str) -> None:
-    assert LISTS[name] == set(KINDS)
+    assert LISTS[name] == set(FAULT_KINDS)

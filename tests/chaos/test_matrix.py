@@ -15,12 +15,12 @@ from directsuite.core.operation import Operation, Semantics, Service
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from tests.conftest import ONE_OF_EACH_KIND
+from tests.conftest import DEFAULT_OPERATIONS
 
-from .matrix_faults import FAULTS, FEW, FEWEST, Fault
-from .matrix_row import Row
+from .matrix_faults import FAULTS, PDF_FAULTS, REPRESENTATIVE_FAULTS, Fault
+from .matrix_row import MatrixRow
 from .matrix_rows import ROWS
-from .matrix_runs import RETURNED, Cell, matrix
+from .matrix_runs import RETURNED, Cell, open_matrix
 from .matrix_time import LeapingLoop
 
 _ON_PDFS = {record.name for record in vars(signing).values() if isinstance(record, Operation)}
@@ -35,13 +35,13 @@ def _run(cells: Any) -> list[Cell]:
         return given
 
 
-async def _cells(row: Row, faults: list[Fault], ways: list[tuple[int | None, bool]]) -> list[Cell]:
-    async with matrix() as running:
+async def _cells(row: MatrixRow, faults: list[Fault], ways: list[tuple[int | None, bool]]) -> list[Cell]:
+    async with open_matrix() as running:
         return [
             await running.call(row, fault, times, everywhere=everywhere)
             for fault in faults
             for times, everywhere in ways
-            if not (everywhere and fault.slow)
+            if not (everywhere and fault.delay)
         ]
 
 
@@ -59,55 +59,55 @@ def test_every_operation_that_must_not_be_repeated_has_a_row() -> None:
 
 @pytest.mark.parametrize(
     "row",
-    [pytest.param(row, marks=[pytest.mark.wide] * (row.operation not in ONE_OF_EACH_KIND)) for row in ROWS],
+    [pytest.param(row, marks=[pytest.mark.wide] * (row.operation not in DEFAULT_OPERATIONS)) for row in ROWS],
     ids=str,
 )
-def test_what_the_caller_is_told_is_what_happened(row: Row) -> None:
-    few = FEWEST if row.operation in _ON_PDFS else FEW
+def test_reported_outcome_is_true(row: MatrixRow) -> None:
+    few = PDF_FAULTS if row.operation in _ON_PDFS else REPRESENTATIVE_FAULTS
     faults = [fault for fault in FAULTS if fault.name in few]
     cells = _run(_cells(row, faults, [(1, False)]))
-    assert [str(cell) for cell in cells if not cell.consistent] == []
+    assert [str(cell) for cell in cells if not cell.is_report_correct] == []
     assert len(cells) == len(few)
-    assert cells[0].told == RETURNED
+    assert cells[0].reported == RETURNED
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_the_caller_is_told_is_what_happened_with_every_fault(row: Row) -> None:
+def test_reported_outcome_is_true_for_every_fault(row: MatrixRow) -> None:
     cells = _run(_cells(row, FAULTS, [(1, False), (None, False), (None, True)]))
-    assert [str(cell) for cell in cells if not cell.consistent] == []
+    assert [str(cell) for cell in cells if not cell.is_report_correct] == []
 
 
 @pytest.mark.parametrize(
     "row", [pytest.param(row, marks=[pytest.mark.slow] * (row.operation in _ON_PDFS)) for row in _PROVABLE], ids=str
 )
-def test_what_can_be_proven_is_returned(row: Row) -> None:
+def test_confirmed_effect_is_returned(row: MatrixRow) -> None:
     cells = _run(_cells(row, [fault for fault in FAULTS if fault.name in _PROVEN], [(None, False)]))
-    assert [(cell.told, cell.effects) for cell in cells] == [(RETURNED, 1)] * len(_PROVEN)
+    assert [(cell.reported, cell.effects) for cell in cells] == [(RETURNED, 1)] * len(_PROVEN)
 
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("row", [SEND, COPY], ids=str)
-def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: Row, status: int) -> None:
+def test_a_service_that_asks_to_come_back_later_is_taken_at_its_word(row: MatrixRow, status: int) -> None:
     """One that has acted and says so all the same is obeyed and acts again: no client can tell."""
     false = Fault("a falsehood", "status", {"status": status, "retry_after": 1, "processed": True})
     [cell] = _run(_cells(row, [false], [(1, False)]))
-    assert (cell.told, cell.effects) == (RETURNED, 2)
+    assert (cell.reported, cell.effects) == (RETURNED, 2)
 
 
 @pytest.mark.wide
 def test_bare_aiohttp_makes_the_same_requests() -> None:
     async def cells() -> list[Cell]:
-        async with matrix() as running:
+        async with open_matrix() as running:
             return [await running.plain(row, FAULTS[0]) for row in ROWS]
 
-    assert [str(cell) for cell in _run(cells()) if cell.told != RETURNED or cell.effects != 1] == []
+    assert [str(cell) for cell in _run(cells()) if cell.reported != RETURNED or cell.effects != 1] == []
 
 
 def test_bare_aiohttp_doubles_what_it_puts() -> None:
     async def cells() -> list[Cell]:
-        async with matrix() as running:
-            return [await running.plain(row, fault) for row in (SEND, COPY) for fault in FAULTS if not fault.slow]
+        async with open_matrix() as running:
+            return [await running.plain(row, fault) for row in (SEND, COPY) for fault in FAULTS if not fault.delay]
 
-    doubled = [(cell.row, cell.fault.name, cell.told) for cell in _run(cells()) if cell.effects > 1]
+    doubled = [(cell.row, cell.fault.name, cell.reported) for cell in _run(cells()) if cell.effects > 1]
     assert doubled == [(SEND, "reset after it", RETURNED)]

@@ -12,15 +12,15 @@ import pytest
 import directsuite as ds
 from directsuite.messaging import send_once
 
-from .settling_scene import ALICE, Scene, let_pass, scene
+from .verification_scenario import ALICE, VerificationScenario, advance_loop_clock, open_scenario
 
 MESSAGE = ds.Message(sender=ALICE, subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
 KEY = "result-17"
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Scene]:
-    async with scene() as running:
+async def scenario() -> AsyncIterator[VerificationScenario]:
+    async with open_scenario() as running:
         yield running
 
 
@@ -31,7 +31,7 @@ def began() -> datetime:
 
 
 @pytest.fixture
-def _no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _hidden_request_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose metadata leaves out header lines of the sender's own."""
     search = ds.Mailbox.search_messages_metadata_by_received_date
 
@@ -42,131 +42,145 @@ def _no_marks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ds.Mailbox, "search_messages_metadata_by_received_date", hiding)
 
 
-async def _lands(world: Scene) -> None:
+async def _lands(world: VerificationScenario) -> None:
     """The request of an earlier attempt arrives."""
-    await world.box.send_with_header(send_once.marked(MESSAGE, send_once.request_id(ALICE, KEY)))
+    await world.box.send_with_header(send_once.add_request_id(MESSAGE, send_once.make_request_id(ALICE, KEY)))
 
 
-@pytest.mark.usefixtures("_no_marks")
-async def test_a_server_that_shows_no_marks_gets_no_second_message(world: Scene, began: datetime) -> None:
-    world.sandbox.inject_fault("SendWithHeader", "reset_after")
+@pytest.mark.usefixtures("_hidden_request_ids")
+async def test_a_server_that_shows_no_marks_gets_no_second_message(
+    scenario: VerificationScenario, began: datetime
+) -> None:
+    scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
     with pytest.raises(ds.OutcomeUnknownError):
-        await world.box.send_once(MESSAGE, key=KEY)
+        await scenario.box.send_once(MESSAGE, key=KEY)
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert await world.effects("SendWithHeader") == 1
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await scenario.count_effects("SendWithHeader") == 1
     assert caught.value.looked
     assert "without since" in caught.value.how_to_find_out
 
 
-async def test_messages_without_marks_tell_nothing_of_a_server(world: Scene, began: datetime) -> None:
-    await world.box.send(MESSAGE)
+async def test_messages_without_request_id_prove_nothing_about_server(
+    scenario: VerificationScenario, began: datetime
+) -> None:
+    await scenario.box.send(MESSAGE)
     with pytest.raises(ds.OutcomeUnknownError):
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert await world.effects("SendWithHeader") == 0
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await scenario.count_effects("SendWithHeader") == 0
 
 
 @pytest.mark.parametrize("waits", [1, 3])
-async def test_a_first_request_that_lands_late_is_the_only_one(world: Scene, began: datetime, waits: int) -> None:
+async def test_a_first_request_that_lands_late_is_the_only_one(
+    scenario: VerificationScenario, began: datetime, waits: int
+) -> None:
     async def nothing() -> None:
         pass
 
-    world.clock.meanwhile = [*[nothing] * (waits - 1), lambda: _lands(world)]
-    answer = await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert not world.clock.meanwhile
-    assert await world.effects("SendWithHeader") == 1
-    [sent] = await world.box.get_message_metadata("INBOX.Sent")
+    scenario.clock.actions_during_waits = [*[nothing] * (waits - 1), lambda: _lands(scenario)]
+    answer = await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert not scenario.clock.actions_during_waits
+    assert await scenario.count_effects("SendWithHeader") == 1
+    [sent] = await scenario.box.get_message_metadata("INBOX.Sent")
     assert answer.smtp_id == sent.msg_id
 
 
-@pytest.mark.usefixtures("_no_marks")
-async def test_a_late_request_that_is_not_recognized_leaves_it_open(world: Scene, began: datetime) -> None:
-    world.clock.meanwhile = [lambda: _lands(world)]
+@pytest.mark.usefixtures("_hidden_request_ids")
+async def test_a_late_request_that_is_not_recognized_leaves_it_open(
+    scenario: VerificationScenario, began: datetime
+) -> None:
+    scenario.clock.actions_during_waits = [lambda: _lands(scenario)]
     with pytest.raises(ds.OutcomeUnknownError):
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert await world.effects("SendWithHeader") == 1
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await scenario.count_effects("SendWithHeader") == 1
 
 
 @pytest.mark.parametrize("others", [[], ["another"]], ids=["empty folder", "another's mark"])
-async def test_what_is_surely_not_there_is_sent_after_the_settle_time(
-    world: Scene, began: datetime, others: list[str]
+async def test_absent_message_is_sent_after_settle_time(
+    scenario: VerificationScenario, began: datetime, others: list[str]
 ) -> None:
     for key in others:
-        await world.box.send_once(MESSAGE, key=key)
-    answer = await world.box.send_once(MESSAGE, key=KEY, since=began, settle=20)
+        await scenario.box.send_once(MESSAGE, key=key)
+    answer = await scenario.box.send_once(MESSAGE, key=KEY, since=began, settle=20)
     assert answer.smtp_id
-    assert await world.effects("SendWithHeader") == len(others) + 1
-    assert world.clock.time == pytest.approx(20)
+    assert await scenario.count_effects("SendWithHeader") == len(others) + 1
+    assert scenario.clock.time == pytest.approx(20)
 
 
 @pytest.mark.parametrize("filed", ["INBOX.Referrals", "INBOX.Trash"])
-async def test_a_message_that_somebody_has_moved_is_not_sent_again(world: Scene, began: datetime, filed: str) -> None:
-    await world.box.create_folder("INBOX.Referrals")
-    await world.box.send_once(MESSAGE, key="another")  # so that this server is seen to show marks
-    await _lands(world)
-    _, uid = await world.box.get_uids("INBOX.Sent")
-    await world.box.move_messages_by_uids("INBOX.Sent", filed, [uid])
-    answer = await world.box.send_once(MESSAGE, key=KEY, since=began)
-    [moved] = await world.box.get_message_metadata(filed)
+async def test_a_message_that_somebody_has_moved_is_not_sent_again(
+    scenario: VerificationScenario, began: datetime, filed: str
+) -> None:
+    await scenario.box.create_folder("INBOX.Referrals")
+    await scenario.box.send_once(MESSAGE, key="another")  # so that this server is seen to show marks
+    await _lands(scenario)
+    _, uid = await scenario.box.get_uids("INBOX.Sent")
+    await scenario.box.move_messages_by_uids("INBOX.Sent", filed, [uid])
+    answer = await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    [moved] = await scenario.box.get_message_metadata(filed)
     assert answer.smtp_id == moved.msg_id
-    assert await world.effects("SendWithHeader") == 2
+    assert await scenario.count_effects("SendWithHeader") == 2
 
 
-async def test_a_resend_finds_what_somebody_has_moved(world: Scene) -> None:
-    await world.box.send_once(MESSAGE, key="another")
-    world.sandbox.inject_fault("SendWithHeader", "reset_after")
+async def test_a_resend_finds_what_somebody_has_moved(scenario: VerificationScenario) -> None:
+    await scenario.box.send_once(MESSAGE, key="another")
+    scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
 
     async def moves() -> None:
         """A rule of the mailbox, say."""
-        _, uid = await world.box.get_uids("INBOX.Sent")
-        await world.box.move_messages_by_uids("INBOX.Sent", "INBOX.Trash", [uid])
+        _, uid = await scenario.box.get_uids("INBOX.Sent")
+        await scenario.box.move_messages_by_uids("INBOX.Sent", "INBOX.Trash", [uid])
 
-    world.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=1)
-    world.clock.meanwhile = [moves]
-    answer = await world.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
-    [moved] = await world.box.get_message_metadata("INBOX.Trash")
+    scenario.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=1)
+    scenario.clock.actions_during_waits = [moves]
+    answer = await scenario.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
+    [moved] = await scenario.box.get_message_metadata("INBOX.Trash")
     assert answer.smtp_id == moved.msg_id
-    assert await world.effects("SendWithHeader") == 2
+    assert await scenario.count_effects("SendWithHeader") == 2
 
 
-async def test_folders_that_can_not_be_searched_leave_it_open(world: Scene, began: datetime) -> None:
-    world.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
+async def test_folders_that_can_not_be_searched_leave_it_open(scenario: VerificationScenario, began: datetime) -> None:
+    scenario.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
     with pytest.raises(ds.OutcomeUnknownError, match="a folder that can't be searched") as caught:
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
     assert isinstance(caught.value.__cause__, ds.BadRequestError)
-    assert await world.effects("SendWithHeader") == 0
+    assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_resend_that_can_not_search_leaves_the_first_send_open(world: Scene) -> None:
-    await world.box.send_once(MESSAGE, key="another")
-    world.sandbox.inject_fault("SendWithHeader", "reset_before", times=None)
-    world.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
+async def test_a_resend_that_can_not_search_leaves_the_first_send_open(scenario: VerificationScenario) -> None:
+    await scenario.box.send_once(MESSAGE, key="another")
+    scenario.sandbox.inject_fault("SendWithHeader", "reset_before", times=None)
+    scenario.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await world.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
+        await scenario.box.send_once(MESSAGE, key=KEY, resend=True, settle=3.0)
     assert isinstance(caught.value.__cause__, ds.BadRequestError)
-    assert await world.effects("SendWithHeader") == 1
+    assert await scenario.count_effects("SendWithHeader") == 1
 
 
-async def test_a_settle_time_that_the_call_has_not_got_leaves_it_open(world: Scene, began: datetime) -> None:
+async def test_settle_time_beyond_timeout_leaves_outcome_unknown(
+    scenario: VerificationScenario, began: datetime
+) -> None:
     async def time_is_up() -> None:
-        let_pass(100)
+        advance_loop_clock(100)
 
-    world.clock.meanwhile = [time_is_up]
+    scenario.clock.actions_during_waits = [time_is_up]
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
     assert not caught.value.looked
-    assert await world.effects("SendWithHeader") == 0
+    assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_look_that_is_refused_is_told_and_nothing_sent(world: Scene, began: datetime) -> None:
-    world.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=403)
+async def test_rejected_search_is_reported_and_nothing_is_sent(scenario: VerificationScenario, began: datetime) -> None:
+    scenario.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=403)
     with pytest.raises(ds.PermissionDeniedError):
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert await world.effects("SendWithHeader") == 0
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await scenario.count_effects("SendWithHeader") == 0
 
 
-async def test_a_suite_that_closes_while_it_looks_sends_nothing(world: Scene, began: datetime) -> None:
-    world.clock.meanwhile = [world.suite.aclose]
+async def test_a_suite_that_closes_while_it_looks_sends_nothing(
+    scenario: VerificationScenario, began: datetime
+) -> None:
+    scenario.clock.actions_during_waits = [scenario.suite.aclose]
     with pytest.raises(ds.ClosedError):
-        await world.box.send_once(MESSAGE, key=KEY, since=began)
-    assert await world.effects("SendWithHeader") == 0
+        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    assert await scenario.count_effects("SendWithHeader") == 0

@@ -10,15 +10,15 @@ import pytest
 
 import directsuite as ds
 
-from .settling_scene import ALICE, Scene, scene
+from .verification_scenario import ALICE, VerificationScenario, open_scenario
 
 MESSAGE = ds.Message(subject="Result", body="See attachment.", recipients=[ds.Recipient(ALICE)])
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[Scene]:
+async def scenario() -> AsyncIterator[VerificationScenario]:
     """The server has been seen to show marks; the next send is lost."""
-    async with scene() as running:
+    async with open_scenario() as running:
         await running.box.send_once(MESSAGE, key="another")
         running.sandbox.inject_fault("SendWithHeader", "reset_before")
         yield running
@@ -35,31 +35,33 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("status", "code", "told"), REFUSALS.values(), ids=REFUSALS)
-async def test_only_a_refusal_of_the_message_itself_settles_the_first_send(
-    world: Scene, status: int, code: int | None, told: type[ds.ServiceError] | None
+async def test_only_rejection_of_message_resolves_first_send(
+    scenario: VerificationScenario, status: int, code: int | None, told: type[ds.ServiceError] | None
 ) -> None:
     body = None if code is None else {"success": False, "code": code}
-    world.sandbox.inject_fault("SendWithHeader", "status", status=status, body=body)
+    scenario.sandbox.inject_fault("SendWithHeader", "status", status=status, body=body)
     with pytest.raises(told or ds.OutcomeUnknownError) as caught:
-        await world.box.send_once(MESSAGE, key="this", resend=True)
+        await scenario.box.send_once(MESSAGE, key="this", resend=True)
     if told is None:
         assert isinstance(caught.value.__cause__, ds.ServiceError)
         assert isinstance(caught.value.__cause__.__cause__, ds.ConnectionLostError)
 
 
-async def test_a_suite_that_closes_before_the_second_send_leaves_the_first_open(world: Scene) -> None:
+async def test_a_suite_that_closes_before_the_second_send_leaves_the_first_open(scenario: VerificationScenario) -> None:
     closing: list[asyncio.Task[None]] = []
 
     async def close() -> None:
-        closing.append(asyncio.create_task(world.suite.aclose(grace=60)))
+        closing.append(asyncio.create_task(scenario.suite.aclose(grace=60)))
 
-    world.clock.meanwhile = [close]
+    scenario.clock.actions_during_waits = [close]
     with pytest.raises(ds.OutcomeUnknownError):
-        await world.box.send_once(MESSAGE, key="this", resend=True)
+        await scenario.box.send_once(MESSAGE, key="this", resend=True)
     await closing[0]
 
 
-async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(world: Scene, tmp_path: Path) -> None:
+async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(
+    scenario: VerificationScenario, tmp_path: Path
+) -> None:
     file = tmp_path / "result.txt"
     file.write_text("negative", encoding="utf-8")
     message = ds.Message(recipients=MESSAGE.recipients, attachment_list=[ds.Attachment.from_path(file)])
@@ -67,14 +69,14 @@ async def test_an_attachment_that_is_gone_by_then_leaves_the_first_send_open(wor
     async def removed() -> None:
         file.unlink()
 
-    world.clock.meanwhile = [removed]
+    scenario.clock.actions_during_waits = [removed]
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await world.box.send_once(message, key="this", resend=True)
+        await scenario.box.send_once(message, key="this", resend=True)
     assert isinstance(caught.value.__cause__, ds.InvalidArgumentError | OSError)
 
 
-async def test_the_lost_request_is_told_of_though_the_second_went_through(world: Scene) -> None:
+async def test_the_lost_request_is_told_of_though_the_second_went_through(scenario: VerificationScenario) -> None:
     left: list[ds.Event] = []
-    world.suite.add_listener(lambda event: left.append(event) if isinstance(event, ds.OutcomeLeftUnknown) else None)
-    assert (await world.box.send_once(MESSAGE, key="this", resend=True)).smtp_id
+    scenario.suite.add_listener(lambda event: left.append(event) if isinstance(event, ds.OutcomeLeftUnknown) else None)
+    assert (await scenario.box.send_once(MESSAGE, key="this", resend=True)).smtp_id
     assert len(left) == 1

@@ -10,22 +10,22 @@ import asyncio
 import pytest
 
 from directsuite.core.events import CallFinished, CallStarted, RenewalFailed, SessionRenewed, TokenRefreshed
-from tests.core.opened import assert_nothing_held
-from tests.core.virtual_time import until
+from tests.core.scripted_suite import assert_no_leaks
+from tests.core.virtual_time import yield_until
 
 from .matrix_time import LeapingLoop
 from .storm_actions import Storm
+from .storm_context import CONNECTIONS, FAULTS, StormContext, open_context
 from .storm_evidence import (
-    ONCE,
-    answers_of_others,
-    effects_of,
-    false_claims,
-    lost_changes,
-    lost_or_doubled_messages,
-    untyped,
+    NON_IDEMPOTENT_OPERATIONS,
+    find_false_reports,
+    find_lost_changes,
+    find_lost_or_duplicate_messages,
+    find_mixed_up_responses,
+    find_untyped_errors,
+    group_effects,
 )
-from .storm_rage import rage
-from .storm_stage import CONNECTIONS, FAULTS, Stage, stage
+from .storm_load import run_calls
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_storm_leaves_no_doubt(calls: int, seed: int) -> None:
 
 
 async def _storm(calls: int, seed: int) -> None:
-    async with stage() as scene:
+    async with open_context() as scene:
         storm = Storm(scene, seed)
         before = asyncio.all_tasks()
-        await rage(storm, calls, seed)
-        await until(lambda: not _own_tasks() - before)
-        assert_nothing_held(scene.suite, CONNECTIONS)
+        await run_calls(storm, calls, seed)
+        await yield_until(lambda: not _own_tasks() - before)
+        assert_no_leaks(scene.suite, CONNECTIONS)
         assert await _applied_all(scene)
         scene.sandbox.clear_faults()
         await _held(storm, calls)
@@ -58,26 +58,26 @@ def _own_tasks() -> set[asyncio.Task[object]]:
     return {task for task in asyncio.all_tasks() if "RequestHandler" not in repr(task.get_coro())}
 
 
-async def _applied_all(scene: Stage) -> bool:
+async def _applied_all(scene: StormContext) -> bool:
     rules = scene.sandbox.faults()
     return len(rules) == len(FAULTS) and all(rule["applied"] for rule in rules)
 
 
 async def _held(storm: Storm, calls: int) -> None:
     scene, claims = storm.stage, storm.claims
-    effects = await effects_of(scene)
-    assert untyped(claims) == []
+    effects = await group_effects(scene)
+    assert find_untyped_errors(claims) == []
     assert storm.wrong == []
-    assert false_claims(claims, effects) == []
-    assert [key for key, found in effects.items() if key[0] in ONCE and len(found) > 1] == []
-    assert answers_of_others(claims, effects) == []
-    assert await lost_or_doubled_messages(scene, claims) == []
-    assert await lost_changes(scene, claims) == []
-    heard, credentials = scene.heard, scene.credentials
-    assert heard.of(CallStarted) == heard.of(CallFinished) >= calls
+    assert find_false_reports(claims, effects) == []
+    assert [key for key, found in effects.items() if key[0] in NON_IDEMPOTENT_OPERATIONS and len(found) > 1] == []
+    assert find_mixed_up_responses(claims, effects) == []
+    assert await find_lost_or_duplicate_messages(scene, claims) == []
+    assert await find_lost_changes(scene, claims) == []
+    heard, credentials = scene.events, scene.credentials
+    assert heard.count(CallStarted) == heard.count(CallFinished) >= calls
     # One login at a time, however many wait for it; and none without need.
-    assert heard.of(CallStarted, "login") == heard.of(SessionRenewed) + heard.of(RenewalFailed)
-    assert credentials.fetches == heard.of(TokenRefreshed)
+    assert heard.count(CallStarted, "login") == heard.count(SessionRenewed) + heard.count(RenewalFailed)
+    assert credentials.fetches == heard.count(TokenRefreshed)
     await credentials.judge()
-    assert credentials.in_vain == []
+    assert credentials.needless_renewals == []
     assert all(len(generations) > 3 for generations in credentials.generations.values())

@@ -18,7 +18,7 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
-from tests.integration.world import ALICE, BOB, FAX_NUMBER, PASSWORD, raw_message
+from tests.integration.scenario import ALICE, BOB, FAX_NUMBER, PASSWORD, make_raw_message
 
 VARIABLES = (
     *("DIRECTSUITE_CONFIG", "DIRECTSUITE_MAILBOX", "DIRECTSUITE_MAILBOX_PASSWORD", "DIRECTSUITE_TOKEN"),
@@ -28,7 +28,7 @@ VARIABLES = (
 
 
 @attrs.frozen
-class Ended:
+class CliResult:
     """A command that has ended."""
 
     status: int
@@ -42,7 +42,7 @@ class Ended:
 
 
 @attrs.frozen
-class Typist:
+class CliRunner:
     """Somebody who types commands in a folder, with the sandbox in the environment."""
 
     sandbox: Sandbox
@@ -50,17 +50,17 @@ class Typist:
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
 
-    async def run(self, *arguments: str, typed: str = "", is_terminal: bool = False) -> Ended:
+    async def run(self, *arguments: str, stdin: str = "", is_terminal: bool = False) -> CliResult:
         """Run `directsuite` with these arguments. typed: what comes from stdin."""
         self.capsys.readouterr()
-        stdin = io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8")
-        self.monkeypatch.setattr(stdin, "isatty", lambda: is_terminal)
-        self.monkeypatch.setattr(sys, "stdin", stdin)
+        stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
+        self.monkeypatch.setattr(stream, "isatty", lambda: is_terminal)
+        self.monkeypatch.setattr(sys, "stdin", stream)
         status = await asyncio.to_thread(main, arguments)
         told = self.capsys.readouterr()
-        return Ended(status, told.out, told.err)
+        return CliResult(status, told.out, told.err)
 
-    def sit_down(self, address: str, password: str) -> None:
+    def set_environment(self, address: str, password: str) -> None:
         """Go to the folder, and have the sandbox and a mailbox in the environment, and nothing else of ours."""
         self.monkeypatch.chdir(self.folder)
         for name in VARIABLES:
@@ -70,7 +70,7 @@ class Typist:
         for name, value in (self.sandbox.environment | ours).items():
             self.monkeypatch.setenv(name, value)
 
-    def private(self, name: str, text: str) -> str:
+    def write_private_file(self, name: str, text: str) -> str:
         """A file that others may not read; its name."""
         path = self.folder / name
         path.write_text(text)
@@ -79,11 +79,11 @@ class Typist:
 
     async def deliver(self, subject: str, raw: bytes | None = None) -> int:
         """Mail for Alice; its uid."""
-        return await self.sandbox.deliver(ALICE, raw_message(subject) if raw is None else raw)
+        return await self.sandbox.deliver(ALICE, make_raw_message(subject) if raw is None else raw)
 
 
 @asynccontextmanager
-async def process_of(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
+async def start_process(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> AsyncGenerator[Process]:
     """A command as a process of its own, in the current folder; killed where the block leaves it running."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-m", "directsuite", *arguments),
@@ -102,9 +102,9 @@ async def process_of(*arguments: str, stdin: int = PIPE, stdout: int = PIPE) -> 
 
 
 @pytest.fixture
-async def typist(
+async def cli_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[Typist]:
+) -> AsyncIterator[CliRunner]:
     """Alice, at her desk."""
     async with Sandbox() as sandbox:
         for address in (ALICE, BOB):
@@ -112,13 +112,13 @@ async def typist(
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
         for number in range(3):
             await sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}")
-        typist = Typist(sandbox, tmp_path, monkeypatch, capsys)
-        typist.sit_down(ALICE, PASSWORD)
+        typist = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
+        typist.set_environment(ALICE, PASSWORD)
         yield typist
 
 
 @pytest.fixture
-def without_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever keyring this machine has."""
     monkeypatch.setattr("directsuite.cli.credentials.has_keyring", lambda: False)
 

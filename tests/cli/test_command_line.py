@@ -119,9 +119,7 @@ def test_bad_usage_is_named_on_stderr_with_status_2(
 
 
 @pytest.mark.parametrize("arguments", [["send", "--nonsense"], ["demo", "--massage", "1"], ["inbox", "saved", "1"]])
-def test_what_is_far_from_what_was_typed_is_not_proposed(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_distant_command_is_not_suggested(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main(arguments)
     named = {"--massage": "(did you mean --messages?)", "saved": "(did you mean save?)"}
     told = capsys.readouterr().err
@@ -200,7 +198,7 @@ print(*sorted(sys.modules.keys() - before))
     )
 
 
-def test_interrupt_after_a_command_began_does_not_say_that_nothing_was_changed(
+def test_interrupt_during_command_does_not_claim_no_change(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def work() -> int:
@@ -240,7 +238,7 @@ def test_an_interrupt_before_the_first_step_leaves_no_work_unawaited(
     assert capsys.readouterr().err == "directsuite: stopped; nothing was changed: give the same command again\n"
 
 
-def test_a_fault_of_our_own_is_told_by_its_place_and_not_by_its_words(
+def test_internal_error_is_reported_by_place_not_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_: object) -> int:
@@ -335,7 +333,7 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
         ("fish", ", where config.fish sources that file"),
     ],
 )
-def test_what_a_shell_needs_to_find_a_file_of_one_s_own_is_told(
+def test_shell_setup_for_custom_completion_file_is_shown(
     shell: str, needed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

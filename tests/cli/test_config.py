@@ -6,18 +6,18 @@ import re
 
 import pytest
 
-from tests.cli.conftest import Typist
-from tests.integration.world import BOB, PASSWORD
+from tests.cli.conftest import CliRunner
+from tests.integration.scenario import BOB, PASSWORD
 
 
-def configured(typist: Typist, text: str) -> None:
-    typist.private("suite.toml", text)
+def configured(typist: CliRunner, text: str) -> None:
+    typist.write_private_file("suite.toml", text)
     typist.monkeypatch.setenv("DIRECTSUITE_CONFIG", "suite.toml")
 
 
-async def test_each_setting_is_shown_with_its_origin(typist: Typist) -> None:
-    configured(typist, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
-    ended = await typist.run("config", "show", "--profile", "test")
+async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> None:
+    configured(cli_runner, 'timeout = 30\nproxy = "http://alice:Zaphod@127.0.0.1:3128"\n[profiles.test]\nburst = 7\n')
+    ended = await cli_runner.run("config", "show", "--profile", "test")
     assert (ended.status, ended.err) == (0, "")
     assert {
         "# settings file: suite.toml",
@@ -28,56 +28,58 @@ async def test_each_setting_is_shown_with_its_origin(typist: Typist) -> None:
         "token = (set)  # DIRECTSUITE_TOKEN",
     } <= set(ended.out.splitlines())
     assert "Zaphod" not in ended.out
-    document = (await typist.run("config", "show", "--json")).document
+    document = (await cli_runner.run("config", "show", "--json")).document
     assert (document["profile"], document["profiles"]) == (None, ["test"])
     assert document["settings"]["burst"] == {"value": 150, "from": "default"}
 
 
-async def test_what_is_wrong_is_said_below_what_there_is(typist: Typist) -> None:
-    configured(typist, "timeout = 0\n")
-    ended = await typist.run("config", "show")
+async def test_errors_are_printed_below_settings(cli_runner: CliRunner) -> None:
+    configured(cli_runner, "timeout = 0\n")
+    ended = await cli_runner.run("config", "show")
     assert (ended.status, "suite.toml, line 1" in ended.out) == (2, True)
     assert ended.err == "directsuite: suite.toml, line 1: timeout has to be more than 0: a finite number\n"
 
 
-async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(typist: Typist) -> None:
+async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:
     for name in ("MAILBOX", "MAILBOX_PASSWORD"):
-        typist.monkeypatch.delenv(f"DIRECTSUITE_{name}")
-    typist.private("bob.password", f"{PASSWORD}\n")
-    configured(typist, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
-    await typist.deliver("For Alice")
-    ended = await typist.run("inbox", "list", "--profile", "bob")
+        cli_runner.monkeypatch.delenv(f"DIRECTSUITE_{name}")
+    cli_runner.write_private_file("bob.password", f"{PASSWORD}\n")
+    configured(cli_runner, f'[profiles.bob]\nmailbox = "{BOB}"\nmailbox_password_file = "bob.password"\n')
+    await cli_runner.deliver("For Alice")
+    ended = await cli_runner.run("inbox", "list", "--profile", "bob")
     assert (ended.status, "For Alice" in ended.out) == (0, False)
-    sent = await typist.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
+    sent = await cli_runner.run("send", "--profile=bob", "--to", BOB, "--subject", "To myself", "--body", "x")
     assert sent.status == 0
-    assert "To myself" in (await typist.run("inbox", "list", "--profile", "bob")).out
-    unnamed = await typist.run("inbox", "list")
+    assert "To myself" in (await cli_runner.run("inbox", "list", "--profile", "bob")).out
+    unnamed = await cli_runner.run("inbox", "list")
     assert (unnamed.status, "or mailbox in the settings file" in unnamed.err) == (2, True)
 
 
-async def test_an_unknown_profile_is_refused(typist: Typist) -> None:
-    configured(typist, "[profiles.test]\n")
-    ended = await typist.run("inbox", "list", "--profile", "tset")
+async def test_an_unknown_profile_is_refused(cli_runner: CliRunner) -> None:
+    configured(cli_runner, "[profiles.test]\n")
+    ended = await cli_runner.run("inbox", "list", "--profile", "tset")
     assert (ended.status, ended.out) == (2, "")
     assert "--profile" in ended.err
     assert "it has test" in ended.err
 
 
-async def test_verbose_twice_reports_each_request(typist: Typist) -> None:
-    ended = await typist.run("inbox", "list", "-vv")
+async def test_verbose_twice_reports_each_request(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("inbox", "list", "-vv")
     assert ended.status == 0
     assert re.match(r"directsuite: GetMessage\w+: HTTP 200, \d+ ms\n", ended.err)
-    typist.sandbox.inject_fault("GetMessageMetaData", "status", status=404, times=1)
-    ended = await typist.run("inbox", "list", "-vv")
+    cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=404, times=1)
+    ended = await cli_runner.run("inbox", "list", "-vv")
     assert "directsuite: GetMessageMetaData: HTTP 404, " in ended.err
-    assert "HTTP" not in (await typist.run("inbox", "list", "-v")).err
-    typist.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
-    ended = await typist.run("inbox", "list", "-vv")
+    assert "HTTP" not in (await cli_runner.run("inbox", "list", "-v")).err
+    cli_runner.sandbox.inject_fault("GetMessageMetaData", "reset_before", times=1)
+    ended = await cli_runner.run("inbox", "list", "-vv")
     assert re.search(r"^directsuite: GetMessageMetaData: the connection was lost, \d+ ms$", ended.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize("arguments", [[], ["-v"], ["--verbose"]])
-async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(typist: Typist, arguments: list[str]) -> None:
-    ended = await typist.run("fax", "show", "15550100199", "none", *arguments)
+async def test_verbose_quotes_the_service_where_stderr_may_be_a_log(
+    cli_runner: CliRunner, arguments: list[str]
+) -> None:
+    ended = await cli_runner.run("fax", "show", "15550100199", "none", *arguments)
     assert ended.status != 0
     assert ('("' in ended.err) == bool(arguments)

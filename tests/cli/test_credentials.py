@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.credentials import SecretPlaces, has_keyring, in_keyring
-from directsuite.cli.errors import RefusedError
+from directsuite.cli.credentials import SecretLookup, find_in_keyring, has_keyring
+from directsuite.cli.errors import UsageError
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
 
-PLACES = SecretPlaces(
-    what="access token",
+PLACES = SecretLookup(
+    description="access token",
     prompt="Token of Ada",
     option="--token-file",
     setting="token",
-    name="token",
-    called="token",
+    keyring_name="token",
+    keyring_placeholder="token",
 )
 
 
@@ -58,17 +58,17 @@ def test_the_first_place_that_has_one_counts(tmp_path: Path, monkeypatch: pytest
     sit_at(monkeypatch, is_terminal=True)
     keep(monkeypatch, "kept")
     environment = {"DIRECTSUITE_TOKEN": "set"}
-    assert PLACES.secret(file_with(tmp_path / "t", "written"), environment, ask) == Secret("written")
-    assert PLACES.secret(None, environment, ask) == Secret("set")
-    assert PLACES.secret(None, {}, ask) == Secret("kept")
+    assert PLACES.find_secret(file_with(tmp_path / "t", "written"), environment, ask) == Secret("written")
+    assert PLACES.find_secret(None, environment, ask) == Secret("set")
+    assert PLACES.find_secret(None, {}, ask) == Secret("kept")
     keep(monkeypatch, None)
-    assert PLACES.secret(None, {}, ask) == Secret("typed")
+    assert PLACES.find_secret(None, {}, ask) == Secret("typed")
     sit_at(monkeypatch, is_terminal=False)
     with pytest.raises(
-        RefusedError,
+        UsageError,
         match=r"set DIRECTSUITE_TOKEN, give --token-file FILE, or .*`keyring set directsuite token`",
     ):
-        PLACES.secret(None, {}, ask)
+        PLACES.find_secret(None, {}, ask)
 
 
 @pytest.mark.parametrize("kept", [RuntimeError("hunter2"), OSError("hunter2"), None, ""])
@@ -77,13 +77,13 @@ def test_a_keyring_that_is_locked_or_empty_counts_for_nothing(
 ) -> None:
     keep(monkeypatch, kept)
     assert has_keyring()
-    assert in_keyring("token") is None
+    assert find_in_keyring("token") is None
 
 
 def test_a_keyring_without_a_back_end_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     keep(monkeypatch, "kept", priority=0)
     assert not has_keyring()
-    assert in_keyring("token") is None
+    assert find_in_keyring("token") is None
 
 
 def test_a_keyring_that_can_not_be_set_up_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,13 +94,13 @@ def test_a_keyring_that_can_not_be_set_up_is_none(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n", "\ufeffhunter2\n"])
 def test_a_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
-    assert PLACES.secret(file_with(tmp_path / "t", content)) == Secret("hunter2")
+    assert PLACES.find_secret(file_with(tmp_path / "t", content)) == Secret("hunter2")
 
 
 @pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
 def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, content: str) -> None:
     with pytest.raises(ConfigurationError, match="alone, on one line") as raised:
-        PLACES.secret(file_with(tmp_path / "t", content))
+        PLACES.find_secret(file_with(tmp_path / "t", content))
     assert "hunter" not in str(raised.value)
 
 
@@ -108,18 +108,18 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = file_with(tmp_path / "t", "")
     path.write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigurationError, match="alone, on one line"):
-        PLACES.secret(path)
+        PLACES.find_secret(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ConfigurationError, match="others may read the file of --token-file"):
-        PLACES.secret(file_with(tmp_path / "t", "hunter2", mode))
+        PLACES.find_secret(file_with(tmp_path / "t", "hunter2", mode))
 
 
 @pytest.mark.parametrize("typed", ["", EOFError()])
-def test_who_types_nothing_is_told(monkeypatch: pytest.MonkeyPatch, typed: str | Exception) -> None:
+def test_empty_input_is_reported(monkeypatch: pytest.MonkeyPatch, typed: str | Exception) -> None:
     sit_at(monkeypatch, is_terminal=True)
     keep(monkeypatch, None)
 
@@ -128,25 +128,25 @@ def test_who_types_nothing_is_told(monkeypatch: pytest.MonkeyPatch, typed: str |
             raise typed
         return typed
 
-    with pytest.raises(RefusedError, match="no access token was typed"):
-        PLACES.secret(None, {}, nothing)
+    with pytest.raises(UsageError, match="no access token was typed"):
+        PLACES.find_secret(None, {}, nothing)
 
 
-def test_what_is_typed_and_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
     keep(monkeypatch, None)
 
     def of_another_encoding(_: str) -> str:
         return b"hunter\xe9".decode()
 
-    with pytest.raises(RefusedError, match="the access token is no text in this machine's encoding") as raised:
-        PLACES.secret(None, {}, of_another_encoding)
+    with pytest.raises(UsageError, match="the access token is no text in this machine's encoding") as raised:
+        PLACES.find_secret(None, {}, of_another_encoding)
     assert raised.value.__suppress_context__  # it has what was typed
 
 
 def test_errors_name_nobody_whose_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=False)
     keep(monkeypatch, None)
-    with pytest.raises(RefusedError) as raised:
-        PLACES.secret(None, {})
+    with pytest.raises(UsageError) as raised:
+        PLACES.find_secret(None, {})
     assert "Ada" not in str(raised.value) + repr(PLACES)

@@ -12,12 +12,12 @@ import pytest
 
 from directsuite import errors
 from directsuite.cli import main
-from directsuite.cli.errors import NotThereError, RefusedError, ending_of
+from directsuite.cli.errors import ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus
 from directsuite.core.clock import SystemClock
-from directsuite.core.outcome import class_of_status
+from directsuite.core.outcome import classify_status
 from directsuite.testing import LeapingClock
-from tests.cli.conftest import Typist
+from tests.cli.conftest import CliRunner
 
 
 def kinds(of: type[errors.DirectSuiteError]) -> list[type[errors.DirectSuiteError]]:
@@ -64,13 +64,13 @@ EXPECTED = {
 
 
 def test_every_error_has_a_status() -> None:
-    found = {kind.__name__: int(ending_of(made(kind))[0]) for kind in kinds(errors.DirectSuiteError)}
+    found = {kind.__name__: int(exit_for_error(made(kind))[0]) for kind in kinds(errors.DirectSuiteError)}
     assert found == EXPECTED
 
 
 @pytest.mark.parametrize("kind", kinds(errors.DirectSuiteError), ids=lambda kind: kind.__name__)
 def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteError]) -> None:
-    _, sentence = ending_of(made(kind))
+    _, sentence = exit_for_error(made(kind))
     assert "Ada" not in sentence
     assert "\n" not in sentence
     if issubclass(kind, errors.TransportError | errors.ServiceError):
@@ -80,18 +80,18 @@ def test_every_sentence_is_ours_and_on_one_line(kind: type[errors.DirectSuiteErr
 
 def test_an_argument_is_named_by_its_option() -> None:
     error = errors.InvalidArgumentError("give whole numbers", parameter="uids")
-    assert ending_of(error, options={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")
+    assert exit_for_error(error, option_names={"uids": "the numbers"}) == (2, "the numbers: give whole numbers")
 
 
-def test_what_became_of_it_is_found_out_with_commands() -> None:
-    _, sentence = ending_of(made(errors.OutcomeUnknownError), find_out="`directsuite inbox list` tells")
+def test_unknown_outcome_names_commands_that_verify_it() -> None:
+    _, sentence = exit_for_error(made(errors.OutcomeUnknownError), recovery_hint="`directsuite inbox list` tells")
     assert sentence.endswith("it may or may not have happened: `directsuite inbox list` tells")
     assert "get_uids" not in sentence
 
 
 @pytest.mark.parametrize("said", ["it may or may not have happened: no answer", "it may or may not have been sent: x"])
-def test_what_an_error_says_itself_is_not_said_twice(said: str) -> None:
-    _, sentence = ending_of(errors.OutcomeUnknownError(said, how_to_find_out=""), find_out="look")
+def test_hint_in_error_message_is_not_repeated(said: str) -> None:
+    _, sentence = exit_for_error(errors.OutcomeUnknownError(said, how_to_find_out=""), recovery_hint="look")
     assert sentence == f"{said}: look"
 
 
@@ -113,7 +113,7 @@ def test_what_an_error_says_itself_is_not_said_twice(said: str) -> None:
 )
 def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> None:
     error = errors.ConnectFailedError(f"no connection to the fax service ({seen})", operation="x", service="fax")
-    _, sentence = ending_of(error)
+    _, sentence = exit_for_error(error)
     assert sentence.startswith(f"x: no connection to the fax service{told}")
     assert sentence.endswith(": nothing was sent; `directsuite doctor` says what is wrong")
     assert "Client" not in sentence
@@ -123,11 +123,11 @@ def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> No
 def test_the_wait_that_a_service_asks_for_is_told() -> None:
     error = made(errors.RateLimitedError)
     error.retry_after = 30.0
-    assert ending_of(error)[1].endswith("wait 30 s and try again")
+    assert exit_for_error(error)[1].endswith("wait 30 s and try again")
 
 
 def test_a_command_may_know_better_what_to_do() -> None:
-    _, sentence = ending_of(made(errors.BadRequestError), advice={errors.BadRequestError: "check the handle"})
+    _, sentence = exit_for_error(made(errors.BadRequestError), advice={errors.BadRequestError: "check the handle"})
     assert sentence == "GetUIDs: it said no: check the handle"
 
 
@@ -146,24 +146,24 @@ def test_a_command_may_know_better_what_to_do() -> None:
         ),
     ],
 )
-def test_what_an_error_says_by_itself_is_not_told_again(status: int, told: str) -> None:
-    kind, text = class_of_status(status)
+def test_error_message_is_not_repeated(status: int, told: str) -> None:
+    kind, text = classify_status(status)
     error = kind(text, operation="GetDoc", service="signing", status=status, message=None, body=b"")
-    assert ending_of(error)[1] == f"GetDoc: {told}"
-    assert ending_of(error, advice={kind: "check the handle"})[1] == f"GetDoc: {told}: check the handle"
+    assert exit_for_error(error)[1] == f"GetDoc: {told}"
+    assert exit_for_error(error, advice={kind: "check the handle"})[1] == f"GetDoc: {told}: check the handle"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, None])
 def test_a_file_is_not_named(number: int | None) -> None:
     error = OSError("ada-example.pdf") if number is None else OSError(number, "no", "ada-example.pdf")
-    status, sentence = ending_of(error)
+    status, sentence = exit_for_error(error)
     assert status == 1
     assert "ada" not in sentence
 
 
-@pytest.mark.parametrize(("error", "status"), [(RefusedError("give --to"), 2), (NotThereError("give --to"), 4)])
+@pytest.mark.parametrize(("error", "status"), [(UsageError("give --to"), 2), (ItemNotFoundError("give --to"), 4)])
 def test_our_own_words_are_told_as_they_are(error: Exception, status: int) -> None:
-    assert ending_of(error) == (status, "give --to")
+    assert exit_for_error(error) == (status, "give --to")
 
 
 def test_help_has_the_whole_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,19 +183,19 @@ def test_the_service_and_file_names_are_quoted_only_for_who_asks(
     asked: str, shown: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_VERBOSE", asked)
-    assert ('("no folder Ada")' in ending_of(refusal("no folder\r\n Ada"))[1]) is shown
-    assert ("ada.toml" in ending_of(FileNotFoundError(errno.ENOENT, "No such file", "ada.toml"))[1]) is shown
+    assert ('("no folder Ada")' in exit_for_error(refusal("no folder\r\n Ada"))[1]) is shown
+    assert ("ada.toml" in exit_for_error(FileNotFoundError(errno.ENOENT, "No such file", "ada.toml"))[1]) is shown
 
 
-def test_a_terminal_sees_them_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_service_text_and_file_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_VERBOSE", raising=False)
     monkeypatch.setattr("sys.stderr", SimpleNamespace(isatty=lambda: True))
-    assert '("no folder")' in ending_of(refusal("no folder"))[1]
+    assert '("no folder")' in exit_for_error(refusal("no folder"))[1]
 
 
-def test_what_a_service_says_does_not_drive_the_terminal_or_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_text_is_printed_without_control_characters_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1")
-    sentence = ending_of(refusal("\x1b[2Jgone " + "x" * 1000))[1]
+    sentence = exit_for_error(refusal("\x1b[2Jgone " + "x" * 1000))[1]
     assert "\x1b" not in sentence
     assert len(sentence) < 500
 
@@ -206,14 +206,14 @@ def test_what_a_service_says_does_not_drive_the_terminal_or_fill_it(monkeypatch:
     ids=["at a terminal", "into a log", "for a moment"],
 )
 async def test_a_service_that_is_waited_for_is_told_once(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch, status: int, more: tuple[str, ...], is_told: bool
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, status: int, more: tuple[str, ...], is_told: bool
 ) -> None:
-    clock = LeapingClock(typist.sandbox.clock)
+    clock = LeapingClock(cli_runner.sandbox.clock)
     for method in ("monotonic", "sleep"):
         monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
     monkeypatch.setenv("DIRECTSUITE_TIMEOUT", "300")
-    typist.sandbox.inject_fault("GetMessageMetaData", "status", status=status, times=2 if status == 503 else 1)
-    ended = await typist.run("inbox", "list", *more)
+    cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=status, times=2 if status == 503 else 1)
+    ended = await cli_runner.run("inbox", "list", *more)
     assert ended.status == 0
     told = r"directsuite: GetMessageMetaData: the service gives no usable answer; it is tried again in \d\d s\n"
     assert len(re.findall(told, ended.err)) == is_told

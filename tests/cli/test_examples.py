@@ -16,7 +16,7 @@ from directsuite.cli.demo import documents
 from directsuite.cli.examples import EXAMPLES
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import FAX_NUMBER, MAILBOX_LOGIN, MAILBOXES, add_sample_content
-from tests.cli.conftest import Typist, process_of
+from tests.cli.conftest import CliRunner, start_process
 
 UNTIL_CTRL_C = [
     (command, arguments)
@@ -42,21 +42,21 @@ PDFS = ("scan.pdf", "consent.pdf", "form.pdf", "consents/first.pdf", "consents/s
 @pytest.fixture
 async def reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[Typist]:
+) -> AsyncIterator[CliRunner]:
     """Somebody who has the files that the examples name."""
     (tmp_path / "consents").mkdir()
     for name in PDFS:
-        (tmp_path / name).write_bytes(documents.consent_form(documents.Form.numbered(1)))
+        (tmp_path / name).write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
     async with Sandbox(seed=add_sample_content) as sandbox:
-        typist = Typist(sandbox, tmp_path, monkeypatch, capsys)
-        typist.sit_down(MAILBOXES[0], MAILBOX_LOGIN)
+        typist = CliRunner(sandbox, tmp_path, monkeypatch, capsys)
+        typist.set_environment(MAILBOXES[0], MAILBOX_LOGIN)
         monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
         for name, text in FILES.items():
-            typist.private(name, text)
+            typist.write_private_file(name, text)
         yield typist
 
 
-def words_of(reader: Typist, command: str, arguments: str, stand_ins: dict[str, str]) -> Sequence[str]:
+def words_of(reader: CliRunner, command: str, arguments: str, stand_ins: dict[str, str]) -> Sequence[str]:
     """The words of an example, with what only this run knows."""
     text = f"{command} {arguments}".replace("http://127.0.0.1:8025", reader.sandbox.root_url)
     for name, value in stand_ins.items():
@@ -65,7 +65,7 @@ def words_of(reader: Typist, command: str, arguments: str, stand_ins: dict[str, 
 
 
 @pytest.mark.wide
-async def test_the_examples_can_be_given_in_their_order(reader: Typist) -> None:
+async def test_the_examples_can_be_given_in_their_order(reader: CliRunner) -> None:
     stand_ins = {"HANDLE": (await reader.run("fax", "list", FAX_NUMBER, "--json")).document[0]["message_handle"]}
     failed = dict[str, str]()
     for command, several in EXAMPLES.items():
@@ -76,7 +76,7 @@ async def test_the_examples_can_be_given_in_their_order(reader: Typist) -> None:
             typed = ASKED.get(example) or FROM_STDIN.get(example, "")
             words = words_of(reader, command, arguments, stand_ins)
             async with asyncio.timeout(60):
-                ended = await reader.run(*words, typed=typed, is_terminal=example in ASKED)
+                ended = await reader.run(*words, stdin=typed, is_terminal=example in ASKED)
             if ended.status:
                 failed[example] = ended.err
             if command == "send" and ended.out.startswith("<"):
@@ -87,9 +87,9 @@ async def test_the_examples_can_be_given_in_their_order(reader: Typist) -> None:
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")
 @pytest.mark.parametrize(("command", "arguments"), UNTIL_CTRL_C)
-async def test_the_examples_that_go_on_until_ctrl_c_do_so(reader: Typist, command: str, arguments: str) -> None:
+async def test_the_examples_that_go_on_until_ctrl_c_do_so(reader: CliRunner, command: str, arguments: str) -> None:
     words = [*words_of(reader, command, arguments, {}), *(["--port", "0"] if command == "sandbox" else [])]
-    async with process_of(*dict.fromkeys(words)) as process:
+    async with start_process(*dict.fromkeys(words)) as process:
         assert process.stdout is not None
         while b"127.0.0.1" not in (line := await process.stdout.readline()) and command != "fax watch":
             assert line, (await process.communicate())[1]

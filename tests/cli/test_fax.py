@@ -7,107 +7,109 @@ import signal
 
 import pytest
 
-from tests.cli.conftest import Typist, process_of
-from tests.integration.world import FAX_NUMBER
+from tests.cli.conftest import CliRunner, start_process
+from tests.integration.scenario import FAX_NUMBER
 
 
-async def test_faxes_are_listed_newest_first(typist: Typist) -> None:
-    ended = await typist.run("fax", "list", FAX_NUMBER, "--limit", "2")
+async def test_faxes_are_listed_newest_first(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--limit", "2")
     assert ended.status == 0
     _, *rows = ended.out.splitlines()
     assert [row.rsplit("  ", 1)[-1] for row in rows] == ["Fax 2", "Fax 1"]
 
 
-async def test_a_list_that_is_cut_says_so(typist: Typist) -> None:
+async def test_a_list_that_is_cut_says_so(cli_runner: CliRunner) -> None:
     for form in ((), ("--json",)):
-        ended = await typist.run("fax", "list", FAX_NUMBER, "--limit", "2", *form)
+        ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--limit", "2", *form)
         assert ended.status == 0
         assert ended.err == (
             "directsuite: the newest 2 are shown, and there are more: give a higher --limit, or --all\n"
         )
         for enough in (("--limit", "3"), ("--limit", "2", "--all"), ("--limit", "2", "--since", "2199-01-01")):
-            assert "more" not in (await typist.run("fax", "list", FAX_NUMBER, *enough, *form)).err
-    assert len((await typist.run("fax", "list", FAX_NUMBER, "--limit", "2", "--all", "--json")).document) == 3
+            assert "more" not in (await cli_runner.run("fax", "list", FAX_NUMBER, *enough, *form)).err
+    assert len((await cli_runner.run("fax", "list", FAX_NUMBER, "--limit", "2", "--all", "--json")).document) == 3
 
 
-async def test_one_is_shown_by_its_handle(typist: Typist) -> None:
-    newest = json.loads((await typist.run("fax", "list", FAX_NUMBER, "--json")).out)[0]
-    ended = await typist.run("fax", "show", FAX_NUMBER, newest["message_handle"])
+async def test_one_is_shown_by_its_handle(cli_runner: CliRunner) -> None:
+    newest = json.loads((await cli_runner.run("fax", "list", FAX_NUMBER, "--json")).out)[0]
+    ended = await cli_runner.run("fax", "show", FAX_NUMBER, newest["message_handle"])
     assert ended.status == 0
     assert "Fax 2" in ended.out
-    document = json.loads((await typist.run("fax", "show", FAX_NUMBER, newest["message_handle"], "--json")).out)
+    document = json.loads((await cli_runner.run("fax", "show", FAX_NUMBER, newest["message_handle"], "--json")).out)
     assert document[0]["description"] == "Fax 2"
 
 
-async def test_a_handle_that_is_not_there_says_where_handles_are(typist: Typist) -> None:
+async def test_a_handle_that_is_not_there_says_where_handles_are(cli_runner: CliRunner) -> None:
     for command in ("show", FAX_NUMBER, "nope"), ("watch", FAX_NUMBER, "--handle", "nope"):
-        ended = await typist.run("fax", *command)
+        ended = await cli_runner.run("fax", *command)
         assert (ended.status, ended.out) == (4, "")
         assert "there is no such fax" in ended.err
         assert "`directsuite fax list`" in ended.err
-    typist.sandbox.inject_fault("getSingleMessageInfo", "status", status=405)
-    ended = await typist.run("fax", "show", FAX_NUMBER, "nope")
+    cli_runner.sandbox.inject_fault("getSingleMessageInfo", "status", status=405)
+    ended = await cli_runner.run("fax", "show", FAX_NUMBER, "nope")
     assert (ended.status, "this isn't the service" in ended.err) == (5, True)
 
 
-async def test_a_number_without_faxes_is_told(typist: Typist) -> None:
-    ended = await typist.run("fax", "list", "15550199999")
+async def test_a_number_without_faxes_is_told(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("fax", "list", "15550199999")
     assert (ended.status, ended.out) == (0, "")
     assert "no faxes" in ended.err
-    assert json.loads((await typist.run("fax", "list", "15550199999", "--json")).out) == []
+    assert json.loads((await cli_runner.run("fax", "list", "15550199999", "--json")).out) == []
 
 
-async def test_the_token_from_a_file(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = typist.sandbox.environment["DIRECTSUITE_TOKEN"]
+async def test_the_token_from_a_file(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = cli_runner.sandbox.environment["DIRECTSUITE_TOKEN"]
     monkeypatch.setenv("DIRECTSUITE_TOKEN", "stale")
-    assert (await typist.run("fax", "list", FAX_NUMBER)).status == 3
-    ended = await typist.run("fax", "list", FAX_NUMBER, "--token-file", typist.private("token", f"{token}\n"))
+    assert (await cli_runner.run("fax", "list", FAX_NUMBER)).status == 3
+    ended = await cli_runner.run(
+        "fax", "list", FAX_NUMBER, "--token-file", cli_runner.write_private_file("token", f"{token}\n")
+    )
     assert ended.status == 0
 
 
-async def test_faxes_are_listed_by_status_and_time(typist: Typist) -> None:
-    await typist.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
+async def test_faxes_are_listed_by_status_and_time(cli_runner: CliRunner) -> None:
+    await cli_runner.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
     for options, count in (
         (("--status", "Waiting"), 1),
         (("--status", "waiting", "--since", "2199-01-01"), 0),
         (("--since", "2020-01-01"), 4),
         (("--since", "2020-01-01", "--limit", "2"), 2),
     ):
-        assert len((await typist.run("fax", "list", FAX_NUMBER, *options, "--json")).document) == count
-    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "waiting", "--since", "2199-01-01")
+        assert len((await cli_runner.run("fax", "list", FAX_NUMBER, *options, "--json")).document) == count
+    ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--status", "waiting", "--since", "2199-01-01")
     assert (ended.status, ended.err) == (0, "directsuite: this number has no such faxes\n")
 
 
-async def test_a_state_that_nobody_knows_is_told_and_looked_for(typist: Typist) -> None:
+async def test_unknown_status_is_reported_and_can_be_filtered(cli_runner: CliRunner) -> None:
     record = {"message_handle": "h", "status": "failed"}
-    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
-    ended = await typist.run("fax", "list", FAX_NUMBER, "--status", "failed", "--json")
+    cli_runner.sandbox.inject_fault("getMultipleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
+    ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--status", "failed", "--json")
     assert [each["message_handle"] for each in ended.document] == ["h"]
     assert "the known states are waiting and complete" in ended.err
-    assert {"waiting,", "complete,"} <= set((await typist.run("fax", "list", "--help")).out.split())
+    assert {"waiting,", "complete,"} <= set((await cli_runner.run("fax", "list", "--help")).out.split())
 
 
 @pytest.mark.parametrize(("state", "status"), [("complete", 0), ("failed", 1)])
-async def test_one_fax_is_watched_until_it_is_over(typist: Typist, state: str, status: int) -> None:
+async def test_one_fax_is_watched_until_it_is_over(cli_runner: CliRunner, state: str, status: int) -> None:
     for number, text in enumerate(("waiting", "sending", state)):
         record = {"status": text, "updated_ts": f"2026-05-01T12:0{number}:00.5Z"}
-        typist.sandbox.inject_fault("getSingleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
-    ended = await typist.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--interval", "0.01", "--json")
+        cli_runner.sandbox.inject_fault("getSingleMessageInfo", "status", status=200, body={"MessageDetail": [record]})
+    ended = await cli_runner.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--interval", "0.01", "--json")
     records = [json.loads(line) for line in ended.out.splitlines()]
     assert (ended.status, [each["status"] for each in records]) == (status, ["waiting", "sending", state])
     assert records[0]["updated_ts"] == "2026-05-01T12:00:00.500000+00:00"  # as `fax list` has it
     assert ("not complete" in ended.err) == (status != 0)
 
 
-async def test_one_fax_has_no_since(typist: Typist) -> None:
-    ended = await typist.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--since", "2026-05-01")
+async def test_one_fax_has_no_since(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("fax", "watch", FAX_NUMBER, "--handle", "h", "--since", "2026-05-01")
     assert (ended.status, "--since" in ended.err) == (2, True)
 
 
 @pytest.mark.process
-async def test_a_watch_says_once_that_polls_fail_and_once_that_they_succeed_again(typist: Typist) -> None:
-    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=2)  # it is not retried
-    async with process_of("fax", "watch", FAX_NUMBER, "--interval", "0.01") as process:
+async def test_watch_reports_failing_polls_once_and_recovery_once(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=2)  # it is not retried
+    async with start_process("fax", "watch", FAX_NUMBER, "--interval", "0.01") as process:
         assert process.stderr is not None
         lines = [(await process.stderr.readline()).decode() for _ in range(2)]
         process.send_signal(signal.SIGINT)
@@ -118,9 +120,9 @@ async def test_a_watch_says_once_that_polls_fail_and_once_that_they_succeed_agai
 
 
 @pytest.mark.process
-async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(typist: Typist) -> None:
-    typist.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=None)
-    async with process_of("fax", "watch", FAX_NUMBER) as process:
+async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("getMultipleMessageInfo", "status", status=405, times=None)
+    async with start_process("fax", "watch", FAX_NUMBER) as process:
         assert process.stderr is not None
         await process.stderr.readline()
         process.send_signal(signal.SIGINT)
@@ -130,9 +132,9 @@ async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(typist:
 
 @pytest.mark.process
 @pytest.mark.parametrize("form", [(), ("--json",)])
-async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], typist: Typist) -> None:
-    handle = await typist.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
-    async with process_of("fax", "watch", FAX_NUMBER, "--status", "waiting", *form) as process:
+async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], cli_runner: CliRunner) -> None:
+    handle = await cli_runner.sandbox.add_fax(FAX_NUMBER, status="waiting", description="late")
+    async with start_process("fax", "watch", FAX_NUMBER, "--status", "waiting", *form) as process:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
         assert (json.loads(line)["message_handle"] if form else line.split("  ")[1]) == handle
@@ -140,4 +142,4 @@ async def test_faxes_are_watched_until_ctrl_c(form: tuple[str, ...], typist: Typ
         _, told = await process.communicate()
     assert process.returncode == 130
     since = told.decode().partition("--since ")[2].split()[0]  # the value that goes on with the last record
-    assert len((await typist.run("fax", "list", FAX_NUMBER, "--since", since, "--status", "waiting")).out) > 0
+    assert len((await cli_runner.run("fax", "list", FAX_NUMBER, "--since", since, "--status", "waiting")).out) > 0

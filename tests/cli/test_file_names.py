@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.cli.inbox import safe_name, write_new
+from directsuite.cli.inbox import make_safe_name, write_new_file
 
 DEVICES = ["CON", "prn", "Aux", "NUL", "CONIN$", "conout$", "COM1", "lpt0", "COM\u00b9", "LPT\u00b2"]
 
@@ -24,7 +24,7 @@ NAMES = st.one_of(
 
 @given(NAMES)
 def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> None:
-    safe = safe_name(name, "fallback")
+    safe = make_safe_name(name, "fallback")
     assert safe not in ("", ".", "..")
     assert not set(safe) & set('/\\:*?"<>|')
     assert not {unicodedata.category(letter) for letter in safe} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -33,7 +33,7 @@ def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> No
     assert safe[-1] != "."
     assert safe.partition(".")[0].rstrip().upper() not in {device.upper() for device in DEVICES}
     assert len(safe.encode()) <= 150
-    assert safe_name(safe, "fallback") == safe
+    assert make_safe_name(safe, "fallback") == safe
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_name_is_one_component_of_a_path_on_any_system(name: str | None) -> No
     ],
 )
 def test_names_as_they_become(name: str | None, safe: str) -> None:
-    assert safe_name(name, "fallback") == safe
+    assert make_safe_name(name, "fallback") == safe
 
 
 def test_what_can_not_be_written_leaves_no_part(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
-        write_new(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
+        write_new_file(tmp_path, "a.pdf", "no bytes")  # type: ignore[arg-type]  # stands for a disk that is full
     assert list(tmp_path.iterdir()) == []

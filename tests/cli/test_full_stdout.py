@@ -9,15 +9,15 @@ from typing import BinaryIO
 
 import pytest
 
-from tests.cli.conftest import Typist
-from tests.integration.world import BOB
+from tests.cli.conftest import CliRunner
+from tests.integration.scenario import BOB
 
 pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 async def test_what_was_sent_is_told_where_stdout_takes_nothing(
-    typist: Typist, full_disk: BinaryIO, form: tuple[str, ...]
+    cli_runner: CliRunner, full_disk: BinaryIO, form: tuple[str, ...]
 ) -> None:
     process = await create_subprocess_exec(
         sys.executable,
@@ -37,14 +37,14 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
     [line] = told.decode().splitlines()
     assert line.startswith("directsuite: the message was sent as <")
     assert line.endswith("don't give the command again")
-    assert len(await typist.sandbox.ledger("Send")) == 1
+    assert len(await cli_runner.sandbox.ledger("Send")) == 1
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 async def test_what_was_saved_is_told_where_stdout_takes_nothing(
-    typist: Typist, full_disk: BinaryIO, form: tuple[str, ...]
+    cli_runner: CliRunner, full_disk: BinaryIO, form: tuple[str, ...]
 ) -> None:
-    uid = await typist.deliver("Referral")
+    uid = await cli_runner.deliver("Referral")
     process = await create_subprocess_exec(
         *(sys.executable, "-m", "directsuite", "inbox", "save", str(uid), "--eml", "--into", "saved", *form),
         stdout=full_disk,
@@ -55,23 +55,23 @@ async def test_what_was_saved_is_told_where_stdout_takes_nothing(
     [line] = told.decode().splitlines()
     assert line.startswith("directsuite: 1 file saved into the folder of --into, and stdout can't be written")
     assert line.endswith("don't give the command again")
-    assert len(list(typist.folder.joinpath("saved").iterdir())) == 1
+    assert len(list(cli_runner.folder.joinpath("saved").iterdir())) == 1
 
 
-async def test_what_stdout_did_not_take_is_not_marked_as_read(typist: Typist, full_disk: BinaryIO) -> None:
-    uid = await typist.deliver("Referral")
+async def test_what_stdout_did_not_take_is_not_marked_as_read(cli_runner: CliRunner, full_disk: BinaryIO) -> None:
+    uid = await cli_runner.deliver("Referral")
     process = await create_subprocess_exec(
         *(sys.executable, "-m", "directsuite", "inbox", "read", str(uid), "--mark-read"), stdout=full_disk
     )
     assert await process.wait() == 1
-    unread = json.loads((await typist.run("inbox", "list", "--unread", "--json")).out)
+    unread = json.loads((await cli_runner.run("inbox", "list", "--unread", "--json")).out)
     assert [each["uid"] for each in unread] == [uid]
 
 
 async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
-    typist: Typist, full_disk: BinaryIO
+    cli_runner: CliRunner, full_disk: BinaryIO
 ) -> None:
-    await typist.deliver("Referral")
+    await cli_runner.deliver("Referral")
     process = await create_subprocess_exec(
         sys.executable, "-m", "directsuite", "inbox", "list", stdout=full_disk, stderr=PIPE
     )
@@ -90,10 +90,10 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
     ],
 )
 async def test_what_was_done_to_a_sandbox_is_reported_if_stdout_takes_nothing(
-    typist: Typist, full_disk: BinaryIO, arguments: tuple[str, ...], done: str
+    cli_runner: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], done: str
 ) -> None:
     process = await create_subprocess_exec(
-        *(sys.executable, "-m", "directsuite", "sandbox", *arguments, "--at", typist.sandbox.root_url),
+        *(sys.executable, "-m", "directsuite", "sandbox", *arguments, "--at", cli_runner.sandbox.root_url),
         stdout=full_disk,
         stderr=PIPE,
     )

@@ -6,7 +6,7 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.cli.process import ExitStatus
-from tests.guides.documents import DOCUMENTS, text_of
+from tests.guides.documents import DOCUMENTS, read_document
 
 GUIDES = sorted({*DOCUMENTS} - {"README"})
 
@@ -18,14 +18,14 @@ def test_without_a_topic_all_guides_are_listed(capsys: pytest.CaptureFixture[str
 
 def test_a_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guide", "errors"]) == ExitStatus.DONE
-    assert capsys.readouterr().out == text_of("errors")
+    assert capsys.readouterr().out == read_document("errors")
 
 
 @pytest.mark.parametrize(("topic", "sentence"), [("eror", "did you mean errors?"), ("zzz", "give one of contributing")])
 def test_a_topic_that_there_is_not_says_which_there_are(
     topic: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["guide", topic]) == ExitStatus.REFUSED
+    assert main(["guide", topic]) == ExitStatus.USAGE_ERROR
     assert sentence in capsys.readouterr().err
 
 

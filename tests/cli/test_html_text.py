@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from justhtml import stream
 
-from directsuite.cli.html_text import text_of
+from directsuite.cli.html_text import html_to_text
 
 MARKUP = (
     *("<html>", "</html>", "<head>", "</head>", "<body>", "</body>", "<p>", "</p>", "<div class='a'>", "</div>", "<b>"),
@@ -81,14 +81,14 @@ ENDLESS = st.sampled_from(
 @example("<![x b>")
 @example("\ud800")
 def test_any_html_has_a_text(html: str) -> None:
-    assert isinstance(text_of(html), str)
+    assert isinstance(html_to_text(html), str)
 
 
 @given(st.lists(st.sampled_from(MARKUP), max_size=12))
 def test_no_word_is_lost_whatever_stands_around_it(markup: list[str]) -> None:
     words = [f"w{number}w" for number in range(len(markup) + 1)]
     html = words[0] + "".join(f"{piece} {word} " for piece, word in zip(markup, words[1:], strict=True))
-    shown = text_of(html)
+    shown = html_to_text(html)
     assert [word for word in words if word not in shown] == []
 
 
@@ -127,7 +127,7 @@ def test_no_word_is_lost_whatever_stands_around_it(markup: list[str]) -> None:
     ],
 )
 def test_html_is_read_as_a_browser_shows_it(html: str, text: str) -> None:
-    assert text_of(html) == text
+    assert html_to_text(html) == text
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_html_is_read_as_a_browser_shows_it(html: str, text: str) -> None:
     ],
 )
 def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) -> None:
-    assert text_of(html) == text
+    assert html_to_text(html) == text
 
 
 @pytest.mark.by_default(8)
@@ -189,7 +189,7 @@ def test_each_comment_ends_near_in_both_ways(comment: str, monkeypatch: pytest.M
         return stream(html)
 
     monkeypatch.setattr("directsuite.cli.html_text.stream", seen)
-    assert text_of(comment * 100) == ""
+    assert html_to_text(comment * 100) == ""
     assert all("--!>" in part for part in read[0].split("<!--")[1:])
 
 
@@ -204,7 +204,7 @@ def calls_in(html: str) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        text_of(html)
+        html_to_text(html)
     finally:
         sys.setprofile(before)
     return calls

@@ -10,9 +10,9 @@ from email.message import EmailMessage
 
 import pytest
 
-from directsuite.cli.output import size_in_words
-from tests.cli.conftest import Typist
-from tests.integration.world import ALICE, BOB, PASSWORD, client_of
+from directsuite.cli.output import format_size
+from tests.cli.conftest import CliRunner
+from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 
 def with_files(*names: str, html: str | None = None) -> bytes:
@@ -31,13 +31,13 @@ def with_files(*names: str, html: str | None = None) -> bytes:
     ids=lambda each: str(each)[:10],
 )
 def test_size_of_any_number_of_bytes_is_shown(size: int, words: str | None) -> None:
-    assert size_in_words(size) == words or (words is None and size_in_words(size).endswith(" MB"))
+    assert format_size(size) == words or (words is None and format_size(size).endswith(" MB"))
 
 
-async def test_messages_are_listed_newest_first(typist: Typist) -> None:
+async def test_messages_are_listed_newest_first(cli_runner: CliRunner) -> None:
     for subject in ("one", "two", "three"):
-        await typist.deliver(subject)
-    ended = await typist.run("inbox", "list", "--limit", "2")
+        await cli_runner.deliver(subject)
+    ended = await cli_runner.run("inbox", "list", "--limit", "2")
     assert ended.status == 0
     header, *rows = ended.out.splitlines()
     assert header.split()[:2] == ["uid", "received"]
@@ -45,35 +45,35 @@ async def test_messages_are_listed_newest_first(typist: Typist) -> None:
     assert [(row.split()[0], row.split()[4]) for row in rows] == [("3", "three"), ("2", "two")]
 
 
-async def test_a_long_folder_is_listed_from_its_end(typist: Typist) -> None:
+async def test_a_long_folder_is_listed_from_its_end(cli_runner: CliRunner) -> None:
     for number in range(1_010):
-        await typist.deliver(f"m{number}")
-    listed = json.loads((await typist.run("inbox", "list", "--limit", "3", "--json")).out)
+        await cli_runner.deliver(f"m{number}")
+    listed = json.loads((await cli_runner.run("inbox", "list", "--limit", "3", "--json")).out)
     assert [each["subject"] for each in listed] == ["m1009", "m1008", "m1007"]
 
 
-async def test_unread_ones_and_those_since_a_day(typist: Typist) -> None:
+async def test_unread_ones_and_those_since_a_day(cli_runner: CliRunner) -> None:
     for subject in ("one", "two"):
-        await typist.deliver(subject)
-    await typist.run("inbox", "read", "1", "--mark-read")
-    unread = json.loads((await typist.run("inbox", "list", "--unread", "--json")).out)
+        await cli_runner.deliver(subject)
+    await cli_runner.run("inbox", "read", "1", "--mark-read")
+    unread = json.loads((await cli_runner.run("inbox", "list", "--unread", "--json")).out)
     assert [each["uid"] for each in unread] == [2]
     for since, count in (("2020-01-01", 2), ("2020-01-01T08:00", 2), ("2199-01-01", 0)):
-        ended = await typist.run("inbox", "list", "--since", since, "--json")
+        ended = await cli_runner.run("inbox", "list", "--since", since, "--json")
         assert (ended.status, len(json.loads(ended.out))) == (0, count)
 
 
-async def test_listing_and_reading_leave_a_message_unread(typist: Typist) -> None:
-    await typist.deliver("one")
+async def test_listing_and_reading_leave_a_message_unread(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
     for arguments in (("list",), ("read", "1"), ("save", "1", "--into", "saved", "--eml")):
-        assert (await typist.run("inbox", *arguments)).status == 0
-    async with client_of(typist.sandbox, typist.folder) as world:
+        assert (await cli_runner.run("inbox", *arguments)).status == 0
+    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         assert await world.suite.mailbox(ALICE, PASSWORD).get_unread_message_count() == 1
 
 
-async def test_a_message_is_read_as_text(typist: Typist) -> None:
-    await typist.deliver("", with_files("scan.pdf"))
-    ended = await typist.run("inbox", "read", "1")
+async def test_a_message_is_read_as_text(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("", with_files("scan.pdf"))
+    ended = await cli_runner.run("inbox", "read", "1")
     assert (ended.status, ended.err) == (0, "")
     lines = ended.out.splitlines()
     assert lines[0] == "From:     carol@elsewhere.test"
@@ -83,49 +83,49 @@ async def test_a_message_is_read_as_text(typist: Typist) -> None:
     assert lines[lines.index("") + 1 :] == ["See the files."]
 
 
-async def test_of_html_the_text_is_shown(typist: Typist) -> None:
+async def test_of_html_the_text_is_shown(cli_runner: CliRunner) -> None:
     html = (
         "<style>p{}</style><p>Dear <b>Alice</b>,<br>see&nbsp;<a href='https://x.test/'>this</a>.</p><script>1</script>"
     )
-    await typist.deliver("", with_files(html=html))
-    ended = await typist.run("inbox", "read", "1")
+    await cli_runner.deliver("", with_files(html=html))
+    ended = await cli_runner.run("inbox", "read", "1")
     assert ended.out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
 
 
 @pytest.mark.parametrize("html", ["<style>p{}</style><img src='cid:scan'>", "<!-- Potassium 6.9"])
-async def test_html_that_shows_nothing_is_said_to(typist: Typist, html: str) -> None:
-    await typist.deliver("", with_files(html=html))
-    ended = await typist.run("inbox", "read", "1")
+async def test_html_that_shows_nothing_is_said_to(cli_runner: CliRunner, html: str) -> None:
+    await cli_runner.deliver("", with_files(html=html))
+    ended = await cli_runner.run("inbox", "read", "1")
     assert (ended.status, ended.out.endswith("\n\n")) == (0, True)
     assert ended.err == "directsuite: its HTML shows no text: the same command with --json tells it as it came\n"
-    assert json.loads((await typist.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
+    assert json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
 
 
-async def test_as_json_it_is_whole_but_for_the_files_contents(typist: Typist) -> None:
-    await typist.deliver("", with_files("scan.pdf"))
-    document = json.loads((await typist.run("inbox", "read", "1", "--json")).out)
+async def test_as_json_it_is_whole_but_for_the_files_contents(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("", with_files("scan.pdf"))
+    document = json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)
     assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
     assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
 
-async def test_a_terminal_is_not_shown_what_it_would_act_upon(typist: Typist) -> None:
+async def test_a_terminal_is_not_shown_what_it_would_act_upon(cli_runner: CliRunner) -> None:
     raw = b"From: m@x.test\r\nSubject: \x1b]0;owned\x07 =?utf-8?q?=E2=80=AEfdp=1B[2J?=\r\n\r\nbody \x1b[31m\x9b2J\r\n"
-    await typist.deliver("", raw)
+    await cli_runner.deliver("", raw)
     for arguments in (("list",), ("read", "1")):
-        told = (await typist.run("inbox", *arguments)).out
+        told = (await cli_runner.run("inbox", *arguments)).out
         assert not set(told) & {"\x1b", "\x07", "\x9b", "\u202e"}
         assert "owned" in told
 
 
-async def test_attachments_are_saved_under_names_of_their_own_for_the_owner_alone(typist: Typist) -> None:
+async def test_attachments_get_unique_names_and_owner_only_mode(cli_runner: CliRunner) -> None:
     names = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
-    await typist.deliver("", with_files(*names))
-    typist.folder.joinpath("saved").mkdir()
-    typist.folder.joinpath("saved", "a.pdf").write_text("was there")
-    typist.folder.joinpath("saved", "escaped").symlink_to(typist.folder / "elsewhere")
-    ended = await typist.run("inbox", "save", "1", "--into", "saved")
+    await cli_runner.deliver("", with_files(*names))
+    cli_runner.folder.joinpath("saved").mkdir()
+    cli_runner.folder.joinpath("saved", "a.pdf").write_text("was there")
+    cli_runner.folder.joinpath("saved", "escaped").symlink_to(cli_runner.folder / "elsewhere")
+    ended = await cli_runner.run("inbox", "save", "1", "--into", "saved")
     assert (ended.status, ended.err) == (0, "")
-    saved = {path.name: path.read_text() for path in typist.folder.joinpath("saved").iterdir() if path.is_file()}
+    saved = {path.name: path.read_text() for path in cli_runner.folder.joinpath("saved").iterdir() if path.is_file()}
     assert saved == {
         "escaped-2": "../../escaped",
         "passwd": "/etc/passwd",
@@ -137,32 +137,32 @@ async def test_attachments_are_saved_under_names_of_their_own_for_the_owner_alon
         "hidden": ".hidden",
         "_-rf": "-rf",
     }
-    assert sorted(path.name for path in typist.folder.iterdir()) == ["saved"]
+    assert sorted(path.name for path in cli_runner.folder.iterdir()) == ["saved"]
     if sys.platform != "win32":
-        assert stat.S_IMODE((typist.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
+        assert stat.S_IMODE((cli_runner.folder / "saved" / "a-2.pdf").stat().st_mode) == 0o600
     assert "saved/a-2.pdf" in ended.out.replace("\\", "/")
 
 
-async def test_a_message_is_saved_as_it_stands_on_the_server(typist: Typist) -> None:
+async def test_a_message_is_saved_as_it_stands_on_the_server(cli_runner: CliRunner) -> None:
     raw = with_files("scan.pdf")
-    await typist.deliver("", raw)
-    ended = await typist.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
+    await cli_runner.deliver("", raw)
+    ended = await cli_runner.run("inbox", "save", "1", "--into", "new/folder", "--eml", "--json")
     (saved,) = json.loads(ended.out)
     assert (saved["uid"], saved["size"]) == (1, len(raw))
-    assert typist.folder.joinpath(saved["path"]).read_bytes() == raw
+    assert cli_runner.folder.joinpath(saved["path"]).read_bytes() == raw
 
 
-async def test_what_is_not_there_is_told_and_the_rest_is_saved(typist: Typist) -> None:
-    await typist.deliver("", with_files("scan.pdf"))
-    ended = await typist.run("inbox", "save", "1", "77", "--into", "saved")
+async def test_missing_messages_are_reported_and_others_saved(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("", with_files("scan.pdf"))
+    ended = await cli_runner.run("inbox", "save", "1", "77", "--into", "saved")
     assert ended.status == 4
     assert "1 of 2 messages aren't there (77)" in ended.err
-    assert typist.folder.joinpath("saved", "scan.pdf").exists()
+    assert cli_runner.folder.joinpath("saved", "scan.pdf").exists()
 
 
-async def test_a_message_without_files_is_told(typist: Typist) -> None:
-    await typist.deliver("one")
-    ended = await typist.run("inbox", "save", "1", "--into", "saved")
+async def test_a_message_without_files_is_told(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
+    ended = await cli_runner.run("inbox", "save", "1", "--into", "saved")
     assert (ended.status, ended.out) == (0, "")
     assert "--eml" in ended.err
 
@@ -170,93 +170,97 @@ async def test_a_message_without_files_is_told(typist: Typist) -> None:
 @pytest.mark.parametrize(
     "arguments", [("read", "99"), ("save", "99", "--into", "saved"), ("list", "--folder", "INBOX.x")]
 )
-async def test_what_is_not_there_has_a_status_of_its_own(typist: Typist, arguments: tuple[str, ...]) -> None:
-    ended = await typist.run("inbox", *arguments)
+async def test_missing_message_has_its_own_exit_status(cli_runner: CliRunner, arguments: tuple[str, ...]) -> None:
+    ended = await cli_runner.run("inbox", *arguments)
     assert (ended.status, ended.out) == (4, "")
     assert "`directsuite inbox list`" in ended.err or "--folder" in ended.err
 
 
-async def sent_copies(typist: Typist, *recipients: str) -> None:
+async def sent_copies(typist: CliRunner, *recipients: str) -> None:
     """A message of Alice's in INBOX.Sent."""
     to = [word for each in recipients for word in ("--to", each)]
     assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
 
 
-async def test_ones_own_message_shows_the_id_that_status_takes(typist: Typist) -> None:
-    await typist.deliver("one")
-    assert "SMTP id" not in (await typist.run("inbox", "read", "1")).out  # its sender can ask for it, and nobody else
-    await sent_copies(typist, BOB)
-    shown = (await typist.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
+async def test_ones_own_message_shows_the_id_that_status_takes(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
+    assert (
+        "SMTP id" not in (await cli_runner.run("inbox", "read", "1")).out
+    )  # its sender can ask for it, and nobody else
+    await sent_copies(cli_runner, BOB)
+    shown = (await cli_runner.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out.splitlines()
     (smtp_id,) = [line.removeprefix("SMTP id:").strip() for line in shown if line.startswith("SMTP id:")]
-    assert (await typist.run("status", smtp_id)).status == 0
+    assert (await cli_runner.run("status", smtp_id)).status == 0
 
 
-async def test_messages_are_searched_by_recipient_in_all_folders(typist: Typist) -> None:
-    await typist.deliver("one")
+async def test_messages_are_searched_by_recipient_in_all_folders(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
     for to in (BOB, "carol@elsewhere.test"):
-        await sent_copies(typist, to)
-    await typist.run("inbox", "delete", "2", "--folder", "INBOX.Sent", "--yes")
-    ended = await typist.run("inbox", "list", "--to", "CAROL", "--all-folders")
+        await sent_copies(cli_runner, to)
+    await cli_runner.run("inbox", "delete", "2", "--folder", "INBOX.Sent", "--yes")
+    ended = await cli_runner.run("inbox", "list", "--to", "CAROL", "--all-folders")
     header, row = ended.out.splitlines()
     assert header.split()[:3] == ["folder", "uid", "received"]
     assert (row.split()[:2], "carol@elsewhere.test" in row) == (["INBOX.Trash", "1"], True)
-    found = (await typist.run("inbox", "list", "--all-folders", "--json")).document
+    found = (await cli_runner.run("inbox", "list", "--all-folders", "--json")).document
     assert {(each["folder"], each["uid"]) for each in found} == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Trash", 1)}
-    ended = await typist.run("inbox", "list", "--all-folders", "--limit", "1")
+    ended = await cli_runner.run("inbox", "list", "--all-folders", "--limit", "1")
     assert ended.err == "directsuite: 2 more: --limit 3 or --all\n"
-    assert (await typist.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
+    assert (await cli_runner.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
         "no such messages; --all-folders looks in all folders\n"
     )
 
 
-async def test_the_newest_of_all_folders_stand_first(typist: Typist) -> None:
+async def test_the_newest_of_all_folders_stand_first(cli_runner: CliRunner) -> None:
     for subject in ("one", "two"):
-        await typist.deliver(subject)
-    typist.sandbox.clock.advance(timedelta(minutes=1))
-    await sent_copies(typist, BOB)
-    typist.sandbox.clock.advance(timedelta(minutes=1))
-    await typist.deliver("three")
-    found = (await typist.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
+        await cli_runner.deliver(subject)
+    cli_runner.sandbox.clock.advance(timedelta(minutes=1))
+    await sent_copies(cli_runner, BOB)
+    cli_runner.sandbox.clock.advance(timedelta(minutes=1))
+    await cli_runner.deliver("three")
+    found = (await cli_runner.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
     assert [each["subject"] for each in found] == ["three", "Lab"]
 
 
 @pytest.mark.parametrize("options", [("--before", "3"), ("--folder", "INBOX")], ids=["--before", "--folder"])
-async def test_what_goes_with_one_folder_is_refused_for_all(typist: Typist, options: tuple[str, ...]) -> None:
-    ended = await typist.run("inbox", "list", "--all-folders", *options)
+async def test_single_folder_options_are_rejected_for_all_folders(
+    cli_runner: CliRunner, options: tuple[str, ...]
+) -> None:
+    ended = await cli_runner.run("inbox", "list", "--all-folders", *options)
     assert (ended.status, options[0] in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("more", [(), ("--unread",)], ids=["any", "unread"])
 async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
-    typist: Typist, more: tuple[str, ...]
+    cli_runner: CliRunner, more: tuple[str, ...]
 ) -> None:
     today = datetime.now().astimezone()
-    typist.sandbox.clock.set(today.replace(hour=12))
-    await typist.deliver("one")
+    cli_runner.sandbox.clock.set(today.replace(hour=12))
+    await cli_runner.deliver("one")
     yesterday = today - timedelta(days=1)
     for until, count in ((f"{today:%Y-%m-%d}", 1), (f"{today:%Y-%m-%d}T11:00", 0), (f"{yesterday:%Y-%m-%d}", 0)):
-        listed = (await typist.run("inbox", "list", "--until", until, "--json", *more)).document
+        listed = (await cli_runner.run("inbox", "list", "--until", until, "--json", *more)).document
         assert len(listed) == count
-    assert (await typist.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
+    assert (await cli_runner.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
 
 
-async def test_a_folder_that_was_named_in_short_is_suggested(typist: Typist) -> None:
-    ended = await typist.run("inbox", "list", "--folder", "sent", "-v")
+async def test_a_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("inbox", "list", "--folder", "sent", "-v")
     assert (ended.status, "no such folder; did you mean INBOX.Sent? `directsuite" in ended.err) == (4, True)
-    ended = await typist.run("inbox", "list", "--folder", "sent")
+    ended = await cli_runner.run("inbox", "list", "--folder", "sent")
     assert (ended.status, "did you mean" in ended.err) == (4, False)  # a folder's name may be a patient's
 
 
 @pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])
 async def test_no_address_of_several_is_broken(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch, width: int, listed: int
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, width: int, listed: int
 ) -> None:
     for name, value in {"COLUMNS": str(width), "LINES": "25", "TERM": "dumb", "TTY_COMPATIBLE": "1"}.items():
         monkeypatch.setenv(name, value)
     addresses = [f"doctor-number-{number}@direct.clinic.test" for number in range(4)]
-    await sent_copies(typist, *addresses)
-    table = (await typist.run("inbox", "list", "--folder", "INBOX.Sent")).out
-    shown = (await typist.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out
+    await sent_copies(cli_runner, *addresses)
+    table = (await cli_runner.run("inbox", "list", "--folder", "INBOX.Sent")).out
+    shown = (await cli_runner.run("inbox", "read", "1", "--folder", "INBOX.Sent")).out
     lines = [*table.splitlines(), *(line for line in shown.splitlines() if not line.startswith("SMTP id:"))]
     assert max(map(len, lines)) <= width
     assert [each for each in addresses if each in shown] == addresses

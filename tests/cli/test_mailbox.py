@@ -6,172 +6,174 @@ import re
 
 import pytest
 
-from tests.cli.conftest import Ended, Typist
-from tests.integration.world import ALICE, BOB, PASSWORD, client_of
+from tests.cli.conftest import CliResult, CliRunner
+from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 
-async def three(typist: Typist) -> None:
+async def three(typist: CliRunner) -> None:
     for subject in ("one", "two", "three"):
         await typist.deliver(subject)
 
 
-async def uids(typist: Typist, folder: str = "INBOX") -> list[int]:
-    async with client_of(typist.sandbox, typist.folder) as world:
+async def uids(typist: CliRunner, folder: str = "INBOX") -> list[int]:
+    async with open_scenario(typist.sandbox, typist.folder) as world:
         return await world.suite.mailbox(ALICE, PASSWORD).get_uids(folder)
 
 
-async def folder(typist: Typist, name: str) -> None:
-    async with client_of(typist.sandbox, typist.folder) as world:
+async def folder(typist: CliRunner, name: str) -> None:
+    async with open_scenario(typist.sandbox, typist.folder) as world:
         await world.suite.mailbox(ALICE, PASSWORD).create_folder(name)
 
 
-def listed(ended: Ended) -> list[str]:
+def listed(ended: CliResult) -> list[str]:
     return [row.split()[0] for row in ended.out.splitlines()[1:]]
 
 
-async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "list", "--limit", "2")
+async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "list", "--limit", "2")
     assert listed(ended) == ["3", "2"]
     assert ended.err == "directsuite: 1 more: --limit 3, --all, or --before 2 for the next ones\n"
     for options in (("--limit", "2", "--before", "2"), ("--limit", "1", "--all")):
-        assert listed(await typist.run("inbox", "list", *options))[-1] == "1"
-    assert (await typist.run("inbox", "list", "--limit", "1", "--all")).err == ""
+        assert listed(await cli_runner.run("inbox", "list", *options))[-1] == "1"
+    assert (await cli_runner.run("inbox", "list", "--limit", "1", "--all")).err == ""
 
 
-async def test_a_list_is_searched_by_sender_and_subject(typist: Typist) -> None:
-    await three(typist)
-    assert listed(await typist.run("inbox", "list", "--subject", "T")) == ["3", "2"]
-    assert listed(await typist.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
-    sender = (await typist.run("inbox", "list", "--json")).document[0]["sender"]
-    assert listed(await typist.run("inbox", "list", "--from", sender[:4].upper())) == ["3", "2", "1"]
+async def test_a_list_is_searched_by_sender_and_subject(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    assert listed(await cli_runner.run("inbox", "list", "--subject", "T")) == ["3", "2"]
+    assert listed(await cli_runner.run("inbox", "list", "--subject", "t", "--from", "nobody")) == []
+    sender = (await cli_runner.run("inbox", "list", "--json")).document[0]["sender"]
+    assert listed(await cli_runner.run("inbox", "list", "--from", sender[:4].upper())) == ["3", "2", "1"]
 
 
-async def test_folders_are_listed_with_their_messages(typist: Typist) -> None:
-    await three(typist)
-    await typist.run("inbox", "mark", "1")
-    counted = {each["folder"]: each for each in (await typist.run("inbox", "folders", "--json")).document}
+async def test_folders_are_listed_with_their_messages(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    await cli_runner.run("inbox", "mark", "1")
+    counted = {each["folder"]: each for each in (await cli_runner.run("inbox", "folders", "--json")).document}
     assert counted["INBOX"] == {"folder": "INBOX", "messages": 3, "unread": 2}
-    assert (await typist.run("inbox", "folders")).out.splitlines()[1].split() == ["INBOX", "3", "2"]
+    assert (await cli_runner.run("inbox", "folders")).out.splitlines()[1].split() == ["INBOX", "3", "2"]
 
 
-async def test_messages_are_moved_and_copied(typist: Typist) -> None:
-    await three(typist)
-    await folder(typist, "INBOX.Archive")
-    ended = await typist.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
+async def test_messages_are_moved_and_copied(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    await folder(cli_runner, "INBOX.Archive")
+    ended = await cli_runner.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
     assert (ended.status, ended.err) == (0, "directsuite: 2 messages moved\n")
-    ended = await typist.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
+    ended = await cli_runner.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
     assert (ended.status, ended.document) == (0, {"uids": [3], "missing": []})
-    assert (await uids(typist), len(await uids(typist, "INBOX.Archive"))) == ([3], 3)
+    assert (await uids(cli_runner), len(await uids(cli_runner, "INBOX.Archive"))) == ([3], 3)
 
 
-async def test_messages_that_are_not_there_are_told_and_the_others_done(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "mark", "2", "9")
+async def test_messages_that_are_not_there_are_told_and_the_others_done(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "mark", "2", "9")
     assert (ended.status, "1 of 2 messages aren't there" in ended.err) == (4, True)
-    ended = await typist.run("inbox", "mark", "9")
+    ended = await cli_runner.run("inbox", "mark", "9")
     assert (ended.status, "no message of this number" in ended.err) == (4, True)
 
 
 @pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
 async def test_messages_are_deleted_only_after_a_yes(
-    typed: str, is_terminal: bool, status: int, typist: Typist
+    typed: str, is_terminal: bool, status: int, cli_runner: CliRunner
 ) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "delete", "1", "2", typed=typed, is_terminal=is_terminal)
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "delete", "1", "2", stdin=typed, is_terminal=is_terminal)
     assert ended.status == status
-    assert await uids(typist) == ([3] if status == 0 else [1, 2, 3])
-    assert len(await uids(typist, "INBOX.Trash")) == (2 if status == 0 else 0)
+    assert await uids(cli_runner) == ([3] if status == 0 else [1, 2, 3])
+    assert len(await uids(cli_runner, "INBOX.Trash")) == (2 if status == 0 else 0)
 
 
-async def test_the_question_before_a_deletion_shows_what_it_is_about(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "delete", "1", "3", "9", "-v", typed="n\n", is_terminal=True)
+async def test_the_question_before_a_deletion_shows_what_it_is_about(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "delete", "1", "3", "9", "-v", stdin="n\n", is_terminal=True)
     assert ended.status == 2
     assert ended.err.splitlines()[:2] == [
         f"{uid}  carol@elsewhere.test  {name}" for uid, name in ((1, "one"), (3, "three"))
     ]
     assert "\n2 messages of INBOX will be moved to INBOX.Trash. Go on? [y/N] " in ended.err
-    ended = await typist.run("inbox", "delete", "1", typed="n\n", is_terminal=True)
+    ended = await cli_runner.run("inbox", "delete", "1", stdin="n\n", is_terminal=True)
     assert "carol" not in ended.err  # it may be a log
 
 
-async def test_what_is_in_the_trash_is_deleted_only_forever(typist: Typist) -> None:
-    await three(typist)
-    await typist.run("inbox", "delete", "1", "--yes")
-    ended = await typist.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
+async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    await cli_runner.run("inbox", "delete", "1", "--yes")
+    ended = await cli_runner.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
     assert (ended.status, "what is in INBOX.Trash is deleted already: --forever removes it" in ended.err) == (2, True)
-    ended = await typist.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
-    assert (ended.status, await uids(typist, "INBOX.Trash")) == (0, [])
+    ended = await cli_runner.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
+    assert (ended.status, await uids(cli_runner, "INBOX.Trash")) == (0, [])
 
 
-async def test_messages_are_deleted_forever_where_that_is_said(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "delete", "1", "--forever", "--yes")
+async def test_messages_are_deleted_forever_where_that_is_said(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "delete", "1", "--forever", "--yes")
     assert (ended.status, ended.err) == (0, "directsuite: 1 message deleted forever\n")
-    assert (await uids(typist), await uids(typist, "INBOX.Trash")) == ([2, 3], [])
+    assert (await uids(cli_runner), await uids(cli_runner, "INBOX.Trash")) == ([2, 3], [])
 
 
-async def test_a_message_is_marked_as_read_and_as_unread(typist: Typist) -> None:
-    await three(typist)
+async def test_a_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
     for options, unread in (((), 2), (("--unread",), 3)):
-        assert (await typist.run("inbox", "mark", "1", *options)).status == 0
-        assert len((await typist.run("inbox", "list", "--unread", "--json")).document) == unread
+        assert (await cli_runner.run("inbox", "mark", "1", *options)).status == 0
+        assert len((await cli_runner.run("inbox", "list", "--unread", "--json")).document) == unread
 
 
-async def test_messages_are_forwarded(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "forward", "1", "2", "--to", BOB)
+async def test_messages_are_forwarded(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "forward", "1", "2", "--to", BOB)
     assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded\n")
-    assert len(await typist.sandbox.ledger("Forward")) == 1
-    assert (await typist.run("status", ended.out.strip())).status == 0
-    document = (await typist.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
+    assert len(await cli_runner.sandbox.ledger("Forward")) == 1
+    assert (await cli_runner.run("status", ended.out.strip())).status == 0
+    document = (await cli_runner.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
     assert (document["uids"], document["missing"]) == ([1], [9])
-    assert (await typist.run("status", document["smtp_id"])).status == 0
-    ended = await typist.run("inbox", "forward", "1", "--to", "bob")
+    assert (await cli_runner.run("status", document["smtp_id"])).status == 0
+    ended = await cli_runner.run("inbox", "forward", "1", "--to", "bob")
     assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
 async def test_a_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
-    others: tuple[str, ...], typist: Typist
+    others: tuple[str, ...], cli_runner: CliRunner
 ) -> None:
-    await sent_with_bcc(typist)
-    await typist.run("send", "--to", BOB, "--body", "x")
+    await sent_with_bcc(cli_runner)
+    await cli_runner.run("send", "--to", BOB, "--body", "x")
     command = ("inbox", "forward", "1", *others, "--folder", "INBOX.Sent", "--to", BOB)
-    ended = await typist.run(*command)
+    ended = await cli_runner.run(*command)
     assert ended.status == 2
     assert "1 message (1) may be forwarded with the header that names the recipients of the Bcc" in ended.err
-    assert not await typist.sandbox.ledger("Forward")
-    assert (await typist.run(*command, "--with-bcc")).status == 0
-    assert (await typist.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
-    assert len(await typist.sandbox.ledger("Forward")) == 2
+    assert not await cli_runner.sandbox.ledger("Forward")
+    assert (await cli_runner.run(*command, "--with-bcc")).status == 0
+    assert (await cli_runner.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
+    assert len(await cli_runner.sandbox.ledger("Forward")) == 2
 
 
 @pytest.mark.parametrize(
     ("operation", "what", "options"),
     [("Forward", "forward", ("--to", BOB)), ("SendWithHeader", "reply", ("--body", "Thanks"))],
 )
-async def test_a_forward_or_a_reply_whose_answer_is_lost_has_a_status_of_its_own(
-    operation: str, what: str, options: tuple[str, ...], typist: Typist
+async def test_lost_response_to_forward_or_reply_has_its_own_status(
+    operation: str, what: str, options: tuple[str, ...], cli_runner: CliRunner
 ) -> None:
-    await three(typist)
-    typist.sandbox.inject_fault(operation, "reset_after")
-    ended = await typist.run("inbox", what, "1", *options)
+    await three(cli_runner)
+    cli_runner.sandbox.inject_fault(operation, "reset_after")
+    ended = await cli_runner.run("inbox", what, "1", *options)
     assert (ended.status, "INBOX.Sent" in ended.err) == (7, True)
     assert re.search(rf"an earlier {what} has the same subject, and a time before \d{{4}}-\d\d-\d\d", ended.err)
-    assert len(await typist.sandbox.ledger(operation)) == 1
+    assert len(await cli_runner.sandbox.ledger(operation)) == 1
 
 
-async def test_a_message_is_answered(typist: Typist) -> None:
+async def test_a_message_is_answered(cli_runner: CliRunner) -> None:
     cc = "carol@elsewhere.example.test"
     head = f"From: Bob <{BOB}>\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
-    await typist.deliver("", f"{head}\r\nSee.".encode())
-    ended = await typist.run("inbox", "reply", "1", "--body", "Thank you")
+    await cli_runner.deliver("", f"{head}\r\nSee.".encode())
+    ended = await cli_runner.run("inbox", "reply", "1", "--body", "Thank you")
     assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
-    assert (await typist.run("status", ended.out.strip())).status == 0
-    assert (await typist.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document["sent"]
-    async with client_of(typist.sandbox, typist.folder) as world:
+    assert (await cli_runner.run("status", ended.out.strip())).status == 0
+    assert (await cli_runner.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document[
+        "sent"
+    ]
+    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         answers = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert [each.subject for each in answers] == ["Re: Lab"] * 2
     assert [[recipient.email for recipient in each.recipients] for each in answers] == [[BOB], [BOB, cc]]
@@ -179,7 +181,7 @@ async def test_a_message_is_answered(typist: Typist) -> None:
     assert (headers["In-Reply-To"], headers["References"]) == ("<lab@x>", "<lab@x>")
 
 
-async def sent_with_bcc(typist: Typist) -> None:
+async def sent_with_bcc(typist: CliRunner) -> None:
     """A message of Alice's, whose Bcc nobody else knows of, is number 1 of INBOX.Sent."""
     to = ("--to", BOB, "--to", ALICE, "--cc", "nurse@elsewhere.test", "--bcc", "lawyer@elsewhere.test")
     assert (await typist.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
@@ -190,78 +192,78 @@ async def sent_with_bcc(typist: Typist) -> None:
     [((), [(BOB, "TO")]), (("--all",), [(BOB, "TO"), ("nurse@elsewhere.test", "CC")])],
     ids=["sender", "all"],
 )
-async def test_an_answer_to_ones_own_message_goes_to_its_recipients_but_for_bcc_and_oneself(
-    options: tuple[str, ...], recipients: list[tuple[str, str]], typist: Typist
+async def test_reply_to_own_message_goes_to_its_to_and_cc_recipients(
+    options: tuple[str, ...], recipients: list[tuple[str, str]], cli_runner: CliRunner
 ) -> None:
-    await sent_with_bcc(typist)
-    ended = await typist.run(
+    await sent_with_bcc(cli_runner)
+    ended = await cli_runner.run(
         "inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--yes", "--json", *options
     )
     assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == recipients
-    async with client_of(typist.sandbox, typist.folder) as world:
+    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         *_, answer = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert answer.subject == "Re: Lab"
     assert [(each.email, each.type) for each in answer.recipients] == recipients
 
 
-async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(typist: Typist) -> None:
+async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli_runner: CliRunner) -> None:
     head = f"From: {BOB}\r\nTo: {ALICE.upper()}, Carol <carol@x.test>\r\nBcc: lawyer@x.test\r\nSubject: Lab\r\n"
-    await typist.deliver("", f"{head}\r\nSee.".encode())
-    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
+    await cli_runner.deliver("", f"{head}\r\nSee.".encode())
+    ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", "--yes", "--json")
     assert [(each["email"], each["type"]) for each in ended.document["recipients"]] == [
         (BOB, "TO"),
         ("carol@x.test", "CC"),
     ]
 
 
-async def test_an_answer_that_nobody_would_get_is_refused(typist: Typist) -> None:
-    await typist.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
-    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
+async def test_reply_without_recipient_is_rejected(cli_runner: CliRunner) -> None:
+    await cli_runner.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
+    ended = await cli_runner.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
     assert (ended.status, "nobody but you and recipients of a Bcc" in ended.err) == (2, True)
-    assert not await typist.sandbox.ledger("SendWithHeader")
+    assert not await cli_runner.sandbox.ledger("SendWithHeader")
 
 
 @pytest.mark.parametrize(
     ("typed", "options", "status"), [("y\n", (), 0), ("\n", (), 2), ("", ("--yes",), 0)], ids=["yes", "no", "--yes"]
 )
 async def test_an_answer_to_several_names_them_and_is_sent_after_a_yes(
-    typed: str, options: tuple[str, ...], status: int, typist: Typist
+    typed: str, options: tuple[str, ...], status: int, cli_runner: CliRunner
 ) -> None:
-    await sent_with_bcc(typist)
+    await sent_with_bcc(cli_runner)
     command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all", "-v", *options)
-    ended = await typist.run(*command, typed=typed, is_terminal=True)
+    ended = await cli_runner.run(*command, stdin=typed, is_terminal=True)
     assert ended.status == status
     named = f"2 recipients (To {BOB}, Cc nurse@elsewhere.test)"
     assert (f"The answer goes to {named}. Go on? [y/N] " in ended.err) is not bool(options)
     assert (f"sent to {named}" in ended.err) is (status == 0)
-    assert len(await typist.sandbox.ledger("SendWithHeader")) == (status == 0)
+    assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == (status == 0)
 
 
-async def test_an_answer_to_several_is_refused_where_nobody_can_be_asked(typist: Typist) -> None:
-    await sent_with_bcc(typist)
-    ended = await typist.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
+async def test_reply_to_several_is_rejected_without_a_terminal(cli_runner: CliRunner) -> None:
+    await sent_with_bcc(cli_runner)
+    ended = await cli_runner.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
     assert (ended.status, "The answer would go to 2 recipients: give --yes if that is meant" in ended.err) == (2, True)
-    assert not await typist.sandbox.ledger("SendWithHeader")
+    assert not await cli_runner.sandbox.ledger("SendWithHeader")
 
 
-async def test_who_was_in_bcc_is_told_before_the_others_learn_of_it(typist: Typist) -> None:
-    await typist.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
-    ended = await typist.run("inbox", "reply", "1", "--body", "y", "--all", typed="\n", is_terminal=True)
+async def test_bcc_recipient_is_warned_before_reply_to_all(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
+    ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
     assert (ended.status, "You are in neither To nor Cc of the message" in ended.err) == (2, True)
 
 
-async def test_an_answer_to_one_is_not_asked_about(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
+async def test_an_answer_to_one_is_not_asked_about(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
     assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
 
 
-async def test_an_answer_that_says_nothing_is_refused(typist: Typist) -> None:
-    await three(typist)
-    ended = await typist.run("inbox", "reply", "1")
+async def test_empty_reply_is_rejected(cli_runner: CliRunner) -> None:
+    await three(cli_runner)
+    ended = await cli_runner.run("inbox", "reply", "1")
     assert (ended.status, "the message has no text" in ended.err) == (2, True)
 
 
-async def test_a_folder_that_is_not_there_is_told(typist: Typist) -> None:
-    ended = await typist.run("inbox", "mark", "1", "--folder", "INBOX.Nowhere")
+async def test_a_folder_that_is_not_there_is_told(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("inbox", "mark", "1", "--folder", "INBOX.Nowhere")
     assert (ended.status, "no such folder" in ended.err) == (4, True)

@@ -15,24 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from directsuite.cli.output import Unit, cell, members_of, progress, show_json, show_table, show_text
-from directsuite.cli.process import printable
+from directsuite.cli.output import Unit, format_cell, model_to_dict, show_json, show_progress, show_table, show_text
+from directsuite.cli.process import make_printable
 from directsuite.registration.models import DirectUser, UserStateType
 from directsuite.secret import Secret
 
 
 @given(st.text())
 def test_nothing_is_left_that_a_terminal_acts_upon(text: str) -> None:
-    shown = printable(text)
+    shown = make_printable(text)
     assert len(shown) == len(text)
     assert all(letter.isprintable() or letter not in "\x1b\x07\x08\r\n\t\x9b\u2028\u202e" for letter in shown)
     shown.encode()  # no half of a pair
-    assert printable(shown) == shown
+    assert make_printable(shown) == shown
 
 
 @pytest.mark.parametrize("text", ["Grüße", "می‌خواهم", "李小龍", "👩‍⚕️", "a b"])
 def test_names_stay_what_they_are(text: str) -> None:
-    assert printable(text) == text
+    assert make_printable(text) == text
 
 
 def test_a_row_is_a_line_however_long_it_is(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_json_is_ascii_and_has_moments_in_iso_8601(capsys: pytest.CaptureFixture
 
 def test_a_secret_of_a_model_is_left_out() -> None:
     user = DirectUser(username="ada", endpoint_password=Secret("hunter2"), extra={"new": UserStateType.ACTIVATED})
-    members = members_of(user)
+    members = model_to_dict(user)
     assert (members["username"], members["extra"]) == ("ada", {"new": "activated"})
     assert "hunter2" not in json.dumps(members)
 
@@ -80,20 +80,20 @@ ROWS = [
 ]
 
 
-def listed(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def render_table(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
-    show_table(("to", "sent", "details", "SMTP id"), ROWS, whole=("to", "SMTP id"))
+    show_table(("to", "sent", "details", "SMTP id"), ROWS, no_wrap=("to", "SMTP id"))
     return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])
-def test_what_is_copied_is_never_broken(
+def test_copyable_values_are_never_wrapped(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = listed(columns, monkeypatch, capsys)
+    lines = render_table(columns, monkeypatch, capsys)
     for address, _, words, smtp_id in ROWS:
         assert any(address in line for line in lines)
         assert any(smtp_id in line for line in lines)
@@ -104,7 +104,7 @@ def test_what_is_copied_is_never_broken(
 def test_what_does_not_fit_stands_below_its_row_with_its_title(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    header, first, below, *_ = listed(80, monkeypatch, capsys)
+    header, first, below, *_ = render_table(80, monkeypatch, capsys)
     assert header.split()[0:2] == ["to", "sent"]
     assert "SMTP id" not in header
     assert first.startswith("bob@direct.example.test  ")
@@ -118,66 +118,69 @@ def test_a_moment_at_the_ends_of_time_is_shown_as_it_came(monkeypatch: pytest.Mo
     time.tzset()
     try:
         for value in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
-            assert cell(value).startswith(f"{value.year:04}-")
-        assert cell(datetime(2026, 5, 1, 12, tzinfo=UTC)) in ("2026-05-01 21:00:00 JST", "2026-05-01 08:00:00 EDT")
+            assert format_cell(value).startswith(f"{value.year:04}-")
+        assert format_cell(datetime(2026, 5, 1, 12, tzinfo=UTC)) in (
+            "2026-05-01 21:00:00 JST",
+            "2026-05-01 08:00:00 EDT",
+        )
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
-def terminal() -> Console:
+def make_terminal() -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
 
 
-async def timer_due() -> None:
+async def let_timer_fire() -> None:
     """A timer of no time has gone off."""
     for _ in range(2):
         await asyncio.sleep(0)
 
 
-def shown(console: Console) -> str:
+def get_output(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 @pytest.mark.parametrize(("unit", "words"), [("pieces", ("3/4", "/s", "0:")), ("bytes", ("3/4 bytes", "0:"))])
 async def test_a_terminal_sees_counts_rate_and_remaining_time(unit: Unit, words: tuple[str, ...]) -> None:
-    console = terminal()
-    async with progress("signing", unit=unit, total=4, console=console, delay=0.0) as bar:
-        await timer_due()
-        bar.tell(1, 4)
+    console = make_terminal()
+    async with show_progress("signing", unit=unit, total=4, console=console, delay=0.0) as bar:
+        await let_timer_fire()
+        bar.update(1, 4)
         bar.advance(2)
-    told = shown(console)
+    told = get_output(console)
     assert "signing" in told
     assert [word for word in words if word not in told] == []
 
 
-async def test_what_is_quick_shows_nothing() -> None:
-    console = terminal()
-    async with progress("asking", console=console):
-        await timer_due()
-    assert shown(console) == ""
+async def test_short_operation_shows_no_progress() -> None:
+    console = make_terminal()
+    async with show_progress("asking", console=console):
+        await let_timer_fire()
+    assert get_output(console) == ""
 
 
-async def test_what_is_no_terminal_sees_nothing() -> None:
+async def test_progress_is_shown_only_on_a_terminal() -> None:
     console = Console(file=io.StringIO(), force_terminal=False)
-    async with progress("signing", unit="pieces", console=console, delay=0.0) as bar:
+    async with show_progress("signing", unit="pieces", console=console, delay=0.0) as bar:
         bar.advance()
-        bar.tell(2, None)
-        await timer_due()
-    assert shown(console) == ""
+        bar.update(2, None)
+        await let_timer_fire()
+    assert get_output(console) == ""
 
 
 async def test_a_terminal_is_left_as_it_was_when_it_goes_wrong() -> None:
-    console = terminal()
+    console = make_terminal()
 
     async def fail() -> None:
-        async with progress("[b]signing", console=console, delay=0.0):
-            await timer_due()
+        async with show_progress("[b]signing", console=console, delay=0.0):
+            await let_timer_fire()
             raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
         await fail()
-    told = shown(console)
+    told = get_output(console)
     assert "[b]signing" in told
     assert told.count("\x1b[?25l") == told.count("\x1b[?25h") == 1  # the cursor is hidden, and shown again

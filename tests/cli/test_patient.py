@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.cli.conftest import Typist
+from tests.cli.conftest import CliRunner
 
 DOMAIN = ("--domain", "direct.example.test")
 ADDRESS = "ada@direct.example.test"
@@ -24,88 +24,90 @@ direct_password = "Correct-Horse-1"
 TWICE = (("twice.json", '{"ada": "a", "ada": "b"}'), ("cases.toml", 'ada = "a"\nAda = "b"'))
 
 
-async def debits(typist: Typist) -> int:
+async def debits(typist: CliRunner) -> int:
     """How many patients were really provisioned."""
     return len(await typist.sandbox.ledger("ProvisionIDProofedPatient"))
 
 
-async def added(typist: Typist) -> None:
+async def added(typist: CliRunner) -> None:
     """Ada, as a patient."""
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    ended = await typist.run("patient", "add", typist.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.status == 0, ended.err
 
 
-async def test_what_costs_is_done_after_a_yes_and_tells_the_payment(typist: Typist) -> None:
-    file = typist.private("ada.toml", ADA)
+async def test_paid_operation_is_confirmed_and_reports_payment(cli_runner: CliRunner) -> None:
+    file = cli_runner.write_private_file("ada.toml", ADA)
     for typed in ("", "n\n", "perhaps\n", "\n"):
-        ended = await typist.run("patient", "add", file, *DOMAIN, typed=typed, is_terminal=True)
+        ended = await cli_runner.run("patient", "add", file, *DOMAIN, stdin=typed, is_terminal=True)
         assert (ended.status, ended.out) == (2, "")
         assert "nothing was provisioned or debited" in ended.err
-    assert await debits(typist) == 0
-    ended = await typist.run("patient", "add", file, *DOMAIN, typed="y\n", is_terminal=True)
+    assert await debits(cli_runner) == 0
+    ended = await cli_runner.run("patient", "add", file, *DOMAIN, stdin="y\n", is_terminal=True)
     assert ended.status == 0
     assert "debits the login's account" in ended.err
     assert "Ada" not in ended.err
     assert {ADDRESS, "Ada", "Example", "Order", "Amount"} <= set(ended.out.split())
-    assert await debits(typist) == 1
+    assert await debits(cli_runner) == 1
 
 
-async def test_without_a_terminal_it_has_to_be_said_beforehand(typist: Typist) -> None:
-    file = typist.private("ada.toml", ADA)
-    ended = await typist.run("patient", "add", file, *DOMAIN, typed="y\n")
+async def test_without_terminal_confirmation_needs_an_option(cli_runner: CliRunner) -> None:
+    file = cli_runner.write_private_file("ada.toml", ADA)
+    ended = await cli_runner.run("patient", "add", file, *DOMAIN, stdin="y\n")
     assert (ended.status, "--yes" in ended.err) == (2, True)
-    ended = await typist.run("patient", "add", file, *DOMAIN, "--yes", "--json")
+    ended = await cli_runner.run("patient", "add", file, *DOMAIN, "--yes", "--json")
     document = json.loads(ended.out)
     assert next(iter(document["users"][0].items())) == ("direct_address", ADDRESS)
     assert document["users"][0]["username"] == "ada"
     assert document["payment_confirmation"]["amount"] > 0
     assert "Correct-Horse" not in ended.out
-    assert await debits(typist) == 1
+    assert await debits(cli_runner) == 1
 
 
-async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(typist: Typist) -> None:
-    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+async def test_a_lost_answer_shows_who_is_there_and_has_a_status_of_its_own(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.status == 7
     assert ADDRESS in ended.out.split()
     assert "`directsuite patient find`" in ended.err
     assert "Example" not in ended.err
-    assert await debits(typist) == 1
+    assert await debits(cli_runner) == 1
 
 
-async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(typist: Typist) -> None:
-    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes", "--json")
+async def test_as_json_a_lost_answer_has_the_shape_of_one_that_came(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await cli_runner.run(
+        "patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes", "--json"
+    )
     assert ended.status == 7
     document = json.loads(ended.out)
     assert [user["username"] for user in document.pop("users")] == ["ada"]
     assert document == {"payment_confirmation": None}
 
 
-async def test_a_person_who_has_an_address_gets_another_only_where_that_is_said(typist: Typist) -> None:
-    await added(typist)
+async def test_a_person_who_has_an_address_gets_another_only_where_that_is_said(cli_runner: CliRunner) -> None:
+    await added(cli_runner)
     unnamed = ADA.replace('direct_username = "ada"\n', "")
-    again = ("patient", "add", typist.private("again.toml", unnamed), *DOMAIN, "--yes")
-    ended = await typist.run(*again)
+    again = ("patient", "add", cli_runner.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
+    ended = await cli_runner.run(*again)
     assert (ended.status, ADDRESS in ended.out.split()) == (1, True)
     assert "nothing was provisioned or debited; --another" in ended.err
-    ended = await typist.run(*again, "--json")
+    ended = await cli_runner.run(*again, "--json")
     assert (ended.status, ended.document["payment_confirmation"]) == (1, None)
     assert [user["direct_address"] for user in ended.document["users"]] == [ADDRESS]
-    assert await debits(typist) == 1
-    assert (await typist.run(*again, "--another")).status == 0
-    assert await debits(typist) == 2
+    assert await debits(cli_runner) == 1
+    assert (await cli_runner.run(*again, "--another")).status == 0
+    assert await debits(cli_runner) == 2
 
 
-async def test_nothing_is_provisioned_where_nobody_can_tell_who_has_an_address(typist: Typist) -> None:
-    typist.sandbox.inject_fault("GetPatientAddressByMeta", "status", status=405)
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
-    assert (ended.status, ended.out, await debits(typist)) == (5, "", 0)
+async def test_nothing_is_provisioned_if_address_lookup_fails(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("GetPatientAddressByMeta", "status", status=405)
+    ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
+    assert (ended.status, ended.out, await debits(cli_runner)) == (5, "", 0)
 
 
-async def test_while_a_patient_is_looked_for_stderr_says_so(typist: Typist) -> None:
-    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+async def test_while_a_patient_is_looked_for_stderr_says_so(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+    ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert ended.err.splitlines()[0] == "directsuite: no usable answer came: looking for the patient, for up to 30 s"
 
 
@@ -118,67 +120,75 @@ async def test_while_a_patient_is_looked_for_stderr_says_so(typist: Typist) -> N
         ("012", "check the individual's file"),
     ],
 )
-async def test_the_advice_for_a_refusal_is_that_of_its_code(typist: Typist, code: str, advice: str) -> None:
-    typist.sandbox.inject_fault(
+async def test_the_advice_for_a_refusal_is_that_of_its_code(cli_runner: CliRunner, code: str, advice: str) -> None:
+    cli_runner.sandbox.inject_fault(
         "ProvisionIDProofedPatient", "status", status=200, body={"success": False, "code": code}
     )
-    ended = await typist.run("patient", "add", typist.private("ada.toml", ADA), *DOMAIN, "--yes")
+    ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
     assert (ended.status, advice in ended.err) == (5, True)
     assert ("username" in ended.err) == (code in ("002", "014"))
 
 
 @pytest.mark.parametrize("command", [("find", "ada.toml"), ("by-username", "ada"), ("add", "ada.toml", "--yes")])
 async def test_a_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
-    typist: Typist, command: tuple[str, ...]
+    cli_runner: CliRunner, command: tuple[str, ...]
 ) -> None:
-    typist.private("ada.toml", ADA)
-    ended = await typist.run("patient", *command, "--domain", "elsewhere.example.test")
+    cli_runner.write_private_file("ada.toml", ADA)
+    ended = await cli_runner.run("patient", *command, "--domain", "elsewhere.example.test")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err == "directsuite: --domain: the service has no organization for this Direct domain\n"
 
 
-async def test_files_of_people_and_passwords_may_come_from_stdin(typist: Typist) -> None:
-    assert (await typist.run("patient", "add", "-", *DOMAIN, "--yes", typed=ADA)).status == 0
+async def test_files_of_people_and_passwords_may_come_from_stdin(cli_runner: CliRunner) -> None:
+    assert (await cli_runner.run("patient", "add", "-", *DOMAIN, "--yes", stdin=ADA)).status == 0
     as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (await typist.run("patient", "find", "-", *DOMAIN, typed=as_json)).status == 0
-    assert (await typist.run("patient", "passwords", "-", *DOMAIN, typed='ada = "Correct-Horse-2"')).status == 0
+    assert (await cli_runner.run("patient", "find", "-", *DOMAIN, stdin=as_json)).status == 0
+    assert (await cli_runner.run("patient", "passwords", "-", *DOMAIN, stdin='ada = "Correct-Horse-2"')).status == 0
 
 
-async def test_a_patient_is_found_by_who_that_is_and_by_username(typist: Typist) -> None:
-    await added(typist)
+async def test_a_patient_is_found_by_who_that_is_and_by_username(cli_runner: CliRunner) -> None:
+    await added(cli_runner)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):
-        ended = await typist.run("patient", *arguments, *DOMAIN, "--json")
+        ended = await cli_runner.run("patient", *arguments, *DOMAIN, "--json")
         assert (ended.status, [each["direct_address"] for each in json.loads(ended.out)]) == (0, [ADDRESS])
-    ended = await typist.run("patient", "by-username", "-", *DOMAIN, typed="ada\n")
+    ended = await cli_runner.run("patient", "by-username", "-", *DOMAIN, stdin="ada\n")
     titles, patient = ended.out.splitlines()
     assert (ended.status, titles.split()[:2], patient.split()[0]) == (0, ["Direct", "address"], ADDRESS)
     assert "activated" in patient
     as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (await typist.run("patient", "find", typist.private("ada.json", as_json), *DOMAIN)).status == 0
+    assert (
+        await cli_runner.run("patient", "find", cli_runner.write_private_file("ada.json", as_json), *DOMAIN)
+    ).status == 0
 
 
 @pytest.mark.parametrize("arguments", [("find", "ada.toml"), ("by-username", "ada")])
-async def test_nobody_is_status_4(typist: Typist, arguments: tuple[str, str]) -> None:
-    typist.private("ada.toml", ADA)
-    ended = await typist.run("patient", *arguments, *DOMAIN)
+async def test_nobody_is_status_4(cli_runner: CliRunner, arguments: tuple[str, str]) -> None:
+    cli_runner.write_private_file("ada.toml", ADA)
+    ended = await cli_runner.run("patient", *arguments, *DOMAIN)
     assert (ended.status, ended.out) == (4, "")
     assert "check --domain" in ended.err
 
 
-async def test_passwords_are_set_from_a_file(typist: Typist) -> None:
-    await added(typist)
-    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
+async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
+    await added(cli_runner)
+    ended = await cli_runner.run(
+        "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
+    )
     assert (ended.status, ended.out, ended.err) == (0, "", "directsuite: the password of 1 patient is set\n")
-    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN)
+    ended = await cli_runner.run(
+        "patient", "passwords", cli_runner.write_private_file("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN
+    )
     assert (ended.status, "check the usernames" in ended.err) == (4, True)
     assert "may be set or not" in ended.err
 
 
-async def test_passwords_whose_answers_get_lost_may_be_set(typist: Typist) -> None:
-    typist.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    await added(typist)
-    typist.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
-    ended = await typist.run("patient", "passwords", typist.private("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
+async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner) -> None:
+    cli_runner.monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    await added(cli_runner)
+    cli_runner.sandbox.inject_fault("SetPatientsPasswords", "status", status=500, processed=True, times=None)
+    ended = await cli_runner.run(
+        "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
+    )
     assert (ended.status, ended.err.endswith("set or not; the same command sets the same ones\n")) == (6, True)
 
 
@@ -199,10 +209,12 @@ async def test_passwords_whose_answers_get_lost_may_be_set(typist: Typist) -> No
         ("first_name = '\ufffe\x00", "as JSON or TOML"),
     ],
 )
-async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(typist: Typist, text: str, named: str) -> None:
-    file = typist.private("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
+async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(
+    cli_runner: CliRunner, text: str, named: str
+) -> None:
+    file = cli_runner.write_private_file("ada-example.toml" if not text.startswith("[") else "ada-example.json", text)
     for command in (("find", file), ("add", file, "--yes")):
-        ended = await typist.run("patient", *command, *DOMAIN)
+        ended = await cli_runner.run("patient", *command, *DOMAIN)
         assert (ended.status, ended.out) == (2, "")
         assert named in ended.err
         assert not {"Ada", "ada-example", "1234", "29.2"} & set(ended.err.replace(".", " ").split())
@@ -227,36 +239,38 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(typist: Ty
         (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "others may read"),
     ],
 )
-async def test_what_can_not_be_is_refused(typist: Typist, arguments: tuple[str, ...], named: str) -> None:
+async def test_invalid_arguments_are_rejected(cli_runner: CliRunner, arguments: tuple[str, ...], named: str) -> None:
     for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7"), *TWICE):
-        typist.private(name, text)
-    typist.folder.joinpath("open.toml").write_text(ADA)
-    typist.folder.joinpath("open.toml").chmod(0o644)
-    ended = await typist.run("patient", *arguments)
+        cli_runner.write_private_file(name, text)
+    cli_runner.folder.joinpath("open.toml").write_text(ADA)
+    cli_runner.folder.joinpath("open.toml").chmod(0o644)
+    ended = await cli_runner.run("patient", *arguments)
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
     assert "Traceback" not in ended.err
 
 
 async def test_who_logs_in_has_to_be_known(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch, without_keyring: None
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, no_keyring: None
 ) -> None:
     monkeypatch.delenv("DIRECTSUITE_LOGIN_PASSWORD")
-    ended = await typist.run("patient", "by-username", "ada", *DOMAIN)
+    ended = await cli_runner.run("patient", "by-username", "ada", *DOMAIN)
     assert (ended.status, "DIRECTSUITE_LOGIN_PASSWORD" in ended.err) == (2, True)
     monkeypatch.delenv("DIRECTSUITE_LOGIN_USERNAME")
-    ended = await typist.run("patient", "by-username", "ada", *DOMAIN)
+    ended = await cli_runner.run("patient", "by-username", "ada", *DOMAIN)
     assert (ended.status, "--login USERNAME" in ended.err) == (2, True)
-    file = typist.private("secret", "wrong")
-    ended = await typist.run("patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file)
+    file = cli_runner.write_private_file("secret", "wrong")
+    ended = await cli_runner.run(
+        "patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file
+    )
     assert (ended.status, "password" in ended.err) == (3, True)
 
 
 async def test_a_narrow_terminal_says_which_address_is_the_regular_one(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await typist.sandbox.add_individual("Grace", "Sample", "5678", "1975-12-09", email="grace@example.test")
-    grace = typist.private(
+    await cli_runner.sandbox.add_individual("Grace", "Sample", "5678", "1975-12-09", email="grace@example.test")
+    grace = cli_runner.write_private_file(
         "grace.toml",
         ADA.replace("Ada", "Grace")
         .replace("Example", "Sample")
@@ -266,7 +280,7 @@ async def test_a_narrow_terminal_says_which_address_is_the_regular_one(
     )
     for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "80"}.items():
         monkeypatch.setenv(name, value)
-    ended = await typist.run("patient", "add", grace, *DOMAIN, "--yes")
+    ended = await cli_runner.run("patient", "add", grace, *DOMAIN, "--yes")
     assert ended.status == 0, ended.err
-    shown = (await typist.run("patient", "find", grace, *DOMAIN)).out
+    shown = (await cli_runner.run("patient", "find", grace, *DOMAIN)).out
     assert re.search(r"^    regular e-mail: grace@example.test$", shown, re.MULTILINE), shown

@@ -13,11 +13,11 @@ from directsuite.cli import process
 ROOT = Path(cli.__file__).parent
 WRITERS = {
     "process.show_line",
-    "process.say_line",
+    "process.echo_err_line",
     "output.show_json",  # ASCII
     "output.show_table",  # of cells made printable
-    "guide._show",  # the package's own text
-    "command._ask",  # a question without its line's end, made printable
+    "guide._show_markdown",  # the package's own text
+    "command._ask_question",  # a question without its line's end, made printable
     "process.end_line",
 }
 
@@ -41,7 +41,7 @@ def test_only_filtering_functions_write_to_the_terminal() -> None:
     assert list_writers() - WRITERS == set()
 
 
-@pytest.mark.parametrize("write", [process.show_line, process.say, process.say_line])
+@pytest.mark.parametrize("write", [process.show_line, process.echo_err, process.echo_err_line])
 @pytest.mark.parametrize(
     "letter", ["\x1b", "\x07", "\r", "\n", "\x7f", "\x9b", "\u2028", "\u202e", "\u2066", "\u200f", "\u061c", "\ud800"]
 )

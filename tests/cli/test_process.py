@@ -16,12 +16,12 @@ import pytest
 from rich.console import Console
 
 from directsuite.cli import main
-from directsuite.cli.output import progress
-from directsuite.cli.process import forgiving, forgiving_stdout, prepare_streams
+from directsuite.cli.output import show_progress
+from directsuite.cli.process import ignore_stdout_errors, make_lossy_stream, prepare_streams
 from directsuite.sandbox import serving
-from tests.cli.conftest import Typist
-from tests.cli.test_output import timer_due
-from tests.integration.world import BOB
+from tests.cli.conftest import CliRunner
+from tests.cli.test_output import let_timer_fire
+from tests.integration.scenario import BOB
 
 
 class Broken(io.RawIOBase):
@@ -56,10 +56,10 @@ async def status_without_stderr(full_disk: BinaryIO, *arguments: str, flags: tup
 @pytest.mark.process
 @pytest.mark.parametrize("flags", [(), ("-u",)], ids=["buffered", "unbuffered"])
 async def test_what_was_sent_is_not_said_to_have_failed(
-    typist: Typist, full_disk: BinaryIO, flags: tuple[str, ...]
+    cli_runner: CliRunner, full_disk: BinaryIO, flags: tuple[str, ...]
 ) -> None:
     assert await status_without_stderr(full_disk, "send", "--to", BOB, "--body", "Dear Bob", flags=flags) == 0
-    assert len(await typist.sandbox.ledger("Send")) == 1
+    assert len(await cli_runner.sandbox.ledger("Send")) == 1
 
 
 @pytest.mark.process
@@ -68,14 +68,14 @@ async def test_what_was_sent_is_not_said_to_have_failed(
     [(("inbox", "read", "99"), 4), (("send", "--body", "x"), 2), (("nonsense",), 2), (("sandbox", "--host", "::"), 2)],
 )
 async def test_what_failed_keeps_its_status(
-    typist: Typist, full_disk: BinaryIO, arguments: tuple[str, ...], status: int
+    cli_runner: CliRunner, full_disk: BinaryIO, arguments: tuple[str, ...], status: int
 ) -> None:
     assert await status_without_stderr(full_disk, *arguments) == status
 
 
 @asynccontextmanager
 async def broken_terminal(error: OSError | None) -> AsyncGenerator[io.TextIOWrapper]:
-    stream = forgiving(io.TextIOWrapper(io.BufferedWriter(Broken(error)), "utf-8"))
+    stream = make_lossy_stream(io.TextIOWrapper(io.BufferedWriter(Broken(error)), "utf-8"))
     yield stream
     stream.close()
 
@@ -85,8 +85,8 @@ async def test_a_bar_on_a_terminal_that_is_gone_is_no_trouble(error: OSError | N
     async with broken_terminal(error) as stream:
         assert (stream.isatty(), stream.fileno()) == (True, 2)
         console = Console(file=stream, force_terminal=True)
-        async with progress("sending", console=console, delay=0.0) as bar:
-            await timer_due()
+        async with show_progress("sending", console=console, delay=0.0) as bar:
+            await let_timer_fire()
             bar.advance()
         stream.write("sent\n")
         stream.flush()
@@ -124,7 +124,7 @@ def test_a_stdout_that_forgives_loses_lines_only_while_the_disk_is_full(monkeypa
     full, lost = Full(), list[OSError]()
     stdout = io.TextIOWrapper(io.BufferedWriter(full), "utf-8")
     monkeypatch.setattr(sys, "stdout", stdout)
-    with forgiving_stdout(lost.append):
+    with ignore_stdout_errors(lost.append):
         for _ in range(3):
             print("lost")  # noqa: T201
         full.error = None
@@ -140,15 +140,15 @@ def test_a_reader_that_has_gone_is_missed_once(monkeypatch: pytest.MonkeyPatch) 
     lost = list[OSError]()
     with os.fdopen(writing, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        with forgiving_stdout(lost.append):
+        with ignore_stdout_errors(lost.append):
             for _ in range(3):
                 print("lost", flush=True)  # noqa: T201
     assert [type(error) for error in lost] == [BrokenPipeError]
 
 
-def test_what_is_taken_bit_by_bit_is_written_whole_and_nothing_twice() -> None:
+def test_partial_writes_are_completed_without_duplicates() -> None:
     place = Slow()
-    with forgiving(io.TextIOWrapper(io.BufferedWriter(place), "utf-8")) as stream:
+    with make_lossy_stream(io.TextIOWrapper(io.BufferedWriter(place), "utf-8")) as stream:
         stream.write("stopped\n")
         assert place.taken == b"stopped\n"
         stream.write("Go on?")
@@ -211,7 +211,7 @@ def test_missing_cli_extra_is_named_with_the_remedy(
 
 
 @pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"])
-def test_demo_without_the_sandbox_extra_names_the_remedy_and_writes_nothing(
+def test_demo_without_sandbox_extra_names_the_extra(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)

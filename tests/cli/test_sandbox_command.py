@@ -21,7 +21,7 @@ from directsuite.cli import main
 from directsuite.sandbox import __main__ as module
 from directsuite.sandbox import serving
 from directsuite.sandbox.messaging.service import Profiles
-from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, Serving
+from directsuite.sandbox.serving import DEFAULT_FOLDER, DEFAULT_PORT, ServingOptions
 
 Program = Callable[..., int]
 
@@ -52,7 +52,7 @@ def test_options_are_handed_on(
 ) -> None:
     given: list[tuple[Path | None, str, int, Profiles]] = []
 
-    async def serves(chosen: Serving) -> None:
+    async def serves(chosen: ServingOptions) -> None:
         given.append((chosen.folder, chosen.host, chosen.port, chosen.profile))
 
     monkeypatch.setattr(serving, "serve", serves)
@@ -98,7 +98,7 @@ def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
     ],
     ids=["a privileged port", "no IPv6"],
 )
-def test_where_it_may_not_listen_is_told(
+def test_unlistenable_address_is_reported(
     program: Program,
     prefix: str,
     failure: int,

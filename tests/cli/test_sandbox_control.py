@@ -14,8 +14,8 @@ import pytest
 import directsuite as ds
 from directsuite.cli import main
 from directsuite.sandbox import Control, ControlError, Sandbox
-from tests.cli.conftest import Ended
-from tests.integration.world import ALICE, raw_message
+from tests.cli.conftest import CliResult
+from tests.integration.scenario import ALICE, make_raw_message
 
 ADDRESS = "carol@direct.example.test"
 
@@ -26,10 +26,10 @@ class Operator:
     def __init__(self, sandbox: Sandbox, capsys: pytest.CaptureFixture[str]) -> None:
         self.sandbox, self._capsys = sandbox, capsys
 
-    async def run(self, *arguments: str) -> Ended:
+    async def run(self, *arguments: str) -> CliResult:
         status = await asyncio.to_thread(main, ["sandbox", *arguments])
         captured = self._capsys.readouterr()
-        return Ended(status, captured.out, captured.err)
+        return CliResult(status, captured.out, captured.err)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_a_password_among_the_arguments_is_refused(operator: Operator) -> 
 
 
 @pytest.mark.parametrize("content", ["", "a\nb\n"])
-async def test_a_password_file_that_others_may_read_or_that_holds_no_password_is_refused(
+async def test_readable_or_empty_password_file_is_rejected(
     operator: Operator, tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "password"
@@ -199,7 +199,7 @@ async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Ope
     assert (await operator.run("ledger")).err == "directsuite: nothing has happened\n"
 
 
-async def test_where_no_sandbox_is_the_command_that_starts_one_is_told(
+async def test_missing_sandbox_names_command_that_starts_one(
     operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = await operator.run("env", "--at", "http://127.0.0.1:9")
@@ -215,7 +215,7 @@ async def test_the_client_does_what_the_commands_do_not(operator: Operator) -> N
     async with Control(sandbox.root_url) as control, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await control.add_tuser("desk", "secret", [ALICE])
         await control.add_reseller("other", "secret", ["elsewhere.example.test"])
-        assert await control.deliver(ALICE, raw_message("Results"), "INBOX") == 1
+        assert await control.deliver(ALICE, make_raw_message("Results"), "INBOX") == 1
         box = suite.mailbox(ALICE, "secret")
         sent = await box.send(ds.Message(subject="x", recipients=[ds.Recipient("slow+30m@elsewhere.test")]))
         await control.set_message_status(sent.smtp_id, "slow+30m@elsewhere.test", "Delivered")
@@ -246,4 +246,4 @@ async def test_each_call_is_a_line_without_what_it_carried(
             await box.get_folders()
     lines = [line.split()[2:-2] for line in capsys.readouterr().out.splitlines()]
     assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "answer", "(fault:", "reset_before)"]]
-    assert [each.operation for each in sandbox.calls.answered] == ["GetMessageCount", "GetFolders"]
+    assert [each.operation for each in sandbox.calls.records] == ["GetMessageCount", "GetFolders"]

@@ -16,9 +16,9 @@ from aiohttp import web
 from directsuite.cli import main
 from directsuite.sandbox import serving
 from directsuite.sandbox.server import Sandbox
-from tests.cli.conftest import Ended
+from tests.cli.conftest import CliResult
 
-Run = Callable[..., Awaitable[Ended]]
+Run = Callable[..., Awaitable[CliResult]]
 
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\u202egnp\u2066\r\n\x9b31m"
 """A terminal title, a cleared screen, reversed text, a line break and a colour, as escape sequences."""
@@ -40,11 +40,11 @@ async def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     monkeypatch.setenv("DIRECTSUITE_SANDBOX", f"http://127.0.0.1:{runner.addresses[0][1]}")
 
-    async def run_command(*arguments: str, document: object, status: int = 200) -> Ended:
+    async def run_command(*arguments: str, document: object, status: int = 200) -> CliResult:
         response.update(document=document, status=status)
         exit_status = await asyncio.to_thread(main, ["sandbox", *arguments])
         captured = capsys.readouterr()
-        return Ended(exit_status, captured.out, captured.err)
+        return CliResult(exit_status, captured.out, captured.err)
 
     yield run_command
     await runner.cleanup()
@@ -75,12 +75,12 @@ async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> No
 
 
 def test_a_summary_quotes_each_value_for_the_shell() -> None:
-    assert serving.exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == ["export DIRECTSUITE_MAILBOX='a$b@x.test'"]
+    assert serving.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == ["export DIRECTSUITE_MAILBOX='a$b@x.test'"]
 
 
 async def test_every_variable_of_a_sandbox_is_exported() -> None:
     async with Sandbox() as sandbox:
-        lines = serving.exports(sandbox.environment)
+        lines = serving.format_exports(sandbox.environment)
     assert len(lines) == len(sandbox.environment)
 
 
@@ -106,7 +106,7 @@ COMMANDS: dict[tuple[str, ...], dict[str, Any]] = {
 each_command = pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 
 
-def has_control_characters(ended: Ended) -> bool:
+def has_control_characters(ended: CliResult) -> bool:
     return any(letter in ACTED_UPON for letter in ended.out + ended.err)
 
 

@@ -15,36 +15,36 @@ import pytest
 from directsuite.cli.output import Bar
 from directsuite.messaging.models import Message, SendMessageResponse
 from directsuite.messaging.service import Mailbox
-from tests.cli.conftest import Ended, Typist
-from tests.integration.world import ALICE, BOB, PASSWORD, client_of
+from tests.cli.conftest import CliResult, CliRunner
+from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 TO_BOB = ("--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 KEYED = ("send", *TO_BOB, "--key", "referral-17")
 
 
-async def sent(typist: Typist) -> int:
+async def sent(typist: CliRunner) -> int:
     """How many messages really went."""
     return sum(effect["operation"] in ("Send", "SendWithHeader") for effect in await typist.sandbox.ledger())
 
 
-async def test_it_prints_the_smtp_id_alone_on_stdout(typist: Typist) -> None:
-    ended = await typist.run("send", *TO_BOB)
+async def test_it_prints_the_smtp_id_alone_on_stdout(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("send", *TO_BOB)
     assert ended.status == 0
     (smtp_id,) = ended.out.splitlines()
     assert smtp_id.startswith("<")
     assert ended.err.startswith("directsuite: sent; `directsuite status`")
     assert BOB not in ended.err
-    assert (await typist.run("status", smtp_id)).status == 0
+    assert (await cli_runner.run("status", smtp_id)).status == 0
 
 
-async def test_body_recipients_and_files_arrive(typist: Typist) -> None:
-    typist.private("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
-    typist.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
+async def test_body_recipients_and_files_arrive(cli_runner: CliRunner) -> None:
+    cli_runner.write_private_file("letter.txt", "\ufeffDear Bob,\nsee Ada.\n")
+    cli_runner.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
     options = ("--cc", f"cc-{ALICE}", "--bcc", f"bcc-{ALICE}", "--attach", "scan.pdf", "--attach", "letter.txt")
-    ended = await typist.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
+    ended = await cli_runner.run("send", "--to", BOB, "--body-file", "letter.txt", *options, "--json")
     document = json.loads(ended.out)
     assert (document["sent"], document["sent_before"]) == (True, False)
-    async with client_of(typist.sandbox, typist.folder) as world:
+    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert (message.body or "").replace("\r\n", "\n") == "Dear Bob,\nsee Ada.\n"
     assert [(each.filename, each.media_type, len(each.content)) for each in message.attachments] == [
@@ -63,82 +63,84 @@ async def test_body_recipients_and_files_arrive(typist: Typist) -> None:
         ("{bob} , {alice}",),
     ],
 )
-async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], typist: Typist) -> None:
+async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], cli_runner: CliRunner) -> None:
     to = [word for each in given for word in ("--to", each.format(bob=BOB, alice=ALICE))]
-    document = (await typist.run("send", *to, "--body", "x", "--dry-run", "--json")).document
+    document = (await cli_runner.run("send", *to, "--body", "x", "--dry-run", "--json")).document
     assert document["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "TO"}]
 
 
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
-async def test_what_is_no_list_of_addresses_is_refused(given: str, typist: Typist) -> None:
-    ended = await typist.run("send", "--to", given, "--body", "x")
+async def test_what_is_no_list_of_addresses_is_refused(given: str, cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("send", "--to", given, "--body", "x")
     assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
-    assert await sent(typist) == 0
+    assert await sent(cli_runner) == 0
 
 
-async def test_the_body_from_stdin(typist: Typist) -> None:
-    ended = await typist.run("send", "--to", BOB, "--html", "--body-file", "-", typed="<p>Grüße</p>")
+async def test_the_body_from_stdin(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
     assert ended.status == 0
-    async with client_of(typist.sandbox, typist.folder) as world:
+    async with open_scenario(cli_runner.sandbox, cli_runner.folder) as world:
         (message,) = await world.suite.mailbox(BOB, PASSWORD).get_messages()
     assert (message.html_body, (message.body or "").strip()) == (True, "<p>Grüße</p>")
 
 
 async def test_a_dry_run_sends_nothing_and_needs_neither_service_nor_password(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
-    typist.private("scan.pdf", "%PDF-1.7")
-    ended = await typist.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
+    cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
+    ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run")
     assert ended.status == 0
     assert "scan.pdf, application/pdf, 8 B" in ended.out
     assert BOB in ended.out
     assert "nothing was sent" in ended.err
-    document = json.loads((await typist.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
+    document = json.loads((await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf", "--dry-run", "--json")).out)
     assert (document["sent"], document["subject"], document["characters"]) == (False, "Referral", 15)
     assert document["attachments"] == [{"filename": "scan.pdf", "media_type": "application/pdf", "size": 8}]
-    assert await sent(typist) == 0
+    assert await sent(cli_runner) == 0
 
 
-async def test_a_dry_run_says_what_became_of_its_key(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
-    before = await typist.run(*KEYED, "--dry-run", "--json")
-    assert (before.document["sent_before"], typist.folder.joinpath("state").exists()) == (False, False)
-    typist.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
-    typist.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
-    assert (await typist.run(*KEYED)).status == 7
-    assert "an earlier command may have sent it: it would be looked for" in (await typist.run(*KEYED, "--dry-run")).err
-    typist.sandbox.clear_faults()
-    await typist.run("send", *TO_BOB, "--key", "another")
-    ended = await typist.run("send", *TO_BOB, "--key", "another", "--dry-run")
+    before = await cli_runner.run(*KEYED, "--dry-run", "--json")
+    assert (before.document["sent_before"], cli_runner.folder.joinpath("state").exists()) == (False, False)
+    cli_runner.sandbox.inject_fault("SendWithHeader", "reset_before", times=1)
+    cli_runner.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
+    assert (await cli_runner.run(*KEYED)).status == 7
+    assert (
+        "an earlier command may have sent it: it would be looked for" in (await cli_runner.run(*KEYED, "--dry-run")).err
+    )
+    cli_runner.sandbox.clear_faults()
+    await cli_runner.run("send", *TO_BOB, "--key", "another")
+    ended = await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run")
     assert (ended.status, "it went before, with this --key: it would not be sent again" in ended.err) == (0, True)
-    assert (await typist.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
-    ended = await typist.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
+    assert (await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
+    ended = await cli_runner.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
     assert (ended.status, "used for another message" in ended.err) == (2, True)
 
 
-async def test_a_name_that_is_not_sent_is_told(typist: Typist) -> None:
+async def test_a_name_that_is_not_sent_is_told(cli_runner: CliRunner) -> None:
     said = "of `Name <address>` the address alone is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
-        ended = await typist.run("send", "--to", to, "--body", "x", "--dry-run")
+        ended = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
         assert (ended.status, said in ended.err) == (0, is_told)
 
 
-async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(typist: Typist) -> None:
-    typist.sandbox.inject_fault("Send", "reset_after")
-    ended = await typist.run("send", *TO_BOB)
+async def test_a_lost_answer_has_a_status_of_its_own_and_says_where_to_look(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("Send", "reset_after")
+    ended = await cli_runner.run("send", *TO_BOB)
     assert (ended.status, ended.out) == (7, "")
     assert ended.err.count("may or may not have happened") == 1
     assert "`directsuite inbox list --folder INBOX.Sent`" in ended.err
     assert "get_message" not in ended.err  # the words of the API are no help here
-    assert await sent(typist) == 1
+    assert await sent(cli_runner) == 1
 
 
-async def test_a_message_that_is_too_large_is_told_with_its_size(typist: Typist) -> None:
-    (typist.folder / "scan.pdf").write_bytes(bytes(3_000_000))
-    typist.sandbox.inject_fault("Send", "status", status=413)
-    ended = await typist.run("send", *TO_BOB, "--attach", "scan.pdf")
+async def test_a_message_that_is_too_large_is_told_with_its_size(cli_runner: CliRunner) -> None:
+    (cli_runner.folder / "scan.pdf").write_bytes(bytes(3_000_000))
+    cli_runner.sandbox.inject_fault("Send", "status", status=413)
+    ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
     assert ended.status == 5
     assert ended.err == (
         "directsuite: Send: the request is larger than the service takes (HTTP 413): its files take 4.0 MB on the way: "
@@ -146,23 +148,25 @@ async def test_a_message_that_is_too_large_is_told_with_its_size(typist: Typist)
     )
 
 
-async def test_with_a_key_it_goes_once_however_often_it_is_given(typist: Typist) -> None:
-    first, second = await typist.run(*KEYED), await typist.run(*KEYED, "--json")
+async def test_with_a_key_it_goes_once_however_often_it_is_given(cli_runner: CliRunner) -> None:
+    first, second = await cli_runner.run(*KEYED), await cli_runner.run(*KEYED, "--json")
     assert (first.status, second.status) == (0, 0)
     assert json.loads(second.out) == {"sent": True, "sent_before": True, "smtp_id": first.out.strip()}
-    assert await sent(typist) == 1
-    (record,) = typist.folder.joinpath("state", "sends").iterdir()
+    assert await sent(cli_runner) == 1
+    (record,) = cli_runner.folder.joinpath("state", "sends").iterdir()
     known = record.read_bytes().lower()
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
 
 
-async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told, bars = list[tuple[int, int | None]](), list[tuple[str, str, int | None]]()
 
     class Seen(Bar):
         """Looked at."""
 
-        def tell(self, done: int, total: int | None) -> None:
+        def update(self, done: int, total: int | None) -> None:
             """Keep it."""
             told.append((done, total))
 
@@ -172,15 +176,15 @@ async def test_with_a_key_a_bar_is_told_the_bytes_of_the_files(typist: Typist, m
         bars.append((title, unit, total))
         yield Seen()
 
-    monkeypatch.setattr("directsuite.cli.send.progress", shown)
-    typist.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
-    assert (await typist.run(*KEYED, "--attach", "scan.pdf")).status == 0
+    monkeypatch.setattr("directsuite.cli.send.show_progress", shown)
+    cli_runner.folder.joinpath("scan.pdf").write_bytes(b"%PDF-1.7" * 50_000)
+    assert (await cli_runner.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert bars == [("sending", "bytes", 400_000)]
     assert (told[0], told[-1]) == ((0, 400_000), (400_000, 400_000))
 
 
 async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeouts, send_once = list[float](), Mailbox.send_once
 
@@ -190,31 +194,31 @@ async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(
 
     monkeypatch.setattr(Mailbox, "send_once", seen)
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
-    typist.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
-    assert (await typist.run(*KEYED, "--attach", "scan.pdf")).status == 0
+    cli_runner.folder.joinpath("scan.pdf").write_bytes(bytes(3_000_000))
+    assert (await cli_runner.run(*KEYED, "--attach", "scan.pdf")).status == 0
     assert timeouts == [60.0 + 40.0]  # what goes is base64, a third more
 
 
 async def test_a_send_that_runs_out_of_time_says_which_setting_gives_it_more(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "timeout = 0.5\n"))
-    typist.sandbox.inject_fault("Send", "hang")
-    ended = await typist.run("send", *TO_BOB)
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "timeout = 0.5\n"))
+    cli_runner.sandbox.inject_fault("Send", "hang")
+    ended = await cli_runner.run("send", *TO_BOB)
     assert ended.status == 7
     assert ended.err.endswith("; raise timeout in the settings file\n")
 
 
-async def test_with_a_key_a_lost_answer_is_found(typist: Typist) -> None:
-    typist.sandbox.inject_fault("SendWithHeader", "reset_after")
-    ended = await typist.run(*KEYED)
+async def test_with_a_key_a_lost_answer_is_found(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("SendWithHeader", "reset_after")
+    ended = await cli_runner.run(*KEYED)
     assert ended.status == 0
-    assert await sent(typist) == 1
+    assert await sent(cli_runner) == 1
 
 
-async def test_a_key_that_was_another_message_s_is_refused(typist: Typist) -> None:
-    await typist.run(*KEYED)
-    typist.private("scan.pdf", "%PDF-1.7")
+async def test_a_key_that_was_another_message_s_is_refused(cli_runner: CliRunner) -> None:
+    await cli_runner.run(*KEYED)
+    cli_runner.write_private_file("scan.pdf", "%PDF-1.7")
     others = (
         ("--to", BOB, "--subject", "Other", "--body", "Please see her."),
         ("--to", BOB, "--subject", "Referral", "--body", "Please see him."),
@@ -224,29 +228,31 @@ async def test_a_key_that_was_another_message_s_is_refused(typist: Typist) -> No
         (*TO_BOB, "--attach", "scan.pdf"),
     )
     for other in others:
-        ended = await typist.run("send", *other, "--key", "referral-17")
+        ended = await cli_runner.run("send", *other, "--key", "referral-17")
         assert (ended.status, ended.out) == (2, "")
         assert "give each message a --key of its own" in ended.err
-    assert await sent(typist) == 1
+    assert await sent(cli_runner) == 1
 
 
-async def test_a_refused_attempt_leaves_no_doubt_behind(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_attempt_leaves_no_doubt_behind(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
-    assert (await typist.run(*KEYED)).status == 3
+    assert (await cli_runner.run(*KEYED)).status == 3
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-    assert (await typist.run(*KEYED)).status == 0
-    assert await sent(typist) == 1
+    assert (await cli_runner.run(*KEYED)).status == 0
+    assert await sent(cli_runner) == 1
 
 
-async def test_who_may_not_remember_does_not_send(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIRECTSUITE_STATE", str(typist.folder / typist.private("file", "")))
-    ended = await typist.run(*KEYED)
+async def test_nothing_is_sent_if_journal_cannot_be_written(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIRECTSUITE_STATE", str(cli_runner.folder / cli_runner.write_private_file("file", "")))
+    ended = await cli_runner.run(*KEYED)
     assert (ended.status, ended.out) == (2, "")
     assert "DIRECTSUITE_STATE" in ended.err
-    assert await sent(typist) == 0
+    assert await sent(cli_runner) == 0
 
 
-def refused(ended: Ended, named: str) -> None:
+def refused(ended: CliResult, named: str) -> None:
     """With status 2, a sentence that names what is wrong, and nothing on stdout."""
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
@@ -284,62 +290,60 @@ def refused(ended: Ended, named: str) -> None:
         (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
     ],
 )
-async def test_what_can_not_be_is_refused_before_anything_is_sent(
-    typist: Typist, options: tuple[str, ...], named: str
+async def test_invalid_arguments_are_rejected_before_sending(
+    cli_runner: CliRunner, options: tuple[str, ...], named: str
 ) -> None:
-    typist.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
-    typist.folder.joinpath("bytes").chmod(0o644)
-    typist.folder.joinpath("blank").write_bytes(b" \n")
+    cli_runner.folder.joinpath("bytes").write_bytes(b"\xff\xfe")
+    cli_runner.folder.joinpath("bytes").chmod(0o644)
+    cli_runner.folder.joinpath("blank").write_bytes(b" \n")
     if sys.platform != "win32":
-        os.mkfifo(typist.folder / "pipe")
-    ended = await typist.run("send", *options)
+        os.mkfifo(cli_runner.folder / "pipe")
+    ended = await cli_runner.run("send", *options)
     refused(ended, named)
     assert "ada-example" not in ended.err  # a file's name may be a patient's
     assert BOB not in ended.err
-    assert await sent(typist) == 0
+    assert await sent(cli_runner) == 0
 
 
-async def test_nobody_sends_where_nobody_is_named(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_send_needs_a_mailbox(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_MAILBOX")
-    refused(await typist.run("send", *TO_BOB), "--from ADDRESS")
+    refused(await cli_runner.run("send", *TO_BOB), "--from ADDRESS")
 
 
 @pytest.mark.parametrize("argument", ["--password", "--password=hunter2", "--token=hunter2"])
-async def test_a_secret_in_an_argument_is_refused_and_not_shown(typist: Typist, argument: str) -> None:
-    ended = await typist.run("send", *TO_BOB, argument, "hunter2")
+async def test_a_secret_in_an_argument_is_refused_and_not_shown(cli_runner: CliRunner, argument: str) -> None:
+    ended = await cli_runner.run("send", *TO_BOB, argument, "hunter2")
     refused(ended, "-file FILE")
     assert "hunter2" not in ended.err
 
 
-async def test_a_record_that_broke_off_with_the_machine_is_no_hindrance(typist: Typist) -> None:
-    assert (await typist.run(*KEYED)).status == 0
-    (record,) = typist.folder.joinpath("state", "sends").iterdir()
+async def test_a_record_that_broke_off_with_the_machine_is_no_hindrance(cli_runner: CliRunner) -> None:
+    assert (await cli_runner.run(*KEYED)).status == 0
+    (record,) = cli_runner.folder.joinpath("state", "sends").iterdir()
     record.write_bytes(record.read_bytes().splitlines()[1][:-7])  # the first attempt was not yet on the disk
     record.chmod(0o644)  # as a back-up may be restored
-    assert (await typist.run(*KEYED)).status == 0
+    assert (await cli_runner.run(*KEYED)).status == 0
     assert sys.platform == "win32" or stat.S_IMODE(record.stat().st_mode) == 0o600
-    assert await sent(typist) == 2  # as it must be: what isn't written down was never sent
-    again = await typist.run(*KEYED, "--json")
+    assert await sent(cli_runner) == 2  # as it must be: what isn't written down was never sent
+    again = await cli_runner.run(*KEYED, "--json")
     assert json.loads(again.out)["sent_before"] is True
     lines = [line for line in record.read_bytes().splitlines() if line.endswith(b"}")]
     assert len(lines) == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it keeps state elsewhere")
-async def test_what_is_remembered_stands_with_the_user_s_other_state(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_send_journal_is_in_users_state_folder(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_STATE")
     for variable, folder in (("HOME", "home/.local/state"), ("XDG_STATE_HOME", "xdg")):
         monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-        monkeypatch.setenv(variable, str(typist.folder / folder.split("/")[0]))
-        assert (await typist.run(*KEYED)).status == 0
-        (record,) = typist.folder.joinpath(folder, "directsuite", "sends").iterdir()
+        monkeypatch.setenv(variable, str(cli_runner.folder / folder.split("/")[0]))
+        assert (await cli_runner.run(*KEYED)).status == 0
+        (record,) = cli_runner.folder.joinpath(folder, "directsuite", "sends").iterdir()
         assert stat.S_IMODE(record.stat().st_mode) == 0o600
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
 
-async def lost(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def lost(typist: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """A send with a key whose request got lost, so that nobody can tell."""
     monkeypatch.setattr("directsuite.cli.send.SETTLE_TIMEOUT", 0.0)
     typist.sandbox.inject_fault("SendWithHeader", "reset_before")
@@ -348,20 +352,18 @@ async def lost(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "give the same command again with the same --key" in ended.err
 
 
-async def test_what_surely_is_not_there_is_sent_by_the_next_command(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await lost(typist, monkeypatch)
-    ended = await typist.run(*KEYED)
+async def test_absent_message_is_sent_by_next_command(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    await lost(cli_runner, monkeypatch)
+    ended = await cli_runner.run(*KEYED)
     assert (ended.status, "may have sent it: it is looked for in INBOX.Sent" in ended.err) == (0, True)
-    assert await sent(typist) == 1
+    assert await sent(cli_runner) == 1
 
 
-async def test_where_nobody_can_tell_a_person_is_asked_to_look(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    await typist.run("send", *TO_BOB)  # without a mark: this server may show none
-    await lost(typist, monkeypatch)
+async def test_unverifiable_outcome_asks_user_to_check(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    await cli_runner.run("send", *TO_BOB)  # without a mark: this server may show none
+    await lost(cli_runner, monkeypatch)
     for _ in range(2):
-        ended = await typist.run(*KEYED)
+        ended = await cli_runner.run(*KEYED)
         assert (ended.status, ended.out) == (7, "")
         assert "only where it hasn't, give the command again with a new --key" in ended.err
-    assert await sent(typist) == 1
+    assert await sent(cli_runner) == 1

@@ -14,25 +14,25 @@ import pytest
 
 import directsuite as ds
 from directsuite.cli import main
-from directsuite.cli.status import UNTIL_KNOWN, Watch
+from directsuite.cli.status import MAX_UNKNOWN_SECONDS, DeliveryWatch
 from directsuite.core.clock import SystemClock
-from directsuite.messaging.tracking import GIVE_UP_AFTER, Delivery
+from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery
 from directsuite.testing import LeapingClock
-from tests.cli.conftest import Typist
-from tests.guides.documents import text_of
-from tests.integration.world import BOB
+from tests.cli.conftest import CliRunner
+from tests.guides.documents import read_document
+from tests.integration.scenario import BOB
 
 
-async def sent(typist: Typist, *recipients: str) -> str:
+async def sent(typist: CliRunner, *recipients: str) -> str:
     """The SMTP id of a message to these."""
     to = [option for address in recipients for option in ("--to", address)]
     ended = await typist.run("send", *to, "--body", "x")
     return ended.out.strip()
 
 
-async def test_each_recipient_is_a_row(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB, "nomdn@elsewhere.test")
-    ended = await typist.run("status", smtp_id)
+async def test_each_recipient_is_a_row(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB, "nomdn@elsewhere.test")
+    ended = await cli_runner.run("status", smtp_id)
     assert (ended.status, ended.err) == (0, "")
     _, bob, waiting = ended.out.splitlines()
     assert bob.split()[:2] == [BOB, "Delivered"]
@@ -40,9 +40,9 @@ async def test_each_recipient_is_a_row(typist: Typist) -> None:
     assert smtp_id in bob
 
 
-async def test_a_recipient_who_will_not_have_it_is_status_1(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB, "bounce@elsewhere.test")
-    ended = await typist.run("status", smtp_id, "--json")
+async def test_a_recipient_who_will_not_have_it_is_status_1(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test")
+    ended = await cli_runner.run("status", smtp_id, "--json")
     assert ended.status == 1
     assert "1 of 2 deliveries failed" in ended.err
     assert "elsewhere" not in ended.err
@@ -53,10 +53,10 @@ async def test_a_recipient_who_will_not_have_it_is_status_1(typist: Typist) -> N
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_what_nobody_has_confirmed_is_not_called_failed(typist: Typist, more: tuple[str, ...]) -> None:
-    smtp_id = await sent(typist, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
-    typist.sandbox.clock.advance(timedelta(hours=2))
-    ended = await typist.run("status", smtp_id, *more)
+async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
+    cli_runner.sandbox.clock.advance(timedelta(hours=2))
+    ended = await cli_runner.run("status", smtp_id, *more)
     assert ended.status == 1
     assert ended.err.splitlines() == [
         "directsuite: 1 of 3 deliveries failed: see to the addresses, or send by another way",
@@ -65,9 +65,9 @@ async def test_what_nobody_has_confirmed_is_not_called_failed(typist: Typist, mo
     ]
 
 
-async def test_the_id_of_a_message_stands_once(typist: Typist) -> None:
-    smtp_ids = [await sent(typist, BOB, "bounce@elsewhere.test"), await sent(typist, BOB)]
-    rows = (await typist.run("status", *smtp_ids)).out.splitlines()[1:]
+async def test_the_id_of_a_message_stands_once(cli_runner: CliRunner) -> None:
+    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
+    rows = (await cli_runner.run("status", *smtp_ids)).out.splitlines()[1:]
     assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [
         [True, False],
         [False, False],
@@ -75,39 +75,39 @@ async def test_the_id_of_a_message_stands_once(typist: Typist) -> None:
     ]
 
 
-async def test_an_unknown_message_is_status_4_and_the_others_are_told(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB)
-    ended = await typist.run("status", smtp_id, "<nobody@elsewhere.test>")
+async def test_an_unknown_message_is_status_4_and_the_others_are_told(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    ended = await cli_runner.run("status", smtp_id, "<nobody@elsewhere.test>")
     assert ended.status == 4
     assert BOB in ended.out
     assert "doesn't know 1 of these messages" in ended.err
-    alone = await typist.run("status", "nope", "--json")
+    alone = await cli_runner.run("status", "nope", "--json")
     assert (alone.status, json.loads(alone.out)) == (4, [])
     for each in (ended, alone):
         assert "`directsuite inbox read UID --folder INBOX.Sent` shows that of a message" in each.err
 
 
-async def test_watching_ends_where_all_recipients_have_it_or_will_not(typist: Typist) -> None:
-    smtp_ids = [await sent(typist, BOB, "bounce@elsewhere.test"), await sent(typist, BOB)]
-    ended = await typist.run("status", *smtp_ids, "--watch", "--json")
+async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli_runner: CliRunner) -> None:
+    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
+    ended = await cli_runner.run("status", *smtp_ids, "--watch", "--json")
     assert ended.status == 1
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
 
 
-async def test_all_that_is_not_well_is_told(typist: Typist) -> None:
-    smtp_id = await sent(typist, "bounce@elsewhere.test")
-    ended = await typist.run("status", smtp_id, "<nobody@elsewhere.test>")
+async def test_every_problem_is_reported(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, "bounce@elsewhere.test")
+    ended = await cli_runner.run("status", smtp_id, "<nobody@elsewhere.test>")
     assert ended.status == 1
     assert "1 of 1 deliveries failed" in ended.err
     assert "doesn't know 1 of these messages" in ended.err
 
 
-async def test_all_that_is_not_well_is_told_of_what_was_watched(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+async def test_every_problem_of_watched_messages_is_reported(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_soon(monkeypatch)
-    smtp_ids = [await sent(typist, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
-    ended = await typist.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
+    smtp_ids = [await sent(cli_runner, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
+    ended = await cli_runner.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
     assert ended.status == 1
     assert "1 of 2 deliveries failed" in ended.err
     assert "1 of the messages came to no end in time" in ended.err
@@ -115,69 +115,69 @@ async def test_all_that_is_not_well_is_told_of_what_was_watched(
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_one_id_in_two_forms_is_one_message(typist: Typist, more: tuple[str, ...]) -> None:
-    smtp_id = await sent(typist, BOB)
-    ended = await typist.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
+async def test_one_id_in_two_forms_is_one_message(cli_runner: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    ended = await cli_runner.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
     assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (0, [BOB])
 
 
 @pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
-async def test_what_is_no_smtp_id_is_refused_in_words_of_the_command(typist: Typist, smtp_id: str) -> None:
-    ended = await typist.run("status", smtp_id)
+async def test_what_is_no_smtp_id_is_refused_in_words_of_the_command(cli_runner: CliRunner, smtp_id: str) -> None:
+    ended = await cli_runner.run("status", smtp_id)
     assert ended.status == 2
     assert "an SMTP id" in ended.err
     assert "smtp_ids" not in ended.err.replace("smtpIds", "smtp_ids")
 
 
 @pytest.mark.parametrize("status", [400, 404])
-async def test_one_that_a_service_refuses_until_it_knows_it_is_waited_for(typist: Typist, status: int) -> None:
-    smtp_id = await sent(typist, BOB)
-    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=status, times=1)
-    ended = await typist.run("status", smtp_id, "--watch")
+async def test_message_rejected_until_known_is_waited_for(cli_runner: CliRunner, status: int) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=status, times=1)
+    ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
     assert f"(HTTP {status})" in ended.err
     assert "up to 15 minutes" in ended.err
 
 
-async def test_what_was_not_known_when_looks_failed_is_not_called_unknown(typist: Typist) -> None:
-    typist.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
-    ended = await typist.run("status", "<nobody@elsewhere.test>", "--watch")
+async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch")
     assert ended.status == 3
     assert "nothing is known of 1 of these messages" in ended.err
     assert "the service knows none" not in ended.err
 
 
-async def test_a_first_look_with_a_refused_password_is_the_last(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB)
-    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9)
-    ended = await typist.run("status", smtp_id, "--watch")
+async def test_a_first_look_with_a_refused_password_is_the_last(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=401, times=9)
+    ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, ended.out) == (3, "")
 
 
-async def test_without_watching_a_refusal_is_told_as_that(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB)
-    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=400, times=1)
-    assert (await typist.run("status", smtp_id)).status == 5
+async def test_without_watching_a_refusal_is_told_as_that(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=400, times=1)
+    assert (await cli_runner.run("status", smtp_id)).status == 5
 
 
-async def test_where_all_together_are_refused_each_is_asked_for(typist: Typist) -> None:
-    smtp_id = await sent(typist, BOB)
-    typist.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=9)
-    typist.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
-    ended = await typist.run("status", "<nobody@elsewhere.test>", smtp_id)
+async def test_rejected_batch_is_requested_one_by_one(cli_runner: CliRunner) -> None:
+    smtp_id = await sent(cli_runner, BOB)
+    cli_runner.sandbox.inject_fault("GetMessageStatusMany", "status", status=404, times=9)
+    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
+    ended = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (ended.status, BOB in ended.out) == (4, True)
     assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
-    typist.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
-    alone = await typist.run("status", "<nobody@elsewhere.test>", smtp_id)
+    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
+    alone = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id)
     assert (alone.status, alone.out) == (4, "")
     assert "GetMessageStatusMany" in alone.err
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
-async def test_where_one_is_not_to_be_told_the_others_are(
-    typist: Typist, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+async def test_other_messages_are_reported_if_one_fails(
+    cli_runner: CliRunner, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smtp_id, denied = await sent(typist, BOB), await sent(typist, BOB)
+    smtp_id, denied = await sent(cli_runner, BOB), await sent(cli_runner, BOB)
     look, look_at_one = ds.Mailbox.get_message_statuses, ds.Mailbox.get_message_status
     refusal = ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
 
@@ -193,18 +193,16 @@ async def test_where_one_is_not_to_be_told_the_others_are(
 
     monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
     monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
-    ended = await typist.run("status", smtp_id, denied, "--json", *more)
+    ended = await cli_runner.run("status", smtp_id, denied, "--json", *more)
     assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (3, [BOB])
     assert "it isn't allowed to see 1 of these messages" in ended.err
     assert "doesn't know" not in ended.err
-    alone = await typist.run("status", denied, denied, *more)
+    alone = await cli_runner.run("status", denied, denied, *more)
     assert (alone.status, alone.out) == (3, "")
 
 
-async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    smtp_ids = [await sent(typist, BOB, "bounce@elsewhere.test"), await sent(typist, BOB)]
+async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    smtp_ids = [await sent(cli_runner, BOB, "bounce@elsewhere.test"), await sent(cli_runner, BOB)]
     look, looks = ds.Mailbox.get_message_statuses, list[None]()
 
     async def looked(box: ds.Mailbox, listed: list[str]) -> ds.DirectMessageStatusReportResponse:
@@ -215,56 +213,58 @@ async def test_a_last_look_that_fails_loses_nothing_of_what_was_watched(
         return await look(box, listed)
 
     monkeypatch.setattr(ds.Mailbox, "get_message_statuses", looked)
-    ended = await typist.run("status", *smtp_ids, "--watch", "--json")
+    ended = await cli_runner.run("status", *smtp_ids, "--watch", "--json")
     assert ended.status == 6
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in ended.err
     assert "a poll failed, and what was known before it is shown" in ended.err
 
 
-async def test_a_message_that_arrives_meanwhile_is_waited_for(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
-    smtp_id = await sent(typist, "slow+2m@elsewhere.test")
-    assert "Waiting" in (await typist.run("status", smtp_id)).out
-    clock = LeapingClock(typist.sandbox.clock)
+async def test_a_message_that_arrives_meanwhile_is_waited_for(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp_id = await sent(cli_runner, "slow+2m@elsewhere.test")
+    assert "Waiting" in (await cli_runner.run("status", smtp_id)).out
+    clock = LeapingClock(cli_runner.sandbox.clock)
     for method in ("monotonic", "sleep"):
         monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
-    ended = await typist.run("status", smtp_id, "--watch")
+    ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
 
 
-async def test_an_error_that_ends_the_watching_is_told_as_that_error(typist: Typist) -> None:
-    smtp_ids = [await sent(typist, "nomdn@elsewhere.test") for _ in range(2)]
-    typist.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
-    ended = await typist.run("status", *smtp_ids, "--watch")
+async def test_an_error_that_ends_the_watching_is_told_as_that_error(cli_runner: CliRunner) -> None:
+    smtp_ids = [await sent(cli_runner, "nomdn@elsewhere.test") for _ in range(2)]
+    cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
+    ended = await cli_runner.run("status", *smtp_ids, "--watch")
     assert (ended.status, ended.out.count("Waiting")) == (3, 2)
     assert "GetMessageStatus" in ended.err
     assert "fault" not in ended.err
 
 
 async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smtp_id = await sent(typist, BOB)
+    smtp_id = await sent(cli_runner, BOB)
     hide(monkeypatch, 0, "get_message_statuses")
-    ended = await typist.run("status", smtp_id, "--watch")
+    ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
     assert "doesn't know 1 of these messages of this mailbox, as it may right after sending" in ended.err
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["people", "programs"])
 async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
     told = list[str]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
         """It stays unknown for all of it."""
         assert give_up_after == 900
-        told.append(typist.capsys.readouterr().err)
+        told.append(cli_runner.capsys.readouterr().err)
         return Delivery(smtp_id=smtp_id, records=[], given_up=True)
 
     monkeypatch.setattr(ds.Mailbox, "track", track)
-    ended = await typist.run("status", "<nobody@elsewhere.test>", "--watch", *more)
+    ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch", *more)
     assert told == [
         "directsuite: the service doesn't know 1 of these messages of this mailbox, as it may right after sending: it "
         "is waited for up to 15 minutes; where it was sent earlier, check --mailbox and the ids\n"
@@ -282,8 +282,8 @@ async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
     ],
     ids=["known by then", "failing then", "lost then"],
 )
-async def test_what_may_be_known_by_then_is_followed_to_its_end(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch, first: Delivery | Exception
+async def test_message_known_later_is_followed_to_its_end(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch, first: Delivery | Exception
 ) -> None:
     waits = list[float | None]()
 
@@ -297,38 +297,40 @@ async def test_what_may_be_known_by_then_is_followed_to_its_end(
         return first
 
     monkeypatch.setattr(ds.Mailbox, "track", track)
-    await typist.run("status", "<a@elsewhere.test>", "--watch")
+    await cli_runner.run("status", "<a@elsewhere.test>", "--watch")
     assert waits == [900.0, pytest.approx(7_200, abs=10)]
 
 
-async def test_one_that_it_never_knows_is_status_4_at_the_end_of_patience(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+async def test_message_never_known_exits_with_4_after_timeout(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_up_soon(monkeypatch)
-    smtp_id = await sent(typist, BOB)
-    ended = await typist.run("status", "<nobody@elsewhere.test>", smtp_id, "--watch")
+    smtp_id = await sent(cli_runner, BOB)
+    ended = await cli_runner.run("status", "<nobody@elsewhere.test>", smtp_id, "--watch")
     assert (ended.status, BOB in ended.out) == (4, True)
 
 
-async def test_a_recipient_who_shows_when_the_others_came_to_an_end_is_not_missed(
-    typist: Typist, monkeypatch: pytest.MonkeyPatch
+async def test_late_recipient_is_followed_after_others_end(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    smtp_id = await sent(typist, BOB, "bounce@elsewhere.test")
+    smtp_id = await sent(cli_runner, BOB, "bounce@elsewhere.test")
     hide(monkeypatch, 1, "get_message_statuses", "get_message_status")
-    ended = await typist.run("status", smtp_id, "--watch")
+    ended = await cli_runner.run("status", smtp_id, "--watch")
     assert ended.status == 1
     assert "Remotely Failed" in ended.out
 
 
-async def test_a_message_that_is_given_up_is_told_and_status_1(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_that_is_given_up_is_told_and_status_1(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     give_up_soon(monkeypatch)
-    smtp_ids = [await sent(typist, "nomdn@elsewhere.test"), await sent(typist, BOB)]
-    ended = await typist.run("status", *smtp_ids, "--watch")
+    smtp_ids = [await sent(cli_runner, "nomdn@elsewhere.test"), await sent(cli_runner, BOB)]
+    ended = await cli_runner.run("status", *smtp_ids, "--watch")
     assert (ended.status, "Waiting" in ended.out) == (1, True)
     assert "1 of the messages came to no end in time" in ended.err
 
 
-async def test_all_messages_are_followed_at_a_time(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     everyone, met = asyncio.Barrier(25), list[str]()
 
     async def track(_: ds.Mailbox, smtp_id: str, *, give_up_after: float, **more: Any) -> Delivery:
@@ -340,7 +342,7 @@ async def test_all_messages_are_followed_at_a_time(typist: Typist, monkeypatch: 
         return Delivery(smtp_id=smtp_id, records=[])
 
     monkeypatch.setattr(ds.Mailbox, "track", track)
-    ended = await typist.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
+    ended = await cli_runner.run("status", *(f"<{number}@elsewhere.test>" for number in range(25)), "--watch")
     assert (ended.status, len(met)) == (4, 25)
 
 
@@ -378,12 +380,14 @@ def hide(monkeypatch: pytest.MonkeyPatch, shown: int, *looks: str) -> None:
         cut(name)
 
 
-async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(
+    cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    async def stopped(_: Watch) -> None:
+    async def stopped(_: DeliveryWatch) -> None:
         screen.write("^C")
         raise asyncio.CancelledError
 
@@ -391,9 +395,9 @@ async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(typist: Typist, mon
         with pytest.raises(asyncio.CancelledError):
             main(["status", smtp_id, "--watch"])
 
-    smtp_id = await sent(typist, BOB)
+    smtp_id = await sent(cli_runner, BOB)
     screen = Terminal()
-    monkeypatch.setattr(Watch, "run", stopped)
+    monkeypatch.setattr(DeliveryWatch, "run", stopped)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, screen)
     await asyncio.to_thread(run)
@@ -401,9 +405,9 @@ async def test_what_ctrl_c_shows_begins_on_a_line_of_its_own(typist: Typist, mon
     assert BOB in screen.getvalue()
 
 
-async def test_help_and_guide_say_how_long_a_message_is_watched(typist: Typist) -> None:
-    assert (GIVE_UP_AFTER, UNTIL_KNOWN) == (7_200, 900)
-    for text in ((await typist.run("status", "--help")).out, text_of("terminal")):
+async def test_help_and_guide_say_how_long_a_message_is_watched(cli_runner: CliRunner) -> None:
+    assert (DEFAULT_GIVE_UP_AFTER, MAX_UNKNOWN_SECONDS) == (7_200, 900)
+    for text in ((await cli_runner.run("status", "--help")).out, read_document("terminal")):
         words = " ".join(text.replace("│", " ").split())
         assert "for two hours at most" in words
         assert "a quarter of an hour for a message that the service doesn't know" in words

@@ -10,24 +10,24 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from tests.cli.conftest import Typist, process_of
-from tests.integration.world import BOB
+from tests.cli.conftest import CliRunner, start_process
+from tests.integration.scenario import BOB
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 
 
-async def until_faulty(typist: Typist) -> None:
+async def until_faulty(typist: CliRunner) -> None:
     """A request has come, and gets no answer."""
     async with asyncio.timeout(20):
         while not any(rule["applied"] for rule in typist.sandbox.faults()):  # noqa: ASYNC110  it is another process
             await asyncio.sleep(0.05)
 
 
-async def stopped(typist: Typist, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
+async def stopped(typist: CliRunner, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
     """The exit status and stderr of a command that gets a signal while it waits for its answer."""
-    async with process_of(*arguments) as process:
+    async with start_process(*arguments) as process:
         await until_faulty(typist)
         process.send_signal(number)
         out, err = await process.communicate()
@@ -36,50 +36,52 @@ async def stopped(typist: Typist, number: signal.Signals, *arguments: str) -> tu
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
-async def test_a_command_that_reads_is_given_again(typist: Typist, number: signal.Signals, status: int) -> None:
-    typist.sandbox.inject_fault("GetMessageMetaData", "hang")
-    ended = await stopped(typist, number, "inbox", "list")
+async def test_a_command_that_reads_is_given_again(cli_runner: CliRunner, number: signal.Signals, status: int) -> None:
+    cli_runner.sandbox.inject_fault("GetMessageMetaData", "hang")
+    ended = await stopped(cli_runner, number, "inbox", "list")
     assert ended == (status, "directsuite: stopped; nothing was changed: give the same command again\n")
 
 
-async def test_what_is_known_of_watched_messages_is_shown(typist: Typist) -> None:
-    sent = await typist.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
-    typist.sandbox.inject_fault("GetMessageStatus", "hang")
-    async with process_of("status", sent.out.strip(), "--watch") as process:
-        await until_faulty(typist)
+async def test_what_is_known_of_watched_messages_is_shown(cli_runner: CliRunner) -> None:
+    sent = await cli_runner.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
+    cli_runner.sandbox.inject_fault("GetMessageStatus", "hang")
+    async with start_process("status", sent.out.strip(), "--watch") as process:
+        await until_faulty(cli_runner)
         process.send_signal(signal.SIGINT)
         out, _ = await process.communicate()
     assert process.returncode == 130
     assert out.decode().splitlines()[1].split()[:2] == ["nomdn@elsewhere.test", "Waiting"]
 
 
-async def test_a_send_that_was_under_way_is_looked_for_first(typist: Typist) -> None:
-    typist.sandbox.inject_fault("Send", "hang", processed=True)
-    status, err = await stopped(typist, signal.SIGINT, *SEND)
+async def test_a_send_that_was_under_way_is_looked_for_first(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("Send", "hang", processed=True)
+    status, err = await stopped(cli_runner, signal.SIGINT, *SEND)
     assert status == 130
     assert err.startswith("directsuite: stopped; what was being sent may or may not have arrived: look whether")
     assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-async def test_a_send_with_a_key_is_given_again_and_goes_once(typist: Typist, number: signal.Signals) -> None:
-    typist.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
-    status, err = await stopped(typist, number, *SEND, "--key", "k")
+async def test_a_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRunner, number: signal.Signals) -> None:
+    cli_runner.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
+    status, err = await stopped(cli_runner, number, *SEND, "--key", "k")
     assert status == (130 if number == signal.SIGINT else -9)
     assert ("give the same command again with the same --key" in err) == (number == signal.SIGINT)
-    again = await typist.run(*SEND, "--key", "k")
+    again = await cli_runner.run(*SEND, "--key", "k")
     assert (again.status, again.out.startswith("<")) == (0, True)
-    assert len(await typist.sandbox.ledger("SendWithHeader")) == 1
+    assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == 1
 
 
-async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(typist: Typist) -> None:
-    typist.private("ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n')
-    typist.sandbox.inject_fault("GetPatientAddressByMeta", "hang", skip=1, times=None)  # the search before it
-    typist.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
+async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(cli_runner: CliRunner) -> None:
+    cli_runner.write_private_file(
+        "ada.toml", 'id = 7\nfirst_name = "Ada"\nlast_name = "Example"\ndirect_username = "ada"\n'
+    )
+    cli_runner.sandbox.inject_fault("GetPatientAddressByMeta", "hang", skip=1, times=None)  # the search before it
+    cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     arguments = ("patient", "add", "ada.toml", "--domain", "direct.example.test", "--yes")
-    async with process_of(*arguments) as process:
+    async with start_process(*arguments) as process:
         async with asyncio.timeout(20):
-            while not typist.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
+            while not cli_runner.sandbox.faults()[0]["applied"]:  # noqa: ASYNC110  it is another process
                 await asyncio.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
@@ -87,32 +89,34 @@ async def test_a_provisioning_whose_answer_was_lost_is_not_said_to_be_none(typis
     assert b"may or may not have arrived" in err
 
 
-async def test_two_sends_with_one_key_do_not_meet(typist: Typist) -> None:
-    typist.sandbox.inject_fault("SendWithHeader", "hang")
-    async with process_of(*SEND, "--key", "k"):
-        await until_faulty(typist)
-        second = await typist.run(*SEND, "--key", "k")
+async def test_two_sends_with_one_key_do_not_meet(cli_runner: CliRunner) -> None:
+    cli_runner.sandbox.inject_fault("SendWithHeader", "hang")
+    async with start_process(*SEND, "--key", "k"):
+        await until_faulty(cli_runner)
+        second = await cli_runner.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
     assert "wait until it has ended" in second.err
 
 
-async def test_whoever_reads_the_output_may_leave(typist: Typist) -> None:
-    await typist.deliver("one")
+async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
     reading, writing = os.pipe()
     os.close(reading)
-    async with process_of("inbox", "list", stdout=writing) as process:
+    async with start_process("inbox", "list", stdout=writing) as process:
         os.close(writing)
         _, err = await process.communicate()
     assert (process.returncode, err) == (1, b"")
 
 
-async def test_a_question_that_is_broken_off_provisions_nothing(typist: Typist) -> None:
+async def test_a_question_that_is_broken_off_provisions_nothing(cli_runner: CliRunner) -> None:
     import pty  # POSIX has it
 
     ours, theirs = pty.openpty()
-    typist.private("ada.toml", 'id = 7\ndirect_username = "ada"\n')
+    cli_runner.write_private_file("ada.toml", 'id = 7\ndirect_username = "ada"\n')
     try:
-        async with process_of("patient", "add", "ada.toml", "--domain", "direct.example.test", stdin=theirs) as process:
+        async with start_process(
+            "patient", "add", "ada.toml", "--domain", "direct.example.test", stdin=theirs
+        ) as process:
             assert process.stderr is not None
             asked = await process.stderr.readuntil(b"[y/N] ")
             process.send_signal(signal.SIGINT)
@@ -125,28 +129,28 @@ async def test_a_question_that_is_broken_off_provisions_nothing(typist: Typist) 
         130,
         "directsuite: stopped; nothing was provisioned or debited: give the same command again",
     )
-    assert await typist.sandbox.ledger("ProvisionIDProofedPatient") == []
+    assert await cli_runner.sandbox.ledger("ProvisionIDProofedPatient") == []
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-async def test_streams_that_are_closed_are_no_trouble(typist: Typist, closed: str) -> None:
+async def test_streams_that_are_closed_are_no_trouble(cli_runner: CliRunner, closed: str) -> None:
     command = f"'{sys.executable}' -m directsuite send --to {BOB} --body-file - {closed}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     process = await asyncio.create_subprocess_shell(
-        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=typist.folder, env=environment
+        command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cli_runner.folder, env=environment
     )
     async with asyncio.timeout(30):
         out, err = await process.communicate(b"Dear Bob")
     is_empty = "<&-" in closed  # and nothing is sent that says nothing
     assert (process.returncode, b"Traceback" in out + err) == (2 if is_empty else 0, False)
-    assert len(await typist.sandbox.ledger("Send")) == (0 if is_empty else 1)
+    assert len(await cli_runner.sandbox.ledger("Send")) == (0 if is_empty else 1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="it is a device of Linux")
-async def test_a_disk_that_is_full_is_told(typist: Typist) -> None:
-    await typist.deliver("one")
+async def test_a_disk_that_is_full_is_told(cli_runner: CliRunner) -> None:
+    await cli_runner.deliver("one")
     full = os.open("/dev/full", os.O_WRONLY)
-    async with process_of("inbox", "list", stdout=full) as process:
+    async with start_process("inbox", "list", stdout=full) as process:
         os.close(full)
         _, err = await process.communicate()
     assert process.returncode == 1
@@ -156,13 +160,13 @@ async def test_a_disk_that_is_full_is_told(typist: Typist) -> None:
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 async def test_a_question_that_nobody_answers_ends_with_the_command(
-    typist: Typist, number: signal.Signals, status: int
+    cli_runner: CliRunner, number: signal.Signals, status: int
 ) -> None:
-    await typist.run("send", "--to", BOB, "--cc", "nurse@elsewhere.test", "--body", "x")
+    await cli_runner.run("send", "--to", BOB, "--cc", "nurse@elsewhere.test", "--body", "x")
     keyboard, terminal = os.openpty()
     try:
         command = ("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
-        async with process_of(*command, stdin=terminal) as process:
+        async with start_process(*command, stdin=terminal) as process:
             assert process.stderr is not None
             asked = await process.stderr.readuntil(b"[y/N] ")
             process.send_signal(number)
@@ -172,4 +176,4 @@ async def test_a_question_that_nobody_answers_ends_with_the_command(
         os.close(terminal)
     assert asked == b"The answer goes to 2 recipients. Go on? [y/N] "
     assert (process.returncode, b"stopped; nothing was sent" in rest) == (status, True)
-    assert not await typist.sandbox.ledger("SendWithHeader")
+    assert not await cli_runner.sandbox.ledger("SendWithHeader")

@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 import directsuite as ds
-from directsuite.cli.status import Watch, records_of
+from directsuite.cli.status import DeliveryWatch, select_records
 from directsuite.messaging.tracking import Delivery
-from tests.integration.world import ALICE, BOB, PASSWORD
-from tests.jobs.delivery.scene import Clinic, clinic
+from tests.integration.scenario import ALICE, BOB, PASSWORD
+from tests.jobs.delivery.clinic import Clinic, open_clinic
 
 NEVER, SLOW = "nomdn@pharmacy.example.test", "slow+30m@hospital.example.test"
 REFUSALS: list[Callable[[], ds.ServiceError]] = [
@@ -23,20 +23,20 @@ REFUSALS: list[Callable[[], ds.ServiceError]] = [
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Clinic]:
-    async with clinic() as opened:
+async def opened_clinic() -> AsyncIterator[Clinic]:
+    async with open_clinic() as opened:
         yield opened
 
 
-async def watched(stage: Clinic, box: ds.Mailbox, smtp_ids: Sequence[str]) -> Watch:
+async def watched(stage: Clinic, box: ds.Mailbox, smtp_ids: Sequence[str]) -> DeliveryWatch:
     """These messages, watched to the end, on the suite's time."""
     known = (await stage.box.get_message_statuses(smtp_ids)).records
-    watch = Watch(box=box, records={each: records_of(each, known) for each in smtp_ids}, clock=stage.time)
+    watch = DeliveryWatch(box=box, records={each: select_records(each, known) for each in smtp_ids}, clock=stage.time)
     await watch.run()
     return watch
 
 
-def courses(watch: Watch) -> list[list[str]]:
+def courses(watch: DeliveryWatch) -> list[list[str]]:
     """The statuses of each message."""
     return [[str(record.status) for record in records] for records in watch.records.values()]
 
@@ -59,30 +59,32 @@ class Refusing(ds.Mailbox):
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=["404", "400", "code 4"])
-async def test_one_that_is_refused_for_a_quarter_of_an_hour_is_unknown_and_the_others_are_told(
-    stage: Clinic, refusal: Callable[[], ds.ServiceError]
+async def test_message_rejected_for_15_minutes_is_given_up_alone(
+    opened_clinic: Clinic, refusal: Callable[[], ds.ServiceError]
 ) -> None:
-    smtp_id = await stage.send(BOB, SLOW)
-    watch = await watched(stage, Refusing(stage, "<nobody@x.test>", refusal, 1e9), ["<nobody@x.test>", smtp_id])
+    smtp_id = await opened_clinic.send(BOB, SLOW)
+    watch = await watched(
+        opened_clinic, Refusing(opened_clinic, "<nobody@x.test>", refusal, 1e9), ["<nobody@x.test>", smtp_id]
+    )
     assert courses(watch) == [[], ["Remotely Failed", "Delivered"]]
     assert (watch.given_up, watch.failure) == ({"<nobody@x.test>"}, None)
 
 
-async def test_one_that_is_refused_at_first_is_followed_to_its_end(stage: Clinic) -> None:
-    smtp_id = await stage.send(SLOW)
-    box = Refusing(stage, smtp_id, REFUSALS[0], 5)
-    watch = Watch(box=box, records={smtp_id: []}, clock=stage.time)
+async def test_message_rejected_at_first_is_followed_to_its_end(opened_clinic: Clinic) -> None:
+    smtp_id = await opened_clinic.send(SLOW)
+    box = Refusing(opened_clinic, smtp_id, REFUSALS[0], 5)
+    watch = DeliveryWatch(box=box, records={smtp_id: []}, clock=opened_clinic.time)
     await watch.run()
     assert (courses(watch), watch.given_up, watch.failure) == ([["Delivered"]], set(), None)
 
 
-async def test_one_that_is_unknown_is_waited_for_a_quarter_of_an_hour(stage: Clinic) -> None:
-    watch = await watched(stage, stage.box, ["<nobody@x.test>"])
+async def test_unknown_message_is_waited_for_15_minutes(opened_clinic: Clinic) -> None:
+    watch = await watched(opened_clinic, opened_clinic.box, ["<nobody@x.test>"])
     assert courses(watch) == [[]]
-    assert sum(stage.time.slept) == pytest.approx(900, abs=1)
+    assert sum(opened_clinic.time.sleeps) == pytest.approx(900, abs=1)
 
 
-async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(stage: Clinic) -> None:
+async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(opened_clinic: Clinic) -> None:
     class Late(ds.Mailbox):
         """Shows one more recipient in the last look, who comes to no end."""
 
@@ -90,7 +92,7 @@ async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(
             """The first is over after 100 minutes."""
             if patience["recipients"] > 1:
                 return await super().track(smtp_id, **patience)
-            await stage.time.sleep(6_000)
+            await opened_clinic.time.sleep(6_000)
             return Delivery(smtp_id=smtp_id, records=[ds.DirectMessageLog(message_id=smtp_id, to=BOB)])
 
         async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
@@ -102,16 +104,18 @@ async def test_a_recipient_who_shows_late_makes_it_two_hours_in_all_and_no_more(
             """Of one message."""
             return await self.get_message_status(*smtp_ids)
 
-    watch = Watch(box=Late(stage.box._transport, ALICE, PASSWORD), records={"<1@x.test>": [waiting("<1@x.test>", BOB)]})
-    watch.clock = stage.time
-    began = stage.time.monotonic()
+    watch = DeliveryWatch(
+        box=Late(opened_clinic.box._transport, ALICE, PASSWORD), records={"<1@x.test>": [waiting("<1@x.test>", BOB)]}
+    )
+    watch.clock = opened_clinic.time
+    began = opened_clinic.time.monotonic()
     await watch.run()
-    assert stage.time.monotonic() - began == pytest.approx(7_200, abs=1)
+    assert opened_clinic.time.monotonic() - began == pytest.approx(7_200, abs=1)
     assert courses(watch) == [["Waiting", "Waiting"]]
     assert watch.given_up == {"<1@x.test>"}
 
 
-async def test_one_that_is_given_up_is_followed_no_more_though_another_look_tells_more_of_it(stage: Clinic) -> None:
+async def test_given_up_message_is_not_followed_after_later_poll(opened_clinic: Clinic) -> None:
     class Sparse(ds.Mailbox):
         """Shows one recipient of two when it is asked for one message."""
 
@@ -128,51 +132,53 @@ async def test_one_that_is_given_up_is_followed_no_more_though_another_look_tell
             both = [waiting(each, address) for each in smtp_ids for address in (BOB, NEVER)]
             return ds.DirectMessageStatusReportResponse(success=True, message_logs=both)
 
-    box = Sparse(stage.box._transport, ALICE, PASSWORD)
-    watch = Watch(box=box, records={"<1@x.test>": [waiting("<1@x.test>", BOB)]}, clock=stage.time)
+    box = Sparse(opened_clinic.box._transport, ALICE, PASSWORD)
+    watch = DeliveryWatch(box=box, records={"<1@x.test>": [waiting("<1@x.test>", BOB)]}, clock=opened_clinic.time)
     await watch.run()
     assert courses(watch) == [["Waiting", "Waiting"]]
     assert watch.given_up == {"<1@x.test>"}
-    assert sum(stage.time.slept) == pytest.approx(7_200, abs=1)
+    assert sum(opened_clinic.time.sleeps) == pytest.approx(7_200, abs=1)
 
 
-async def test_looks_that_fail_to_the_end_lose_neither_what_was_known_nor_the_others(stage: Clinic) -> None:
-    waits, bounced = await stage.send(NEVER), await stage.send("bounce@elsewhere.test")
-    box = Refusing(stage, waits, lambda: ds.ConnectionLostError("it is lost"), 1e9)
-    watch = await watched(stage, box, [waits, bounced])
+async def test_failing_polls_keep_known_statuses_and_other_messages(opened_clinic: Clinic) -> None:
+    waits, bounced = await opened_clinic.send(NEVER), await opened_clinic.send("bounce@elsewhere.test")
+    box = Refusing(opened_clinic, waits, lambda: ds.ConnectionLostError("it is lost"), 1e9)
+    watch = await watched(opened_clinic, box, [waits, bounced])
     assert courses(watch) == [["Waiting"], ["Remotely Failed"]]
     assert watch.given_up == {waits}
     assert isinstance(watch.failure, ds.ConnectionLostError)
 
 
-async def test_what_a_refused_password_ends_keeps_what_was_known(stage: Clinic) -> None:
-    waits, slow = await stage.send(NEVER), await stage.send(SLOW)
-    denied = Refusing(stage, slow, lambda: ds.AuthenticationError("refused", status=401), 1e9)
-    watch = await watched(stage, denied, [waits, slow])
+async def test_rejected_password_keeps_known_statuses(opened_clinic: Clinic) -> None:
+    waits, slow = await opened_clinic.send(NEVER), await opened_clinic.send(SLOW)
+    denied = Refusing(opened_clinic, slow, lambda: ds.AuthenticationError("refused", status=401), 1e9)
+    watch = await watched(opened_clinic, denied, [waits, slow])
     assert courses(watch) == [["Waiting"], ["Waiting"]]
     assert isinstance(watch.failure, ds.AuthenticationError)
-    assert sum(stage.time.slept) <= 5
-    assert stage.requests["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
+    assert sum(opened_clinic.time.sleeps) <= 5
+    assert opened_clinic.request_counts["GetMessageStatusMany"] == 1  # asked again and again, it might lock the mailbox
 
 
-async def test_the_states_and_the_next_poll_are_shown_while_it_waits(stage: Clinic) -> None:
-    slow, screens = await stage.send(SLOW), list[str]()
+async def test_the_states_and_the_next_poll_are_shown_while_it_waits(opened_clinic: Clinic) -> None:
+    slow, screens = await opened_clinic.send(SLOW), list[str]()
     console = Console(width=80)
 
     class Shown(ds.Mailbox):
         """Notes what is shown before each look."""
 
         async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-            screens.append("\n".join(line.rstrip() for line in watch.table(console).plain.splitlines()))
+            screens.append("\n".join(line.rstrip() for line in watch.render(console).plain.splitlines()))
             return await super().get_message_status(smtp_id, **timeout)
 
-    watch = Watch(box=Shown(stage.box._transport, ALICE, PASSWORD), records={slow: []}, clock=stage.time)
+    watch = DeliveryWatch(
+        box=Shown(opened_clinic.box._transport, ALICE, PASSWORD), records={slow: []}, clock=opened_clinic.time
+    )
     await watch.run()
     assert "not known yet" in screens[0]
     assert screens[1].splitlines()[0].split() == ["to", "status", "details", "next", "poll", "in"]
     assert screens[1].splitlines()[1].split()[:2] == [SLOW, "Waiting"]
     assert screens[1].splitlines()[1].endswith(" 0 s")
-    assert not watch.table(console).plain.splitlines()[1].endswith(" s")
+    assert not watch.render(console).plain.splitlines()[1].endswith(" s")
 
 
 def waiting(smtp_id: str, recipient: str) -> ds.DirectMessageLog:

@@ -11,8 +11,8 @@ from cyclopts import App, CoercionError, CycloptsError
 from directsuite.cli import app as application
 from directsuite.cli import main
 from directsuite.cli.options import SandboxOptions
-from directsuite.cli.usage import wrong_usage
-from tests.cli.conftest import Typist
+from directsuite.cli.usage import explain_usage_error
+from tests.cli.conftest import CliRunner
 
 
 def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
@@ -52,21 +52,21 @@ def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], op
     arguments = [*command, *REQUIRED.get(command, ()), f"{option}={text}" if option else text]
     with pytest.raises(CoercionError) as caught:
         application.app.parse_args(arguments, exit_on_error=False, print_error=False)
-    assert "whole number" in wrong_usage(caught.value) or option == "--max-body"
+    assert "whole number" in explain_usage_error(caught.value) or option == "--max-body"
 
 
-async def test_delete_of_a_fraction_deletes_no_message(typist: Typist) -> None:
+async def test_delete_of_a_fraction_deletes_no_message(cli_runner: CliRunner) -> None:
     for subject in ("one", "two"):
-        await typist.deliver(subject)
-    ended = await typist.run("inbox", "delete", "1.5", "--yes")
+        await cli_runner.deliver(subject)
+    ended = await cli_runner.run("inbox", "delete", "1.5", "--yes")
     assert ended.status == 2
-    assert [each["uid"] for each in (await typist.run("inbox", "list", "--json")).document] == [2, 1]
+    assert [each["uid"] for each in (await cli_runner.run("inbox", "list", "--json")).document] == [2, 1]
 
 
 @pytest.mark.parametrize("number", ["1.5", "true", "'1'", "1.0"])
-async def test_a_patient_id_in_a_file_refuses_a_fraction(typist: Typist, number: str) -> None:
-    typist.private("ada.toml", f"id = {number}")
-    ended = await typist.run("patient", "find", "ada.toml", "--domain", "direct.example.test")
+async def test_a_patient_id_in_a_file_refuses_a_fraction(cli_runner: CliRunner, number: str) -> None:
+    cli_runner.write_private_file("ada.toml", f"id = {number}")
+    ended = await cli_runner.run("patient", "find", "ada.toml", "--domain", "direct.example.test")
     assert ended.status == 2
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Typist
-from tests.integration.world import BOB, FAX_NUMBER
+from tests.cli.conftest import CliRunner
+from tests.integration.scenario import BOB, FAX_NUMBER
 
 DOMAIN = ("--domain", "direct.example.test")
 COMMANDS = {
@@ -32,13 +32,13 @@ of_every_command = pytest.mark.parametrize("command", COMMANDS)
 
 
 @pytest.fixture
-def files(typist: Typist) -> None:
+def files(cli_runner: CliRunner) -> None:
     """Those that the commands name."""
-    typist.private("ada.toml", "id = 7")
-    typist.private("passwords.toml", 'ada = "Correct-Horse-1"')
+    cli_runner.write_private_file("ada.toml", "id = 7")
+    cli_runner.write_private_file("passwords.toml", 'ada = "Correct-Horse-1"')
 
 
-async def fails(typist: Typist, command: str, status: int, *named: str) -> None:
+async def fails(typist: CliRunner, command: str, status: int, *named: str) -> None:
     """The command ends with this status and one sentence on stderr, which names these and nobody's data."""
     ended = await typist.run(*COMMANDS[command])
     assert (ended.status, ended.out) == (status, "")
@@ -50,97 +50,97 @@ async def fails(typist: Typist, command: str, status: int, *named: str) -> None:
 
 @of_every_command
 async def test_where_no_url_is_set_it_says_which(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     monkeypatch.delenv(variable)
-    await fails(typist, command, 2, f"Set {variable}", "the settings file")
+    await fails(cli_runner, command, 2, f"Set {variable}", "the settings file")
 
 
 @of_every_command
 async def test_where_there_is_no_secret_it_says_where_one_could_be(
-    typist: Typist, files: None, without_keyring: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, no_keyring: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.delenv(variable)
-    await fails(typist, command, 2, f"set {variable}", "-file FILE", "keyring")
+    await fails(cli_runner, command, 2, f"set {variable}", "-file FILE", "keyring")
 
 
 @of_every_command
 async def test_a_secret_that_is_no_text_is_told_by_its_variable(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.setenv(variable, "hunter\udce9")
-    await fails(typist, command, 2, f"{variable} is no text in this machine's encoding")
+    await fails(cli_runner, command, 2, f"{variable} is no text in this machine's encoding")
 
 
 @of_every_command
 async def test_a_wrong_secret_is_told(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.setenv(variable, "hunter2")
     is_token = variable == "DIRECTSUITE_TOKEN"
-    await fails(typist, command, 3, "the token is wrong or has run out" if is_token else "check that")
+    await fails(cli_runner, command, 3, "the token is wrong or has run out" if is_token else "check that")
 
 
 @of_every_command
 async def test_where_nobody_listens_it_says_that_nothing_was_sent(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = typist.private("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
+    config = cli_runner.write_private_file("directsuite.toml", "timeout = 5.0\nretry_attempts = 1\n")
     monkeypatch.setenv("DIRECTSUITE_CONFIG", config)
     monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://127.0.0.1:9")
-    await fails(typist, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
+    await fails(cli_runner, command, 6, "(Connection refused)", "nothing was sent", "`directsuite doctor`")
 
 
 @of_every_command
 async def test_an_unsafe_url_is_refused(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL", "http://service.example.org")
-    await fails(typist, command, 2, "https")
+    await fails(cli_runner, command, 2, "https")
 
 
 @of_every_command
 async def test_a_url_below_which_there_is_nothing_is_told_by_its_variable(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    monkeypatch.setenv(variable, f"{typist.sandbox.root_url}/elsewhere")
-    await fails(typist, command, 4, f"the URL may be wrong, so check {variable}")
+    monkeypatch.setenv(variable, f"{cli_runner.sandbox.root_url}/elsewhere")
+    await fails(cli_runner, command, 4, f"the URL may be wrong, so check {variable}")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 async def test_a_page_that_is_no_answer_points_to_the_url(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "retry_attempts = 1\n"))
-    typist.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    cli_runner.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    await fails(typist, command, 6, f"the service's URL ({variable}) is right")
+    await fails(cli_runner, command, 6, f"the service's URL ({variable}) is right")
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 async def test_a_service_that_fails_may_be_asked_again(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("directsuite.toml", "retry_attempts = 1\n"))
-    typist.sandbox.inject_fault("*", "status", status=500, times=None)
-    await fails(typist, command, 6, "try again later")
-    typist.sandbox.clear_faults()
-    typist.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
-    await fails(typist, command, 6, "wait 7 s and try again")
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("directsuite.toml", "retry_attempts = 1\n"))
+    cli_runner.sandbox.inject_fault("*", "status", status=500, times=None)
+    await fails(cli_runner, command, 6, "try again later")
+    cli_runner.sandbox.clear_faults()
+    cli_runner.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
+    await fails(cli_runner, command, 6, "wait 7 s and try again")
 
 
 @pytest.mark.parametrize("config", ["none.toml", "timeout = ", "timeout = 0", "tiemout = 5"])
 async def test_a_settings_file_that_is_wrong_is_told(
-    typist: Typist, config: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = config if config.endswith(".toml") else typist.private("settings.toml", config)
+    name = config if config.endswith(".toml") else cli_runner.write_private_file("settings.toml", config)
     monkeypatch.setenv("DIRECTSUITE_CONFIG", name)
-    await fails(typist, "inbox list", 2)
+    await fails(cli_runner, "inbox list", 2)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,11 @@ async def test_a_settings_file_that_is_wrong_is_told(
         (("send", "--recipient", "x"), "--recipient"),
     ],
 )
-async def test_what_can_not_be_is_named_with_status_2(typist: Typist, arguments: tuple[str, ...], named: str) -> None:
-    typist.private("file", "")
-    ended = await typist.run(*arguments)
+async def test_invalid_argument_is_named_with_status_2(
+    cli_runner: CliRunner, arguments: tuple[str, ...], named: str
+) -> None:
+    cli_runner.write_private_file("file", "")
+    ended = await cli_runner.run(*arguments)
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
     assert "Traceback" not in ended.err
@@ -183,12 +185,12 @@ async def test_what_can_not_be_is_named_with_status_2(typist: Typist, arguments:
 
 @of_every_command
 async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
-    typist: Typist, files: None, command: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, files: None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = SERVICES[command.split()[0]]
     monkeypatch.setenv(f"DIRECTSUITE_{service}_URL", "http://mail.example.org")
     named = "allow_insecure_http = true in the settings file"
-    await fails(typist, command, 2, f"{service.lower()}_url", named)
+    await fails(cli_runner, command, 2, f"{service.lower()}_url", named)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +207,9 @@ async def test_a_url_in_clear_is_answered_in_the_words_of_the_file(
     ],
 )
 async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
-    typist: Typist, arguments: tuple[str, ...], told: str
+    cli_runner: CliRunner, arguments: tuple[str, ...], told: str
 ) -> None:
-    ended = await typist.run(*arguments)
+    ended = await cli_runner.run(*arguments)
     assert ended.status == 2
     assert told in ended.err
     assert "it is a folder: name a file" in ended.err or "it is empty: name a file or a folder" in ended.err
@@ -239,19 +241,19 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     ],
 )
 @pytest.mark.parametrize("is_asked", [True, False], ids=["verbose", "log"])
-async def test_what_was_typed_is_named_only_where_stderr_may_show_it(
-    typist: Typist, arguments: tuple[str, ...], told: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+async def test_typed_value_is_shown_only_if_stderr_may_show_it(
+    cli_runner: CliRunner, arguments: tuple[str, ...], told: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
-    typist.private("letter.txt", "Dear Bob")
-    await typist.deliver("Hello")
-    ended = await typist.run(*arguments)
+    cli_runner.write_private_file("letter.txt", "Dear Bob")
+    await cli_runner.deliver("Hello")
+    ended = await cli_runner.run(*arguments)
     assert ended.status == 2
     assert (told in ended.err) is is_asked, ended.err
 
 
-async def test_verbose_has_wrong_usage_name_what_was_typed(typist: Typist) -> None:
-    ended = await typist.run("inbox", "list", "--limit", "0", "--verbose")
+async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("inbox", "list", "--limit", "0", "--verbose")
     assert ended.err.startswith("directsuite: --limit (0): give at least 1")
 
 
@@ -269,27 +271,27 @@ async def test_verbose_has_wrong_usage_name_what_was_typed(typist: Typist) -> No
     ],
 )
 async def test_a_setting_that_is_wrong_is_named_with_its_value(
-    typist: Typist, variables: dict[str, str], file: str, told: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, variables: dict[str, str], file: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DIRECTSUITE_CONFIG", typist.private("settings.toml", file))
+    monkeypatch.setenv("DIRECTSUITE_CONFIG", cli_runner.write_private_file("settings.toml", file))
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert (await typist.run("inbox", "list", "-v")).err.startswith(f"directsuite: {told}")
-    assert told.partition(" (")[0] in (await typist.run("inbox", "list")).err
+    assert (await cli_runner.run("inbox", "list", "-v")).err.startswith(f"directsuite: {told}")
+    assert told.partition(" (")[0] in (await cli_runner.run("inbox", "list")).err
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("PROXY", "http://proxy.test:none"), ("FAX_URL", "https://ada:Correct@fax.test")]
 )
 async def test_a_setting_that_may_hold_a_password_is_named_without_its_value(
-    typist: Typist, name: str, value: str, monkeypatch: pytest.MonkeyPatch
+    cli_runner: CliRunner, name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"DIRECTSUITE_{name}", value)
-    ended = await typist.run("inbox", "list", "-v")
+    ended = await cli_runner.run("inbox", "list", "-v")
     assert (ended.status, f"DIRECTSUITE_{name}: {name.lower()} " in ended.err, value in ended.err) == (2, True, False)
 
 
-async def test_a_number_that_the_service_does_not_take_is_named_in_the_advice(typist: Typist) -> None:
-    ended = await typist.run("fax", "list", "abc", "-v")
+async def test_a_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
+    ended = await cli_runner.run("fax", "list", "abc", "-v")
     assert ended.status == 5
     assert ended.err.endswith(": check the fax number (abc): it is one of your own, as 15550100100\n")

@@ -26,7 +26,7 @@ class RecordedRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CannedResponse:
     """What the server says to a request."""
 
     body: bytes
@@ -37,7 +37,7 @@ class Answer:
 class Recorder:
     """The recording server on 127.0.0.1, an async context manager; `requests` in the order of their arrival."""
 
-    def __init__(self, answer: Callable[[RecordedRequest], Answer]) -> None:
+    def __init__(self, answer: Callable[[RecordedRequest], CannedResponse]) -> None:
         self.requests: list[RecordedRequest] = []
         self._answer = answer
         self._server: asyncio.Server | None = None
@@ -68,7 +68,7 @@ class Recorder:
         try:
             while (request := await _read_request(reader)) is not None:
                 self.requests.append(request)
-                writer.write(_framed(self._answer(request)))
+                writer.write(_frame(self._answer(request)))
                 await writer.drain()
         except ConnectionError:
             pass
@@ -104,7 +104,7 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
     return await reader.readexactly(int(headers.get("content-length", "0")))
 
 
-def _framed(answer: Answer) -> bytes:
+def _frame(answer: CannedResponse) -> bytes:
     head = (
         f"HTTP/1.1 {answer.status}\r\nContent-Type: {answer.media_type}\r\nContent-Length: {len(answer.body)}\r\n\r\n"
     )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import directsuite as ds
 
-from .row import JSON, SESSION, Row, json_answer
+from .row import JSON, SESSION, RequestRow, make_json_response
 
 if TYPE_CHECKING:
-    from .recorder import Answer
+    from .recorder import CannedResponse
 
 _BASE = "/DirectRegistrationRESTful/rest/Patient"
 _SESSION = "s%2F1%20%252F%2B%3F%23%22"
@@ -18,12 +18,12 @@ _DOMAIN = "direct.example.test"
 
 LOGIN_TARGET = f"{_BASE}/login"
 LOGIN_BODY = {"username": "reseller", "password": 'r"é'}
-LOGGED_IN: Answer = json_answer(code="000", success=True, sessionId=SESSION)
+LOGIN_RESPONSE: CannedResponse = make_json_response(code="000", success=True, sessionId=SESSION)
 
-_ADDRESSES = json_answer(code="000", success=True, patient=[])
+_ADDRESSES_RESPONSE = make_json_response(code="000", success=True, patient=[])
 
 REGISTRATION_ROWS = [
-    Row(
+    RequestRow(
         operation="login",
         call=lambda suite: suite.registration.login(),
         method="POST",
@@ -31,9 +31,9 @@ REGISTRATION_ROWS = [
         headers=JSON,
         absent_headers=("authorization", "cookie"),
         body=LOGIN_BODY,
-        answer=LOGGED_IN,
+        response=LOGIN_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="ProvisionIDProofedPatient",
         call=lambda suite: suite.registration.provision_id_proofed_patient(
             _DOMAIN,
@@ -60,10 +60,10 @@ REGISTRATION_ROWS = [
             "directUsername": "zoe",
             "directPassword": 'z"é',
         },
-        answer=json_answer(code="000", success=True, users=[], paymentConfirmation=None),
+        response=make_json_response(code="000", success=True, users=[], paymentConfirmation=None),
         logs_in=True,
     ),
-    Row(
+    RequestRow(
         operation="GetPatientAddressByMeta",
         call=lambda suite: suite.registration.get_patient_address_by_meta(
             "a/b?c#d.example.test",
@@ -74,10 +74,10 @@ REGISTRATION_ROWS = [
         headers=JSON,
         absent_headers=("authorization", "cookie"),
         body={"firstName": "Zoë", "lastName": "O'Neil", "ssn4": "0123", "dob": "1980-02-29"},
-        answer=_ADDRESSES,
+        response=_ADDRESSES_RESPONSE,
         logs_in=True,
     ),
-    Row(
+    RequestRow(
         operation="GetPatientAddressByUsername",
         call=lambda suite: suite.registration.get_patient_address_by_username(_DOMAIN, "o'neil/é +%2F"),
         method="GET",
@@ -85,10 +85,10 @@ REGISTRATION_ROWS = [
         # The specification's header says what the body is, and this request has none: either way is right.
         headers={},
         absent_headers=("authorization", "cookie"),
-        answer=_ADDRESSES,
+        response=_ADDRESSES_RESPONSE,
         logs_in=True,
     ),
-    Row(
+    RequestRow(
         operation="SetPatientsPasswords",
         call=lambda suite: suite.registration.set_patients_passwords(
             _DOMAIN, [ds.UserPassword("zoe", 'z"é'), ds.UserPassword("yan", "y")]
@@ -98,7 +98,7 @@ REGISTRATION_ROWS = [
         headers=JSON,
         absent_headers=("authorization", "cookie"),
         body=[{"username": "zoe", "password": 'z"é'}, {"username": "yan", "password": "y"}],
-        answer=json_answer(code="000", success=True),
+        response=make_json_response(code="000", success=True),
         logs_in=True,
     ),
 ]

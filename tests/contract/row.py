@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import directsuite as ds
 
-from .recorder import Answer
+from .recorder import CannedResponse
 
 TOKEN: Final = "access-token"
 USERNAME: Final = "alice@direct.example.test"
@@ -26,7 +26,7 @@ JSON: Final = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RequestRow:
     """One operation's request.
 
     target is the request target byte by byte. body: bytes stand for themselves, anything else is a JSON value, which
@@ -38,18 +38,18 @@ class Row:
     method: str
     target: str
     headers: Mapping[str, str]
-    answer: Answer
+    response: CannedResponse
     body: object = NO_BODY
     absent_headers: tuple[str, ...] = field(default=("cookie",))
     logs_in: bool = False
 
 
-def json_answer(**members: object) -> Answer:
+def make_json_response(**members: object) -> CannedResponse:
     """A JSON object as an answer."""
-    return Answer(json.dumps(members).encode())
+    return CannedResponse(json.dumps(members).encode())
 
 
-def settings(root: str) -> ds.Settings:
+def make_settings(root: str) -> ds.Settings:
     """Settings for a server at `root`, each service below a base path of its own."""
     return ds.Settings(
         signing_url=f"{root}/base/signing",

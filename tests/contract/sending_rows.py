@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import directsuite as ds
 
-from .row import JSON, PASSWORD, USERNAME, Row, json_answer
+from .row import JSON, PASSWORD, USERNAME, RequestRow, make_json_response
 
 BASE = "/message-rest/api/message"
 AUTHENTICATION = {"username": USERNAME, "password": PASSWORD}
@@ -13,8 +13,8 @@ NO_CREDENTIALS_IN_HEADERS = ("authorization", "cookie")
 _TUSER = ("t-user/1", 't"ü')
 _TUSER_AUTHENTICATION = {"username": "t-user/1", "password": 't"ü', "directAddr": USERNAME}
 
-_SENT = json_answer(success=True, code=0, message=None, smtpId="<1@direct.example.test>")
-_STATUS = json_answer(success=True, code=0, message=None, hasCvData=False, csvData=None, messageLogs=[])
+_SEND_RESPONSE = make_json_response(success=True, code=0, message=None, smtpId="<1@direct.example.test>")
+_STATUS = make_json_response(success=True, code=0, message=None, hasCvData=False, csvData=None, messageLogs=[])
 
 _MESSAGE = ds.Message(
     sender=USERNAME,
@@ -44,12 +44,12 @@ _MESSAGE_JSON = {
         {"content": "AP9kYXRh", "contentType": 'text/xml; name="a b.xml"', "filename": "a b/é.xml"},
     ],
 }
-_WITH_HEADERS = ds.MessageWithHeader(
+_MESSAGE_WITH_HEADERS = ds.MessageWithHeader(
     sender=USERNAME,
     recipients=[ds.Recipient("bob@direct.example.test", type=ds.RecipientType.TO)],
     headers=[ds.MessageHeader("X-Priority", "1 é")],
 )
-_WITH_HEADERS_JSON = {
+_MESSAGE_WITH_HEADERS_JSON = {
     "sender": USERNAME,
     "htmlBody": False,
     "recipients": [{"email": "bob@direct.example.test", "type": "TO"}],
@@ -57,38 +57,38 @@ _WITH_HEADERS_JSON = {
 }
 
 
-def _box(suite: ds.DirectSuite) -> ds.Mailbox:
+def _get_mailbox(suite: ds.DirectSuite) -> ds.Mailbox:
     return suite.mailbox(USERNAME, PASSWORD)
 
 
-def _tuser(suite: ds.DirectSuite) -> ds.TUser:
+def _get_tuser(suite: ds.DirectSuite) -> ds.TUser:
     return suite.tuser(*_TUSER, USERNAME)
 
 
 SENDING_ROWS = [
-    Row(
+    RequestRow(
         operation="Send",
-        call=lambda suite: _box(suite).send(_MESSAGE),
+        call=lambda suite: _get_mailbox(suite).send(_MESSAGE),
         method="PUT",
         target=f"{BASE}/Send",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
         body={"authentication": AUTHENTICATION, "message": _MESSAGE_JSON},
-        answer=_SENT,
+        response=_SEND_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="SendWithHeader",
-        call=lambda suite: _box(suite).send_with_header(_WITH_HEADERS),
+        call=lambda suite: _get_mailbox(suite).send_with_header(_MESSAGE_WITH_HEADERS),
         method="PUT",
         target=f"{BASE}/SendWithHeader",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
-        body={"authentication": AUTHENTICATION, "message": _WITH_HEADERS_JSON},
-        answer=_SENT,
+        body={"authentication": AUTHENTICATION, "message": _MESSAGE_WITH_HEADERS_JSON},
+        response=_SEND_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="Forward",
-        call=lambda suite: _box(suite).forward(
+        call=lambda suite: _get_mailbox(suite).forward(
             "INBOX.a/b é",
             [3, 1],
             ["bob@direct.example.test", ds.Recipient("carol@direct.example.test", type=ds.RecipientType.CC)],
@@ -105,56 +105,56 @@ SENDING_ROWS = [
                 {"email": "carol@direct.example.test", "type": "CC"},
             ],
         },
-        answer=_SENT,
+        response=_SEND_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="SendWithTuser",
-        call=lambda suite: _tuser(suite).send(_MESSAGE),
+        call=lambda suite: _get_tuser(suite).send(_MESSAGE),
         method="PUT",
         target=f"{BASE}/SendWithTuser",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
         body={"authentication": _TUSER_AUTHENTICATION, "message": _MESSAGE_JSON},
-        answer=_SENT,
+        response=_SEND_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="SendWithHeaderWithTuser",
-        call=lambda suite: _tuser(suite).send_with_header(_WITH_HEADERS),
+        call=lambda suite: _get_tuser(suite).send_with_header(_MESSAGE_WITH_HEADERS),
         method="PUT",
         target=f"{BASE}/SendWithHeaderWithTuser",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
-        body={"authentication": _TUSER_AUTHENTICATION, "message": _WITH_HEADERS_JSON},
-        answer=_SENT,
+        body={"authentication": _TUSER_AUTHENTICATION, "message": _MESSAGE_WITH_HEADERS_JSON},
+        response=_SEND_RESPONSE,
     ),
-    Row(
+    RequestRow(
         operation="GetMessageStatus",
-        call=lambda suite: _box(suite).get_message_status('<a/b?c#d"e%2F@direct.example.test>'),
+        call=lambda suite: _get_mailbox(suite).get_message_status('<a/b?c#d"e%2F@direct.example.test>'),
         method="POST",
         target=f"{BASE}/GetMessageStatus/%3Ca%2Fb%3Fc%23d%22e%252F%40direct.example.test%3E",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
         body=AUTHENTICATION,
-        answer=_STATUS,
+        response=_STATUS,
     ),
-    Row(
+    RequestRow(
         operation="GetMessageStatusMany",
-        call=lambda suite: _box(suite).get_message_statuses(["<a/b@direct.example.test>", "c"]),
+        call=lambda suite: _get_mailbox(suite).get_message_statuses(["<a/b@direct.example.test>", "c"]),
         method="POST",
         target=f"{BASE}/GetMessageStatus/",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
         body={"auth": AUTHENTICATION, "smtpIds": ["<a/b@direct.example.test>", "c"]},
-        answer=_STATUS,
+        response=_STATUS,
     ),
-    Row(
+    RequestRow(
         operation="GetMessageStatusWithTuser",
-        call=lambda suite: _tuser(suite).get_message_status("a+b c"),
+        call=lambda suite: _get_tuser(suite).get_message_status("a+b c"),
         method="POST",
         target=f"{BASE}/GetMessageStatusWithTuser/a%2Bb%20c",
         headers=JSON,
         absent_headers=NO_CREDENTIALS_IN_HEADERS,
         body=_TUSER_AUTHENTICATION,
-        answer=_STATUS,
+        response=_STATUS,
     ),
 ]

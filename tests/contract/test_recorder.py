@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .recorder import Answer, RecordedRequest, Recorder
+from .recorder import CannedResponse, RecordedRequest, Recorder
 
 FRAMINGS = {
     "length": b"Content-Length: 5\r\n\r\nab\r\nc",
@@ -15,8 +15,8 @@ FRAMINGS = {
 }
 
 
-def _ok(_: RecordedRequest) -> Answer:
-    return Answer(b"{}")
+def _ok(_: RecordedRequest) -> CannedResponse:
+    return CannedResponse(b"{}")
 
 
 @pytest.mark.parametrize("framing", FRAMINGS.values(), ids=list(FRAMINGS))

@@ -10,9 +10,9 @@ import directsuite as ds
 from tests.specification import METHODS
 
 from .mailbox_rows import MAILBOX_ROWS
-from .recorder import Answer, RecordedRequest, Recorder
-from .registration_rows import LOGGED_IN, LOGIN_BODY, LOGIN_TARGET, REGISTRATION_ROWS
-from .row import LOGIN, TOKEN, Row, settings
+from .recorder import CannedResponse, RecordedRequest, Recorder
+from .registration_rows import LOGIN_BODY, LOGIN_RESPONSE, LOGIN_TARGET, REGISTRATION_ROWS
+from .row import LOGIN, TOKEN, RequestRow, make_settings
 from .sending_rows import SENDING_ROWS
 from .signing_rows import FAX_ROWS, SIGNING_ROWS
 from .variant_rows import VARIANT_ROWS
@@ -25,24 +25,24 @@ def test_the_table_has_each_operation_once() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
-async def test_request_is_the_specification_s(row: Row) -> None:
+async def test_request_is_the_specification_s(row: RequestRow) -> None:
     await _assert_sends(row)
 
 
 @pytest.mark.parametrize("row", VARIANT_ROWS, ids=lambda row: f"{row.operation}:{row.target.rpartition('/')[2]}")
-async def test_optional_parts_of_requests(row: Row) -> None:
+async def test_optional_parts_of_requests(row: RequestRow) -> None:
     await _assert_sends(row)
 
 
-async def _assert_sends(row: Row) -> None:
+async def _assert_sends(row: RequestRow) -> None:
     """Make the row's call and compare everything that the server saw with the row."""
 
-    def answer(request: RecordedRequest) -> Answer:
-        return LOGGED_IN if request.target == LOGIN_TARGET else row.answer
+    def answer(request: RecordedRequest) -> CannedResponse:
+        return LOGIN_RESPONSE if request.target == LOGIN_TARGET else row.response
 
     async with (
         Recorder(answer) as recorder,
-        ds.DirectSuite(settings(recorder.url), token=TOKEN, login=LOGIN) as suite,
+        ds.DirectSuite(make_settings(recorder.url), token=TOKEN, login=LOGIN) as suite,
     ):
         await row.call(suite)
 

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-HERE = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
-def certificate(folder: Path, *, address: str = HERE, days: tuple[int, int] = (-1, 1)) -> tuple[Path, Path]:
+def make_certificate(folder: Path, *, address: str = LOOPBACK, days: tuple[int, int] = (-1, 1)) -> tuple[Path, Path]:
     """A certificate for an address, signed by itself, and its key. days: from when to when it holds, from today."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
@@ -40,17 +40,17 @@ def certificate(folder: Path, *, address: str = HERE, days: tuple[int, int] = (-
     return public, private
 
 
-def server_context(
+def make_server_context(
     pair: tuple[Path, Path], *, newest: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED
 ) -> ssl.SSLContext:
     """What a server with this certificate speaks. newest: the newest version of TLS that it knows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*pair)
-    allow_old(context, newest)
+    limit_tls_version(context, newest)
     return context
 
 
-def allow_old(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
+def limit_tls_version(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
     """Let a context speak a version of TLS, and none newer, even one that OpenSSL no longer allows by itself."""
     if version is ssl.TLSVersion.MAXIMUM_SUPPORTED or version >= ssl.TLSVersion.TLSv1_2:
         context.maximum_version = version

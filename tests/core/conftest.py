@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from . import plays
+from . import responses
 from .scripted_server import ScriptedServer
 from .virtual_time import LoopClock, VirtualTimeLoop
 
@@ -22,7 +22,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
     """Answers every request with a success of each service's form until its script says otherwise."""
-    async with ScriptedServer(plays.answer({"success": True, "code": 0, "count": 7})) as running:
+    async with ScriptedServer(responses.respond({"success": True, "code": 0, "count": 7})) as running:
         yield running
 
 

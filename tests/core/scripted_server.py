@@ -66,7 +66,7 @@ class Exchange:
         self._writer.write(content)
         await self._writer.drain()
 
-    async def gone(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Return when the client has left."""
         with contextlib.suppress(ConnectionError):
             while await self._reader.read(65536):
@@ -76,7 +76,7 @@ class Exchange:
         """End the connection in order (FIN)."""
         self._writer.close()
 
-    def finish(self) -> None:
+    def send_fin(self) -> None:
         """As `close`, before this returns."""
         peer: socket.socket = self._writer.get_extra_info("socket")
         peer.shutdown(socket.SHUT_WR)
@@ -88,15 +88,15 @@ class Exchange:
         self._writer.transport.abort()
 
 
-Play = Callable[[Exchange], Awaitable[None]]
+Responder = Callable[[Exchange], Awaitable[None]]
 
 
 class ScriptedServer:
     """Plays `script`, one play a request, and `otherwise` when it is at its end."""
 
-    def __init__(self, otherwise: Play, *, tls: ssl.SSLContext | None = None) -> None:
-        self.script: list[Play] = []
-        self.otherwise = otherwise
+    def __init__(self, otherwise: Responder, *, tls: ssl.SSLContext | None = None) -> None:
+        self.script: list[Responder] = []
+        self.default_responder = otherwise
         self.requests: list[Request] = []
         self.connections = 0
         self.refuse_connections = False
@@ -108,7 +108,7 @@ class ScriptedServer:
         self._server: asyncio.Server | None = None
         self.port = 0
 
-    def plays(self, *script: Play) -> None:
+    def enqueue(self, *script: Responder) -> None:
         """What to play next, request by request."""
         self.script.extend(script)
 
@@ -117,7 +117,7 @@ class ScriptedServer:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://127.0.0.1:{self.port}/{service}"
 
-    def to(self, *fragments: str) -> list[Request]:
+    def find_requests(self, *fragments: str) -> list[Request]:
         """The requests whose target holds all of these texts."""
         return [request for request in self.requests if all(text in request.target for text in fragments)]
 
@@ -134,7 +134,7 @@ class ScriptedServer:
     def close_idle(self) -> None:
         """End all connections in order, as a server does with kept-alive ones after a while."""
         for exchange in self._exchanges.values():
-            exchange.finish()
+            exchange.send_fin()
 
     async def stop(self) -> None:
         """Stop listening and end all connections."""
@@ -166,10 +166,10 @@ class ScriptedServer:
             if self.refuse_connections:
                 Exchange(Request("", "", {}, number), reader, writer).reset()
                 return
-            while not writer.is_closing() and (request := await _head(reader, number)) is not None:
+            while not writer.is_closing() and (request := await _read_head(reader, number)) is not None:
                 exchange = self._exchanges[number] = Exchange(request, reader, writer)
                 self.requests.append(request)
-                play = self.script.pop(0) if self.script else self.otherwise
+                play = self.script.pop(0) if self.script else self.default_responder
                 self.busy += 1
                 self.busiest = max(self.busiest, self.busy)
                 try:
@@ -181,28 +181,28 @@ class ScriptedServer:
         finally:
             self._exchanges.pop(number, None)
             writer.close()
-            _look_at_its_end(writer)
+            _ignore_close_error(writer)
 
 
-def _look_at_its_end(writer: asyncio.StreamWriter) -> None:
+def _ignore_close_error(writer: asyncio.StreamWriter) -> None:
     """That a client left is no news. A stream looks at it in its finalizer, and the collector may come to that late."""
-    asyncio.ensure_future(writer.wait_closed()).add_done_callback(_looked_at)
+    asyncio.ensure_future(writer.wait_closed()).add_done_callback(_retrieve_error)
 
 
-def _looked_at(end: asyncio.Future[None]) -> None:
+def _retrieve_error(end: asyncio.Future[None]) -> None:
     if not end.cancelled():
         end.exception()
 
 
-async def _head(reader: asyncio.StreamReader, number: int) -> Request | None:
+async def _read_head(reader: asyncio.StreamReader, number: int) -> Request | None:
     try:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
     method, target, _ = lines[0].split(" ")
-    return Request(method, target, _headers(lines[1:]), number)
+    return Request(method, target, _parse_headers(lines[1:]), number)
 
 
-def _headers(lines: Iterable[str]) -> dict[str, str]:
+def _parse_headers(lines: Iterable[str]) -> dict[str, str]:
     pairs = [line.partition(":") for line in lines if line]
     return {name.lower(): value.strip() for name, _, value in pairs}

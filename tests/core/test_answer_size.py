@@ -15,9 +15,9 @@ import pytest
 import directsuite as ds
 from directsuite.core import response, transport
 
-from . import plays
-from .opened import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_nothing_held, failure_of, opened
-from .scripted_server import Play, ScriptedServer
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_no_leaks, catch_error, open_suite
 
 LIMIT = 1000
 
@@ -54,10 +54,12 @@ async def test_answer_beyond_the_limit_names_what_to_do_and_is_not_repeated(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], hint: str, *, chunked: bool
 ) -> None:
     large = b'{"success": true, "x": "%b"}' % (b"A" * LIMIT)
-    server.otherwise = plays.pieces(large[:500], large[500:]) if chunked else plays.answer(large)
-    async with opened(server, max_response_bytes=LIMIT) as suite:
-        error = await failure_of(call(suite))
-        assert_nothing_held(suite)
+    server.default_responder = (
+        responses.respond_in_chunks(large[:500], large[500:]) if chunked else responses.respond(large)
+    )
+    async with open_suite(server, max_response_bytes=LIMIT) as suite:
+        error = await catch_error(call(suite))
+        assert_no_leaks(suite)
     failure = error.__cause__ if isinstance(error, ds.OutcomeUnknownError) else error
     assert isinstance(failure, ds.ResponseDecodeError)
     assert failure.too_large
@@ -69,38 +71,38 @@ async def test_answer_beyond_the_limit_names_what_to_do_and_is_not_repeated(
 @pytest.mark.parametrize(("size", "fits"), [(LIMIT, True), (LIMIT + 1, False)])
 async def test_limit_itself_still_fits(server: ScriptedServer, size: int, *, fits: bool) -> None:
     text = b'{"identifier": "doc"}'
-    server.otherwise = plays.answer(text + b" " * (size - len(text)))
-    async with opened(server, max_response_bytes=LIMIT) as suite:
+    server.default_responder = responses.respond(text + b" " * (size - len(text)))
+    async with open_suite(server, max_response_bytes=LIMIT) as suite:
         if fits:
             assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
         else:
-            assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
+            assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
 async def test_large_refusal_is_bounded_too(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"<html>" + bytes(LIMIT), 404)
-    async with opened(server, max_response_bytes=LIMIT) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    server.default_responder = responses.respond(b"<html>" + bytes(LIMIT), 404)
+    async with open_suite(server, max_response_bytes=LIMIT) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
 
 
 @functools.cache
-def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Play:
+def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") -> Responder:
     compressor = zlib.compressobj(9, zlib.DEFLATED, 31 if encoding == "gzip" else 15)
     pieces = (compressor.compress(byte * 2**20) for _ in range(megabytes))
     coded = compressor.compress(head) + b"".join(pieces) + compressor.flush()
-    return plays.answer(coded, Content_Encoding=encoding)
+    return responses.respond(coded, Content_Encoding=encoding)
 
 
 @pytest.mark.by_default(1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encoding: str) -> None:
-    server.otherwise = bomb(200, encoding)
-    async with opened(server, max_response_bytes=2**20) as suite:
+    server.default_responder = bomb(200, encoding)
+    async with open_suite(server, max_response_bytes=2**20) as suite:
         tracemalloc.start()
         try:
-            error = await failure_of(GET_DOC_INFO.call(suite))
+            error = await catch_error(GET_DOC_INFO.call(suite))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -113,16 +115,16 @@ async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encodin
 @pytest.mark.wide
 async def test_answer_that_is_too_large_is_held_once(server: ScriptedServer) -> None:
     limit = 32 * 2**20
-    server.otherwise = bomb(100, "gzip")
-    async with opened(server, max_response_bytes=limit) as suite:
+    server.default_responder = bomb(100, "gzip")
+    async with open_suite(server, max_response_bytes=limit) as suite:
         tracemalloc.start()
         try:
-            error = await failure_of(GET_DOC_INFO.call(suite))
+            error = await catch_error(GET_DOC_INFO.call(suite))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
     assert isinstance(error, ds.ResponseDecodeError)
-    assert len(error.body) == response.KEPT
+    assert len(error.body) == response.MAX_ERROR_BODY_BYTES
     assert peak < limit + 8 * 2**20
 
 
@@ -152,15 +154,15 @@ DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
 async def test_document_that_expands_beyond_reason_is_refused(
     server: ScriptedServer, fetch: Callable[[ds.DirectSuite, Path], Awaitable[object]], encoding: str, tmp_path: Path
 ) -> None:
-    server.otherwise = bomb(300, encoding, b"A")
-    async with opened(server) as suite:
+    server.default_responder = bomb(300, encoding, b"A")
+    async with open_suite(server) as suite:
         tracemalloc.start()
         try:
-            error = await failure_of(fetch(suite, tmp_path))
+            error = await catch_error(fetch(suite, tmp_path))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     if fetch is _pull:
         assert isinstance(error, ds.OutcomeUnknownError)
         assert isinstance(error.__cause__, ds.ResponseDecodeError)
@@ -179,15 +181,15 @@ async def test_document_is_asked_for_uncompressed_and_read_even_so(
 ) -> None:
     pdf = b"%PDF-1.7 " + random.Random(1).randbytes(3 * 2**20) + bytes(2**20)
     coded = zlib.compress(pybase64.b64encode(pdf), wbits=31)
-    server.otherwise = plays.answer(coded, Content_Encoding="gzip")
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(coded, Content_Encoding="gzip")
+    async with open_suite(server) as suite:
         await fetch(suite, tmp_path)
     assert [request.headers["accept-encoding"] for request in server.requests] == ["identity"]
 
 
 async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(zlib.compress(b"A" * 2**20, wbits=31), Content_Encoding="gzip")
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(zlib.compress(b"A" * 2**20, wbits=31), Content_Encoding="gzip")
+    async with open_suite(server) as suite:
         assert await suite.signing.get_doc("doc") == bytes(3 * 2**18)
 
 
@@ -197,9 +199,9 @@ async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> 
 async def test_message_that_expands_without_end_is_stopped_early(
     server: ScriptedServer, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_LARGEST_ELEMENT", 4 * 2**20)
-    server.otherwise = bomb(300, encoding, b"A", b'{"success": true, "messages": [{"uid": 1, "textBody": "')
-    async with opened(server, max_response_bytes=2**20) as suite:
+    monkeypatch.setattr(transport, "_MAX_ELEMENT_BYTES", 4 * 2**20)
+    server.default_responder = bomb(300, encoding, b"A", b'{"success": true, "messages": [{"uid": 1, "textBody": "')
+    async with open_suite(server, max_response_bytes=2**20) as suite:
         tracemalloc.start()
         try:
             with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:
@@ -207,22 +209,22 @@ async def test_message_that_expands_without_end_is_stopped_early(
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert caught.value.too_large
     assert peak < 24 * 2**20
 
 
 async def test_compressed_answer_is_read(server: ScriptedServer) -> None:
     text = zlib.compress(b'{"identifier": "doc"}', wbits=31)
-    server.otherwise = plays.answer(text, Content_Encoding="gzip")
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(text, Content_Encoding="gzip")
+    async with open_suite(server) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
 async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"not gzip at all", Content_Encoding="gzip")
-    async with opened(server) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    server.default_responder = responses.respond(b"not gzip at all", Content_Encoding="gzip")
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.outcome, error.attempts) == (ds.Outcome.UNKNOWN, 2)
 
@@ -230,13 +232,13 @@ async def test_broken_compression_is_a_spoilt_answer(server: ScriptedServer) -> 
 async def test_stream_may_be_large_but_none_of_its_messages(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_LARGEST_ELEMENT", LIMIT)
+    monkeypatch.setattr(transport, "_MAX_ELEMENT_BYTES", LIMIT)
     small = b'{"uid": 1, "subject": "%b"}' % (b"A" * (LIMIT // 2))
-    server.plays(
-        plays.pieces(b'{"success": true, "messages": [', *[small + b", "] * 20, small + b"]}"),
-        plays.pieces(b'{"success": true, "messages": [{"uid": 1, "subject": "', *[b"A" * 500] * 1000),
+    server.enqueue(
+        responses.respond_in_chunks(b'{"success": true, "messages": [', *[small + b", "] * 20, small + b"]}"),
+        responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1, "subject": "', *[b"A" * 500] * 1000),
     )
-    async with opened(server, max_response_bytes=LIMIT // 10) as suite:
+    async with open_suite(server, max_response_bytes=LIMIT // 10) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         assert len([message async for message in box.stream_messages()]) == 21
         with pytest.raises(ds.ResponseDecodeError, match="max_response_bytes") as caught:

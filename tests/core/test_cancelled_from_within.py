@@ -13,10 +13,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 import directsuite as ds
 from directsuite.core.session import FreshConnector
 
-from . import plays
-from .opened import FLATTEN, GET_MESSAGE_COUNT, PDF, failure_of, opened
-from .scripted_server import Play, ScriptedServer
-from .virtual_time import turns, until
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import FLATTEN, GET_MESSAGE_COUNT, PDF, catch_error, open_suite
+from .virtual_time import yield_to_loop, yield_until
 
 CODED = pybase64.b64encode(PDF * 9)
 
@@ -30,18 +30,18 @@ async def waits_for_what_was_cancelled(piece: bytes) -> None:
 
 
 async def test_destination_that_was_cancelled_ends_a_download_with_an_error(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", waits_for_what_was_cancelled))
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", waits_for_what_was_cancelled))
     assert type(error) is ds.TransportError
     assert "its destination was cancelled" in str(error)
     assert len(server.requests) == 1
 
 
 async def test_change_whose_destination_was_cancelled_is_known_to_have_happened(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.flatten_and_pull("doc", destination=waits_for_what_was_cancelled))
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=waits_for_what_was_cancelled))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert isinstance(error.__cause__, ds.TransportError)
@@ -55,8 +55,8 @@ async def test_caller_who_leaves_a_destination_is_cancelled(server: ScriptedServ
         await asyncio.sleep(1e6)
 
     taking = asyncio.Event()
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         task = asyncio.ensure_future(suite.signing.flatten_and_pull("doc", destination=takes_long))
         await taking.wait()
         task.cancel()
@@ -85,23 +85,27 @@ async def test_session_closed_by_another_before_a_connection_is_told(server: Scr
     shared = aiohttp.ClientSession(connector=FreshConnector(resolver=resolver))
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
     others |= {"signing_url": "http://slow.example.test", "allow_insecure_http": True}
-    async with opened(server, leaky=True, **others) as suite:
-        flattening = asyncio.ensure_future(failure_of(FLATTEN.call(suite)))
+    async with open_suite(server, leaky=True, **others) as suite:
+        flattening = asyncio.ensure_future(catch_error(FLATTEN.call(suite)))
         await resolver.asked.wait()
         await shared.close()
         error = await flattening
     assert isinstance(error, ds.ClosedError | ds.ConnectFailedError)
 
 
-@pytest.mark.parametrize("play", [plays.silence, plays.pieces(b'{"success": ', plays.Pause(1e6))], ids=["head", "body"])
-async def test_session_closed_by_another_while_an_answer_comes_is_told(server: ScriptedServer, play: Play) -> None:
-    server.otherwise = play
+@pytest.mark.parametrize(
+    "play",
+    [responses.never_respond, responses.respond_in_chunks(b'{"success": ', responses.Pause(1e6))],
+    ids=["head", "body"],
+)
+async def test_session_closed_by_another_while_an_answer_comes_is_told(server: ScriptedServer, play: Responder) -> None:
+    server.default_responder = play
     shared = aiohttp.ClientSession(connector=FreshConnector())
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
-    async with opened(server, leaky=True, **others) as suite:
-        asking = [asyncio.ensure_future(failure_of(ask.call(suite))) for ask in (FLATTEN, GET_MESSAGE_COUNT)]
-        await until(lambda: len(server.requests) == len(asking))
-        await turns()
+    async with open_suite(server, leaky=True, **others) as suite:
+        asking = [asyncio.ensure_future(catch_error(ask.call(suite))) for ask in (FLATTEN, GET_MESSAGE_COUNT)]
+        await yield_until(lambda: len(server.requests) == len(asking))
+        await yield_to_loop()
         await shared.close()
         flattened, counted = await asyncio.gather(*asking)
     assert isinstance(flattened, ds.OutcomeUnknownError)

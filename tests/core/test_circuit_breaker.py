@@ -16,14 +16,24 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 from directsuite.core.limits import CircuitBreaker
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from . import plays
-from .opened import ALICE, GET_DOC_INFO, GET_MESSAGE_COUNT, LOGGED_IN, PASSWORD, PDF, SEND, failure_of, opened
-from .scripted_server import Play, ScriptedServer
-from .virtual_time import ManualClock, until
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import (
+    ALICE,
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    LOGIN_RESPONSE,
+    PASSWORD,
+    PDF,
+    SEND,
+    catch_error,
+    open_suite,
+)
+from .virtual_time import ManualClock, yield_until
 
-GOOD = plays.answer({"success": True, "count": 7})
+GOOD = responses.respond({"success": True, "count": 7})
 REFUSAL = {"success": False, "code": 3, "message": "no"}
 
 
@@ -34,110 +44,114 @@ def once() -> ds.RetryPolicy:
 async def fail(suite: ds.DirectSuite, times: int) -> None:
     """So many calls of one attempt each."""
     for _ in range(times):
-        await failure_of(suite.mailbox(ALICE, PASSWORD).with_options(retry=once()).get_message_count())
+        await catch_error(suite.mailbox(ALICE, PASSWORD).with_options(retry=once()).get_message_count())
 
 
 @pytest.mark.parametrize(
     "silence",
     [
-        plays.reset,
-        plays.hang_up,
-        plays.silence,
-        *(plays.answer(b"<h1>down</h1>", status) for status in (502, 503, 504)),
+        responses.reset,
+        responses.hang_up,
+        responses.never_respond,
+        *(responses.respond(b"<h1>down</h1>", status) for status in (502, 503, 504)),
     ],
     ids=["reset", "closed", "silent", "502", "503", "504"],
 )
-async def test_calls_fail_at_once_after_many_attempts_without_an_answer(server: ScriptedServer, silence: Play) -> None:
-    server.otherwise = silence
-    async with opened(server, circuit_failures=3, circuit_pause=10) as suite:
+async def test_calls_fail_at_once_after_many_attempts_without_an_answer(
+    server: ScriptedServer, silence: Responder
+) -> None:
+    server.default_responder = silence
+    async with open_suite(server, circuit_failures=3, circuit_pause=10) as suite:
         await fail(suite, 3)
-        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
         assert isinstance(error, ds.CircuitOpenError)
         assert (error.outcome, error.retry_after, error.attempts) == (ds.Outcome.NOT_SENT, 10, 0)
         assert len(server.requests) == 3
 
 
 async def test_service_that_cannot_be_reached_is_left_alone_too(server: ScriptedServer) -> None:
-    async with opened(server, circuit_failures=2) as suite:
+    async with open_suite(server, circuit_failures=2) as suite:
         await server.stop()
         await fail(suite, 2)
-        assert isinstance(await failure_of(SEND.call(suite)), ds.CircuitOpenError)
+        assert isinstance(await catch_error(SEND.call(suite)), ds.CircuitOpenError)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        plays.answer(REFUSAL),
-        plays.answer(REFUSAL, 503),
-        plays.answer(b"", 400),
-        plays.answer(b"", 500),
-        plays.answer(b"", 503, Retry_After="0"),
-        plays.answer(b"no JSON"),
+        responses.respond(REFUSAL),
+        responses.respond(REFUSAL, 503),
+        responses.respond(b"", 400),
+        responses.respond(b"", 500),
+        responses.respond(b"", 503, Retry_After="0"),
+        responses.respond(b"no JSON"),
     ],
     ids=["refusal", "refusal with 503", "400", "500", "503 with Retry-After", "malformed"],
 )
-async def test_any_answer_of_the_service_itself_shows_that_it_is_there(server: ScriptedServer, answer: Play) -> None:
-    server.plays(plays.reset, answer, plays.reset)
-    server.otherwise = GOOD
-    async with opened(server, circuit_failures=2) as suite:
+async def test_any_answer_of_the_service_itself_shows_that_it_is_there(
+    server: ScriptedServer, answer: Responder
+) -> None:
+    server.enqueue(responses.reset, answer, responses.reset)
+    server.default_responder = GOOD
+    async with open_suite(server, circuit_failures=2) as suite:
         await fail(suite, 3)
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
 
 
 async def test_short_time_of_a_caller_says_nothing_of_the_service(server: ScriptedServer) -> None:
-    server.otherwise = plays.slow(2, GOOD)
-    async with opened(server, circuit_failures=2, attempt_timeout=20) as suite:
+    server.default_responder = responses.delay(2, GOOD)
+    async with open_suite(server, circuit_failures=2, attempt_timeout=20) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         for _ in range(5):
-            assert isinstance(await failure_of(box.get_message_count(timeout=1)), ds.DeadlineExceededError)
+            assert isinstance(await catch_error(box.get_message_count(timeout=1)), ds.DeadlineExceededError)
         assert await box.get_message_count() == 7
 
 
-async def test_short_time_of_a_caller_who_leaves_some_for_proof_says_nothing_either(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
+async def test_short_timeout_with_verification_opens_no_circuit(server: ScriptedServer) -> None:
+    server.default_responder = responses.never_respond
     stored = ds.StoredDocument(identifier="doc", document_digest="aa")
-    async with opened(server, circuit_failures=2) as suite:
+    async with open_suite(server, circuit_failures=2) as suite:
         for _ in range(4):
-            error = await failure_of(suite.signing.flatten(stored, timeout=3))
+            error = await catch_error(suite.signing.flatten(stored, timeout=3))
             assert isinstance(error, ds.OutcomeUnknownError)
 
 
-def test_late_word_of_an_old_probe_does_not_free_the_new_one() -> None:
+def test_late_result_of_old_probe_does_not_release_new_probe() -> None:
     clock = ManualClock()
     breaker = CircuitBreaker("fax", failures=1, pause=10, clock=clock, emit=lambda _: None)
     breaker.record_failure(probe=0)
     clock.now = 10
-    old = breaker.enter()
+    old = breaker.start_probe()
     breaker.record_success()
     breaker.record_failure(probe=0)
     clock.now = 20
-    new = breaker.enter()
+    new = breaker.start_probe()
     breaker.record_abandoned(probe=old)
     breaker.record_failure(probe=old)
-    assert breaker.wait() == 10
+    assert breaker.seconds_until_probe() == 10
     clock.now = 23
-    assert breaker.wait() == 7
+    assert breaker.seconds_until_probe() == 7
     breaker.record_abandoned(probe=new)
-    assert breaker.wait() is None
+    assert breaker.seconds_until_probe() is None
 
 
 async def test_one_probe_after_each_pause_finds_the_service_back(server: ScriptedServer) -> None:
     events: list[Event] = []
-    server.otherwise = plays.hang_up
-    async with opened(server, listeners=[events.append], circuit_failures=2, circuit_pause=10) as suite:
+    server.default_responder = responses.hang_up
+    async with open_suite(server, listeners=[events.append], circuit_failures=2, circuit_pause=10) as suite:
         box = suite.mailbox(ALICE, PASSWORD).with_options(retry=once())
         await fail(suite, 2)
         await asyncio.sleep(10)
-        await failure_of(box.get_message_count())
+        await catch_error(box.get_message_count())
         assert len(server.requests) == 3  # the probe, which failed
         await asyncio.sleep(9.9)
-        assert isinstance(await failure_of(box.get_message_count()), ds.CircuitOpenError)
+        assert isinstance(await catch_error(box.get_message_count()), ds.CircuitOpenError)
         await asyncio.sleep(0.1)
         gate = asyncio.Event()
-        server.otherwise = plays.gated(gate, GOOD)
+        server.default_responder = responses.respond_after(gate, GOOD)
         probe = asyncio.create_task(box.get_message_count())
-        await until(lambda: len(server.requests) == 4)
-        others = [await failure_of(box.get_message_count()) for _ in range(5)]
+        await yield_until(lambda: len(server.requests) == 4)
+        others = [await catch_error(box.get_message_count()) for _ in range(5)]
         assert all(isinstance(error, ds.CircuitOpenError) for error in others)
         gate.set()
         assert await probe == 7
@@ -151,27 +165,27 @@ async def test_one_probe_after_each_pause_finds_the_service_back(server: Scripte
 
 
 async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServer) -> None:
-    server.plays(plays.hang_up, plays.silence)
-    async with opened(server, circuit_failures=1, circuit_pause=10) as suite:
+    server.enqueue(responses.hang_up, responses.never_respond)
+    async with open_suite(server, circuit_failures=1, circuit_pause=10) as suite:
         await fail(suite, 1)
         await asyncio.sleep(10)
         probe = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
-        await until(lambda: len(server.requests) == 2)
+        await yield_until(lambda: len(server.requests) == 2)
         probe.cancel()
         await asyncio.wait([probe])
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
 
 
 async def test_a_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer) -> None:
-    server.plays(plays.hang_up, plays.silence, plays.silence)
-    server.otherwise = GOOD
-    async with opened(server, circuit_failures=1, circuit_pause=10, timeout=600) as suite:
+    server.enqueue(responses.hang_up, responses.never_respond, responses.never_respond)
+    server.default_responder = GOOD
+    async with open_suite(server, circuit_failures=1, circuit_pause=10, timeout=600) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         await fail(suite, 1)
         await asyncio.sleep(10)
         probes = [asyncio.ensure_future(SEND.call(suite))]
         await asyncio.sleep(7)
-        error = await failure_of(box.get_message_count())
+        error = await catch_error(box.get_message_count())
         assert (type(error), error.retry_after) == (ds.CircuitOpenError, 3)
         await asyncio.sleep(3)
         probes.append(asyncio.ensure_future(SEND.call(suite)))
@@ -188,10 +202,10 @@ async def test_a_document_that_is_flowing_shows_that_the_service_is_there(
 ) -> None:
     """A download may take hours, in which other calls would be refused."""
     pdf = base64.b64encode(b"%PDF-1.7 " + bytes(30))
-    server.plays(plays.hang_up, plays.pieces(pdf[:20], plays.Pause(15), pdf[20:]))
-    server.otherwise = plays.answer({"identifier": "doc"})
-    async with opened(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
-        await failure_of(GET_DOC_INFO.call(suite))
+    server.enqueue(responses.hang_up, responses.respond_in_chunks(pdf[:20], responses.Pause(15), pdf[20:]))
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
         await asyncio.sleep(10)
         probe = asyncio.create_task(suite.signing.download("doc", tmp_path / "doc.pdf"))
         await asyncio.sleep(5)
@@ -207,14 +221,14 @@ async def test_an_upload_that_takes_long_is_the_probe_for_one_pause(server: Scri
             await asyncio.sleep(5)
             yield bytes(100_000)
 
-    server.plays(plays.hang_up)
-    server.otherwise = plays.answer({"identifier": "doc"})
-    async with opened(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
-        await failure_of(GET_DOC_INFO.call(suite))
+    server.enqueue(responses.hang_up)
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(server, circuit_failures=1, circuit_pause=10, retry=once()) as suite:
+        await catch_error(GET_DOC_INFO.call(suite))
         await asyncio.sleep(10)
         probe = asyncio.create_task(suite.signing.save(pdf()))
         await asyncio.sleep(7)
-        assert isinstance(await failure_of(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
+        assert isinstance(await catch_error(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
         await asyncio.sleep(7)
         await GET_DOC_INFO.call(suite)
         assert not probe.done()
@@ -222,29 +236,29 @@ async def test_an_upload_that_takes_long_is_the_probe_for_one_pause(server: Scri
 
 
 async def test_services_go_down_one_by_one(server: ScriptedServer) -> None:
-    server.plays(plays.hang_up)
-    async with opened(server, circuit_failures=1) as suite:
+    server.enqueue(responses.hang_up)
+    async with open_suite(server, circuit_failures=1) as suite:
         await fail(suite, 1)
-        server.otherwise = plays.answer({"identifier": "doc"})
+        server.default_responder = responses.respond({"identifier": "doc"})
         await GET_DOC_INFO.call(suite)
 
 
 async def test_login_of_a_service_that_is_down_is_not_tried(server: ScriptedServer) -> None:
-    server.otherwise = plays.hang_up
-    async with opened(server, circuit_failures=1, retry=once()) as suite:
+    server.default_responder = responses.hang_up
+    async with open_suite(server, circuit_failures=1, retry=once()) as suite:
         find = suite.registration.get_patient_address_by_username
-        await failure_of(find("direct.example.test", "ada"))
-        assert isinstance(await failure_of(find("direct.example.test", "ada")), ds.CircuitOpenError)
+        await catch_error(find("direct.example.test", "ada"))
+        assert isinstance(await catch_error(find("direct.example.test", "ada")), ds.CircuitOpenError)
         assert len(server.requests) == 1
         await asyncio.sleep(10)
-        server.plays(plays.answer(LOGGED_IN))
-        server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
+        server.enqueue(responses.respond(LOGIN_RESPONSE))
+        server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
         assert await find("direct.example.test", "ada") == []
 
 
 async def test_breaker_can_be_turned_off(server: ScriptedServer) -> None:
-    server.otherwise = plays.hang_up
-    async with opened(server, circuit_failures=0) as suite:
+    server.default_responder = responses.hang_up
+    async with open_suite(server, circuit_failures=0) as suite:
         await fail(suite, 30)
         assert len(server.requests) == 30
 
@@ -272,13 +286,13 @@ class BreakerMachine(RuleBasedStateMachine):
         wait = (
             None if self.open_until is None or self.clock.now >= self.open_until else self.open_until - self.clock.now
         )
-        assert self.breaker.wait() == wait
+        assert self.breaker.seconds_until_probe() == wait
         if wait is not None:
             return
         if self.open_until is not None:
             self.probes += 1
             self.probe, self.open_until = self.probes, self.clock.now + self.PAUSE
-        assert self.breaker.enter() == self.probe
+        assert self.breaker.start_probe() == self.probe
         self.under_way.append(self.probe)
 
     @rule(seconds=st.sampled_from([1.0, 9.0, 10.0]))
@@ -312,4 +326,4 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreakerMachine = BreakerMachine.TestCase
-TestBreakerMachine.settings = hypothesis_settings(max_examples=examples(200), stateful_step_count=40)
+TestBreakerMachine.settings = hypothesis_settings(max_examples=scale_examples(200), stateful_step_count=40)

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 
 import directsuite as ds
-from directsuite.core.retry import retry_after
+from directsuite.core.retry import parse_retry_after
 
-from . import plays
-from .opened import ALICE, GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import ALICE, GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGIN_RESPONSE, PASSWORD, catch_error, open_suite
 from .test_credentials import Source
-from .virtual_time import elapsed
+from .virtual_time import measure_elapsed
 
 HOUR, TWO_YEARS = 3600.0, 2 * 365 * 86400.0
 
@@ -37,8 +37,8 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> Set:
 @every_jump
 async def test_token_lives_as_long_as_it_was_given(server: ScriptedServer, set_clock: Set, jump: float) -> None:
     source = Source(lifetime=600.0)
-    server.otherwise = plays.answer(GET_DOC_INFO.good)
-    async with opened(server, token=source) as suite:
+    server.default_responder = responses.respond(GET_DOC_INFO.success_body)
+    async with open_suite(server, token=source) as suite:
         await GET_DOC_INFO.call(suite)
         set_clock(jump)
         await asyncio.sleep(500)
@@ -51,41 +51,41 @@ async def test_token_lives_as_long_as_it_was_given(server: ScriptedServer, set_c
 
 @every_jump
 async def test_session_lives_as_long_as_it_was_given(server: ScriptedServer, set_clock: Set, jump: float) -> None:
-    server.plays(plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer(GET_PATIENT_ADDRESS.good)
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond(GET_PATIENT_ADDRESS.success_body)
+    async with open_suite(server) as suite:
         await GET_PATIENT_ADDRESS.call(suite)
         set_clock(jump)
         await asyncio.sleep(500)
         await GET_PATIENT_ADDRESS.call(suite)
-        assert len(server.to("login")) == 1
-        server.plays(plays.answer(LOGGED_IN))
+        assert len(server.find_requests("login")) == 1
+        server.enqueue(responses.respond(LOGIN_RESPONSE))
         await asyncio.sleep(101)
         await GET_PATIENT_ADDRESS.call(suite)
-        assert len(server.to("login")) == 2
+        assert len(server.find_requests("login")) == 2
 
 
 @every_jump
 async def test_pause_takes_as_long_as_the_service_asked_for(
     server: ScriptedServer, set_clock: Set, jump: float
 ) -> None:
-    server.plays(plays.answer(b"", 429, Retry_After="30"))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(b"", 429, Retry_After="30"))
+    async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())
-        await failure_of(box.get_message_count())
+        await catch_error(box.get_message_count())
         set_clock(jump)
-        assert await elapsed(box.get_message_count()) == pytest.approx(30)
+        assert await measure_elapsed(box.get_message_count()) == pytest.approx(30)
 
 
 @every_jump
 async def test_circuit_breaker_pauses_as_long_as_it_is_set(server: ScriptedServer, set_clock: Set, jump: float) -> None:
-    server.plays(plays.hang_up)
-    async with opened(server, circuit_failures=1, circuit_pause=10) as suite:
+    server.enqueue(responses.hang_up)
+    async with open_suite(server, circuit_failures=1, circuit_pause=10) as suite:
         box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())
-        await failure_of(box.get_message_count())
+        await catch_error(box.get_message_count())
         set_clock(jump)
         await asyncio.sleep(9.9)
-        assert type(await failure_of(box.get_message_count())) is ds.CircuitOpenError
+        assert type(await catch_error(box.get_message_count())) is ds.CircuitOpenError
         await asyncio.sleep(0.2)
         assert await box.get_message_count() == 7
 
@@ -97,4 +97,4 @@ def test_retry_after_date_without_a_response_date_waits_an_hour_at_most(
     set_clock(jump)
     in_a_minute = time.time() - jump + 60
     header = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(in_a_minute))
-    assert retry_after(header, now=time.time) == seconds
+    assert parse_retry_after(header, now=time.time) == seconds

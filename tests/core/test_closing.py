@@ -14,10 +14,10 @@ import pytest
 import directsuite as ds
 from directsuite.core.call import Call
 
-from . import plays
-from .opened import ALICE, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
-from .virtual_time import elapsed, turns, until
+from .scripted_suite import ALICE, GET_PATIENT_ADDRESS, LOGIN_RESPONSE, PASSWORD, catch_error, open_suite
+from .virtual_time import measure_elapsed, yield_to_loop, yield_until
 
 OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
 SECURE = ds.Settings(signing_url="https://127.0.0.1:1")
@@ -65,34 +65,34 @@ async def test_closing_ends_who_waits_for_the_rest_of_an_answer(
     grace: float,
 ) -> None:
     beginning = b'{"success": true, "message": [' if read is _stream else b"JVBERi0x"
-    server.otherwise = plays.pieces(beginning, plays.Pause(500))
+    server.default_responder = responses.respond_in_chunks(beginning, responses.Pause(500))
     never = ds.RetryPolicy.none()
-    async with opened(server, leaky=True, attempt_timeout=1000, timeout=1000, retry=never) as suite:
-        reader = asyncio.ensure_future(failure_of(read(suite, tmp_path)))
-        await until(lambda: bool(suite._session.reading))
-        await turns()
-        assert await elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
-        assert await elapsed(reader) == 0
+    async with open_suite(server, leaky=True, attempt_timeout=1000, timeout=1000, retry=never) as suite:
+        reader = asyncio.ensure_future(catch_error(read(suite, tmp_path)))
+        await yield_until(lambda: bool(suite._session.open_responses))
+        await yield_to_loop()
+        assert await measure_elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
+        assert await measure_elapsed(reader) == 0
     assert isinstance(reader.result(), told)
-    assert not suite._session.reading
+    assert not suite._session.open_responses
     assert _left_in(tmp_path) == []
 
 
-async def test_call_whose_answer_was_ended_by_closing_is_kept_by_nobody(server: ScriptedServer) -> None:
+async def test_call_ended_by_closing_is_garbage_collected(server: ScriptedServer) -> None:
     before = _calls_alive()
     for _ in range(3):
-        server.plays(plays.pieces(b'{"success": true, ', plays.Pause(30), b'"count": 1}'))
+        server.enqueue(responses.respond_in_chunks(b'{"success": true, ', responses.Pause(30), b'"count": 1}'))
         await _close_on_an_answer(server)
-    await turns()
+    await yield_to_loop()
     assert _calls_alive() == before
 
 
 async def _close_on_an_answer(server: ScriptedServer) -> None:
-    async with opened(server, leaky=True) as suite:
+    async with open_suite(server, leaky=True) as suite:
         asking = asyncio.ensure_future(suite.mailbox(ALICE, PASSWORD).get_message_count())
-        await until(lambda: bool(suite._session.reading))
+        await yield_until(lambda: bool(suite._session.open_responses))
         await suite.aclose(grace=0)
-        await failure_of(asking)
+        await catch_error(asking)
 
 
 def _calls_alive() -> int:
@@ -101,51 +101,51 @@ def _calls_alive() -> int:
 
 
 async def test_suite_is_closed_from_the_beginning_of_its_closing(server: ScriptedServer) -> None:
-    server.otherwise = plays.slow(3, server.otherwise)
-    async with opened(server) as suite:
+    server.default_responder = responses.delay(3, server.default_responder)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         before = suite._session.closed
         closing = asyncio.create_task(suite.aclose(grace=5))
-        await turns()
+        await yield_to_loop()
         assert (before, suite._session.closed) == (False, True)
         await asyncio.gather(call, closing)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: ScriptedServer, cancelled: bool) -> None:
-    server.plays(plays.slow(3, plays.answer(LOGGED_IN)), plays.answer(OK))
-    async with opened(server) as suite:
+    server.enqueue(responses.delay(3, responses.respond(LOGIN_RESPONSE)), responses.respond(OK))
+    async with open_suite(server) as suite:
         call = asyncio.create_task(_look(suite))  # waits for its login
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         first = asyncio.create_task(suite.aclose(grace=5))
-        await turns()
+        await yield_to_loop()
         second = asyncio.create_task(suite.aclose(grace=0))
-        await turns()
+        await yield_to_loop()
         if cancelled:
             second.cancel()
-            await turns()
+            await yield_to_loop()
             assert second.cancelled()
         else:
             assert not second.done()
-            assert await elapsed(second) == pytest.approx(3)
+            assert await measure_elapsed(second) == pytest.approx(3)
         await first
         await call
 
 
 async def test_second_closer_in_another_loop_is_refused(server: ScriptedServer) -> None:
-    server.otherwise = plays.slow(3, server.otherwise)
-    async with opened(server) as suite:
+    server.default_responder = responses.delay(3, server.default_responder)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count())
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         closing = asyncio.create_task(suite.aclose(grace=5))
-        await turns()
-        error = await asyncio.to_thread(lambda: asyncio.run(failure_of(suite.aclose())))
+        await yield_to_loop()
+        error = await asyncio.to_thread(lambda: asyncio.run(catch_error(suite.aclose())))
         await asyncio.gather(call, closing)
     assert type(error) is ds.ConfigurationError
 
 
-async def test_of_two_who_open_at_once_one_is_refused() -> None:
+async def test_concurrent_second_open_is_rejected() -> None:
     suite = ds.DirectSuite(SECURE)
     results = await asyncio.gather(suite.__aenter__(), suite.__aenter__(), return_exceptions=True)
     await suite.aclose()
@@ -154,7 +154,7 @@ async def test_of_two_who_open_at_once_one_is_refused() -> None:
 
 async def test_closing_while_opening_leaves_no_session_open() -> None:
     suite = ds.DirectSuite(SECURE)
-    opening = asyncio.ensure_future(failure_of(suite.__aenter__()))
+    opening = asyncio.ensure_future(catch_error(suite.__aenter__()))
     await asyncio.sleep(0)
     await suite.aclose()
     assert type(await opening) is ds.ClosedError
@@ -180,8 +180,8 @@ async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedS
         await asyncio.sleep(1e6)
 
     taken = asyncio.Event()
-    server.otherwise = plays.answer(b"QUJD" * 100)
-    async with opened(server, leaky=True, retry=ds.RetryPolicy.none()) as suite:
+    server.default_responder = responses.respond(b"QUJD" * 100)
+    async with open_suite(server, leaky=True, retry=ds.RetryPolicy.none()) as suite:
         call = asyncio.create_task(suite.signing.download("doc", hang))
         await taken.wait()
         await suite.aclose(grace=0)
@@ -192,12 +192,12 @@ async def test_call_that_outlives_the_suite_still_ends_in_time(server: ScriptedS
 
 
 async def test_call_on_a_shared_session_that_outlives_the_suite_ends_in_time(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
+    server.default_responder = responses.never_respond
     async with aiohttp.ClientSession(connector=ds.FreshConnector()) as shared:
         others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False, "max_connections": 1}
-        async with opened(server, leaky=True, retry=ds.RetryPolicy.none(), **others) as suite:
+        async with open_suite(server, leaky=True, retry=ds.RetryPolicy.none(), **others) as suite:
             calls = [asyncio.create_task(suite.mailbox(ALICE, PASSWORD).get_message_count()) for _ in range(2)]
-            await until(lambda: bool(server.requests))
+            await yield_until(lambda: bool(server.requests))
             await suite.aclose(grace=0)
             _, pending = await asyncio.wait(calls, timeout=100)
     assert not pending

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import AccessToken, TokenCache, token_source
+from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
 from directsuite.secret import Secret
 
-from .virtual_time import ManualClock, turns
+from .virtual_time import ManualClock, yield_to_loop
 
 
 class Source:
@@ -52,8 +52,8 @@ def cache(source: Source, time: ManualClock) -> Iterator[TokenCache]:
     return cast("Iterator[TokenCache]", TokenCache(source, time))
 
 
-async def text(cache: TokenCache) -> str:
-    return (await cache.current()).token.reveal()
+async def get_token_text(cache: TokenCache) -> str:
+    return (await cache.get_current()).token.reveal()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
@@ -65,21 +65,21 @@ async def test_eager_tasks_share_one_fetch(time: ManualClock) -> None:
     async def fetch() -> str:
         nonlocal fetches
         fetches += 1
-        others.append(asyncio.create_task(text(tokens)))  # as a listener that calls the suite would
+        others.append(asyncio.create_task(get_token_text(tokens)))  # as a listener that calls the suite would
         await asyncio.sleep(0)
         return f"token-{fetches}"
 
-    tokens = TokenCache(token_source(fetch), time)
+    tokens = TokenCache(make_token_source(fetch), time)
     set_task_factory(eager)
-    assert await text(tokens) == "token-1"
+    assert await get_token_text(tokens) == "token-1"
     assert await asyncio.gather(*others) == ["token-1"]
     assert fetches == 1
 
 
 async def test_hundred_callers_cause_one_fetch(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
-    callers = [asyncio.create_task(text(cache)) for _ in range(100)]
-    await turns()
+    callers = [asyncio.create_task(get_token_text(cache)) for _ in range(100)]
+    await yield_to_loop()
     source.gate.set()
     assert set(await asyncio.gather(*callers)) == {"token-1"}
     assert source.asked == 1
@@ -102,10 +102,10 @@ async def test_token_is_renewed_when_its_margin_begins(
 ) -> None:
     source = Source(lifetime)
     cache = TokenCache(source, time)
-    await cache.current()
+    await cache.get_current()
     time.now = at
-    await cache.current()
-    await turns()
+    await cache.get_current()
+    await yield_to_loop()
     assert source.asked == asked
 
 
@@ -113,48 +113,48 @@ async def test_life_counts_from_when_the_token_was_asked_for(
     cache: TokenCache, source: Source, time: ManualClock
 ) -> None:
     source.gate.clear()
-    waiting = asyncio.create_task(text(cache))
-    await turns()
+    waiting = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     time.now = 100
     source.gate.set()
     await waiting
     time.now = 540
-    assert await text(cache) == "token-1"
-    await turns()
-    assert await text(cache) == "token-2"
+    assert await get_token_text(cache) == "token-1"
+    await yield_to_loop()
+    assert await get_token_text(cache) == "token-2"
 
 
 @pytest.mark.parametrize(("at", "held"), [(599.9, True), (600.0, False)])
 async def test_token_is_held_until_it_expires_or_is_refused(
     cache: TokenCache, time: ManualClock, at: float, *, held: bool
 ) -> None:
-    credential = await cache.current()
+    credential = await cache.get_current()
     time.now = at
-    assert cache.holds(credential) is held
+    assert cache.is_current(credential) is held
     cache.invalidate(credential.generation)
-    assert not cache.holds(credential)
+    assert not cache.is_current(credential)
 
 
 async def test_late_401_keeps_the_new_token(cache: TokenCache, source: Source) -> None:
-    old = await cache.current()
+    old = await cache.get_current()
     cache.invalidate(old.generation)
-    new = await cache.current()
+    new = await cache.get_current()
     cache.invalidate(old.generation)
-    assert await cache.current() == new
+    assert await cache.get_current() == new
     assert source.asked == 2
 
 
 async def test_refused_token_is_fetched_anew(cache: TokenCache) -> None:
-    cache.invalidate((await cache.current()).generation)
-    assert await text(cache) == "token-2"
+    cache.invalidate((await cache.get_current()).generation)
+    assert await get_token_text(cache) == "token-2"
 
 
 async def test_cancelled_caller_does_not_kill_the_fetch(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
-    first, second = (asyncio.create_task(text(cache)) for _ in range(2))
-    await turns()
+    first, second = (asyncio.create_task(get_token_text(cache)) for _ in range(2))
+    await yield_to_loop()
     first.cancel()
-    await turns()
+    await yield_to_loop()
     source.gate.set()
     assert await second == "token-1"
     assert first.cancelled()
@@ -163,20 +163,20 @@ async def test_cancelled_caller_does_not_kill_the_fetch(cache: TokenCache, sourc
 
 async def test_all_callers_cancelled_leave_the_token_for_the_next(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
-    caller = asyncio.create_task(text(cache))
-    await turns()
+    caller = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     caller.cancel()
-    await turns()
+    await yield_to_loop()
     source.gate.set()
-    assert await text(cache) == "token-1"
+    assert await get_token_text(cache) == "token-1"
     assert source.asked == 1
 
 
 async def test_failure_reaches_all_who_waited_each_with_an_error_of_his_own(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
     source.failures.append(ValueError("broken"))
-    callers = [asyncio.create_task(text(cache)) for _ in range(5)]
-    await turns()
+    callers = [asyncio.create_task(get_token_text(cache)) for _ in range(5)]
+    await yield_to_loop()
     source.gate.set()
     errors = await asyncio.gather(*callers, return_exceptions=True)
     assert {type(error) for error in errors} == {ds.TransportError}
@@ -189,7 +189,7 @@ async def test_failures_back_off_doubling_and_success_ends_it(
 ) -> None:
     async def fails() -> None:
         with pytest.raises(ds.TransportError):
-            await cache.current()
+            await cache.get_current()
 
     source.failures = [ValueError("broken") for _ in range(9)]
     for wait in (1, 2, 4, 8, 16, 32, 60, 60):
@@ -201,62 +201,62 @@ async def test_failures_back_off_doubling_and_success_ends_it(
         time.now += 0.02
     await fails()
     time.now += 60
-    token = await text(cache)
+    token = await get_token_text(cache)
     assert token == f"token-{source.asked}"
-    cache.invalidate((await cache.current()).generation)
+    cache.invalidate((await cache.get_current()).generation)
     source.failures = [ValueError("broken")]
     await fails()
     time.now += 1
-    assert await text(cache)
+    assert await get_token_text(cache)
 
 
 async def test_token_that_is_still_good_bridges_a_failed_renewal(
     cache: TokenCache, source: Source, time: ManualClock
 ) -> None:
-    await cache.current()
+    await cache.get_current()
     source.failures = [ValueError("broken")]
     time.now = 599.9
-    assert await text(cache) == "token-1"
-    await turns()
-    assert await text(cache) == "token-1"
+    assert await get_token_text(cache) == "token-1"
+    await yield_to_loop()
+    assert await get_token_text(cache) == "token-1"
     assert source.asked == 2
     time.now = 600.0
     with pytest.raises(ds.TransportError):
-        await cache.current()
+        await cache.get_current()
     time.now = 602.0
-    assert await text(cache) == "token-3"
+    assert await get_token_text(cache) == "token-3"
 
 
 async def test_fetch_that_hangs_is_given_up(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
     began = asyncio.get_running_loop().time()
     with pytest.raises(ds.TransportError) as caught:
-        await cache.current()
+        await cache.get_current()
     assert asyncio.get_running_loop().time() - began == pytest.approx(60)
     assert caught.value.outcome is ds.Outcome.NOT_SENT
 
 
 async def test_closing_ends_a_fetch_under_way(cache: TokenCache, source: Source) -> None:
     source.gate.clear()
-    caller = asyncio.create_task(text(cache))
-    await turns()
+    caller = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     await cache.aclose()
     with pytest.raises(ds.ClosedError):
         await caller
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_failed_fetch_that_nobody_waits_for_is_no_complaint(cache: TokenCache, source: Source) -> None:
+async def test_failed_fetch_without_waiters_logs_nothing(cache: TokenCache, source: Source) -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     source.gate.clear()
     source.failures = [ValueError("broken")]
-    caller = asyncio.create_task(text(cache))
-    await turns()
+    caller = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     caller.cancel()
-    await turns()
+    await yield_to_loop()
     source.gate.set()
-    await turns()
+    await yield_to_loop()
     assert complaints == []
 
 
@@ -268,7 +268,7 @@ async def test_garbage_in_place_of_a_token_is_refused_by_name(time: ManualClock,
         return cast("str", garbage)
 
     with pytest.raises(ds.DirectSuiteError) as caught:
-        await TokenCache(token_source(ask), time).current()
+        await TokenCache(make_token_source(ask), time).get_current()
     assert "token" in str(caught.value)
     if isinstance(garbage, str) and garbage.strip():
         assert garbage not in str(caught.value)
@@ -280,36 +280,36 @@ async def test_source_that_gives_no_access_token_is_refused_by_name(time: Manual
             return cast("AccessToken", "plain text")
 
     with pytest.raises(ds.DirectSuiteError) as caught:
-        await TokenCache(Odd(), time).current()
+        await TokenCache(Odd(), time).get_current()
     assert "AccessToken" in str(caught.value)
 
 
 @pytest.mark.parametrize("token", ["", "  ", "two\nlines", " padded", "padded ", Secret(""), 5, None])
 def test_static_token_that_cannot_be_right_is_refused(token: object) -> None:
     with pytest.raises(ds.ConfigurationError):
-        token_source(cast("str", token))
+        make_token_source(cast("str", token))
 
 
-async def _plain() -> str:
+async def _return_plain_token() -> str:
     return "t"
 
 
-async def _whole() -> AccessToken:
+async def _return_access_token() -> AccessToken:
     return AccessToken("t", 5)
 
 
-@pytest.mark.parametrize("token", ["t", Secret("t"), _plain, _whole])
+@pytest.mark.parametrize("token", ["t", Secret("t"), _return_plain_token, _return_access_token])
 async def test_each_form_of_a_token_is_taken(
     token: str | Secret | Callable[[], Awaitable[str | AccessToken]], time: ManualClock
 ) -> None:
-    assert await text(TokenCache(token_source(token), time)) == "t"
+    assert await get_token_text(TokenCache(make_token_source(token), time)) == "t"
 
 
-@pytest.mark.parametrize(("token", "renewable"), [("t", False), (Secret("t"), False), (_plain, True)])
+@pytest.mark.parametrize(("token", "renewable"), [("t", False), (Secret("t"), False), (_return_plain_token, True)])
 def test_text_cannot_be_replaced_by_another_token(
     token: str | Secret | Callable[[], Awaitable[str]], time: ManualClock, *, renewable: bool
 ) -> None:
-    assert TokenCache(token_source(token), time).renewable is renewable
+    assert TokenCache(make_token_source(token), time).renewable is renewable
 
 
 @pytest.mark.parametrize("lifetime", ["3600", float("nan"), float("inf"), 10**400, True, b"60"])
@@ -318,5 +318,5 @@ async def test_lifetime_that_is_no_number_of_seconds_is_refused_once(time: Manua
     cache = TokenCache(source, time)
     for _ in range(3):
         with pytest.raises(ds.ConfigurationError, match="expires_in"):
-            await cache.current()
+            await cache.get_current()
     assert source.asked == 1  # then the back-off holds

@@ -10,13 +10,13 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import PDF, failure_of, opened
+from . import responses
 from .scripted_server import Exchange, ScriptedServer
+from .scripted_suite import PDF, catch_error, open_suite
 
 CODED = pybase64.b64encode(PDF * 900)
 TIMEOUT = 12
-FLOWS_AND_BREAKS = plays.pieces(CODED[:4000], plays.Pause(2), CODED[4000:8000], length=len(CODED))
+FLOWS_AND_BREAKS = responses.respond_in_chunks(CODED[:4000], responses.Pause(2), CODED[4000:8000], length=len(CODED))
 
 
 async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(server: ScriptedServer) -> None:
@@ -31,10 +31,10 @@ async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(s
                 await asyncio.sleep(1e6)
 
     holding: list[asyncio.Task[None]] = []
-    server.plays(flows_until_another_waits)
-    server.otherwise = plays.answer(CODED)
-    async with opened(server, max_connections=1, timeout=TIMEOUT, attempt_timeout=5) as suite:
-        error = await failure_of(asyncio.wait_for(suite.signing.download("doc", io.BytesIO()), 1000))
+    server.enqueue(flows_until_another_waits)
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server, max_connections=1, timeout=TIMEOUT, attempt_timeout=5) as suite:
+        error = await catch_error(asyncio.wait_for(suite.signing.download("doc", io.BytesIO()), 1000))
         for task in holding:
             task.cancel()
         await asyncio.gather(*holding, return_exceptions=True)
@@ -44,18 +44,18 @@ async def test_next_attempt_waits_for_a_connection_within_the_time_of_the_call(s
 
 
 async def test_next_attempt_waits_for_its_answer_within_the_time_of_the_call(server: ScriptedServer) -> None:
-    server.plays(FLOWS_AND_BREAKS)
-    server.otherwise = plays.silence
-    async with opened(server, timeout=TIMEOUT, attempt_timeout=100) as suite:
-        error = await failure_of(suite.signing.download("doc", io.BytesIO()))
+    server.enqueue(FLOWS_AND_BREAKS)
+    server.default_responder = responses.never_respond
+    async with open_suite(server, timeout=TIMEOUT, attempt_timeout=100) as suite:
+        error = await catch_error(suite.signing.download("doc", io.BytesIO()))
     assert isinstance(error, ds.DeadlineExceededError)
     assert error.elapsed == pytest.approx(TIMEOUT)
 
 
 async def test_answer_of_the_next_attempt_flows_as_long_as_it_likes(server: ScriptedServer) -> None:
-    slow = [part for start in range(0, len(CODED), 1200) for part in (CODED[start : start + 1200], plays.Pause(4))]
-    server.plays(FLOWS_AND_BREAKS, plays.pieces(*slow))
+    slow = [part for start in range(0, len(CODED), 1200) for part in (CODED[start : start + 1200], responses.Pause(4))]
+    server.enqueue(FLOWS_AND_BREAKS, responses.respond_in_chunks(*slow))
     file = io.BytesIO()
-    async with opened(server, timeout=TIMEOUT, attempt_timeout=5) as suite:
+    async with open_suite(server, timeout=TIMEOUT, attempt_timeout=5) as suite:
         await suite.signing.download("doc", file)
     assert file.getvalue() == PDF * 900

@@ -12,14 +12,14 @@ import pytest
 from directsuite.core import attempt
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import Answer
+from directsuite.core.response import BufferedResponse
 
-from . import plays
-from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, SEND, Ask, opened
-from .scripted_server import Exchange, Play, ScriptedServer
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import ALICE, GET_MESSAGE_COUNT, PASSWORD, SEND, ApiCall, open_suite
 
-LONG = plays.answer({"success": True, "count": 7, "padding": "x" * 20_000})
-SHORT = plays.answer({"success": True, "count": 7})
+LONG = responses.respond({"success": True, "count": 7, "padding": "x" * 20_000})
+SHORT = responses.respond({"success": True, "count": 7})
 
 
 class Decodings:
@@ -30,7 +30,7 @@ class Decodings:
         self._server = server
         monkeypatch.setattr(attempt, "interpret", self._interpret)
 
-    def _interpret(self, operation: Operation[object], answer: Answer, *others: Any) -> object:
+    def _interpret(self, operation: Operation[object], answer: BufferedResponse, *others: Any) -> object:
         self.another_was_sent.append(any(map(_has_bytes, self._server._exchanges.values())))
         return interpret(operation, answer, *others)
 
@@ -47,27 +47,27 @@ def _has_bytes(exchange: Exchange) -> bool:
 
 @pytest.mark.parametrize(("play", "sent"), [(LONG, True), (SHORT, False)], ids=["long", "short"])
 async def test_next_request_leaves_before_a_long_answer_is_decoded(
-    play: Play, sent: bool, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    play: Responder, sent: bool, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.otherwise = play
+    server.default_responder = play
     decodings = Decodings(server, monkeypatch)
-    async with opened(server, max_connections=1) as suite:
+    async with open_suite(server, max_connections=1) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         await asyncio.gather(*(box.get_message_count() for _ in range(3)))
     assert decodings.another_was_sent == [sent, sent, False]
 
 
 @pytest.mark.parametrize(("ask", "free"), [(GET_MESSAGE_COUNT, 1), (SEND, 0)], ids=str)
-async def test_connection_is_free_while_a_long_answer_is_decoded_unless_of_an_effect(
-    ask: Ask, free: int, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+async def test_connection_is_released_before_decoding_if_repeatable(
+    ask: ApiCall, free: int, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.otherwise = plays.answer(ask.good | {"padding": "x" * 20_000})
+    server.default_responder = responses.respond(ask.success_body | {"padding": "x" * 20_000})
     seen: list[int] = []
 
-    async with opened(server, max_connections=1) as suite:
+    async with open_suite(server, max_connections=1) as suite:
 
-        def decode(operation: Operation[object], answer: Answer, *others: Any) -> object:
-            seen.append(suite._transport._endpoints[operation.service].limits._free)
+        def decode(operation: Operation[object], answer: BufferedResponse, *others: Any) -> object:
+            seen.append(suite._transport._endpoints[operation.service].limits._free_slots)
             return interpret(operation, answer, *others)
 
         monkeypatch.setattr(attempt, "interpret", decode)
@@ -75,9 +75,9 @@ async def test_connection_is_free_while_a_long_answer_is_decoded_unless_of_an_ef
     assert seen == [free]
 
 
-async def test_misfit_is_still_tried_again(server: ScriptedServer) -> None:
-    server.plays(plays.answer({"success": True, "count": [], "padding": "x" * 20_000}))
-    async with opened(server, max_connections=1) as suite:
+async def test_undecodable_response_is_retried(server: ScriptedServer) -> None:
+    server.enqueue(responses.respond({"success": True, "count": [], "padding": "x" * 20_000}))
+    async with open_suite(server, max_connections=1) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         assert set(await asyncio.gather(box.get_message_count(), box.get_message_count())) == {7}
     assert len(server.requests) == 3

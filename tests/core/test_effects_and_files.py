@@ -10,9 +10,9 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import PDF, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import PDF, catch_error, open_suite
 
 SIGNATURE = ds.Signature(name="consent")
 
@@ -22,10 +22,10 @@ def _names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["missing/signed.pdf", "."])
-async def test_a_destination_that_can_not_be_written_is_refused_before_the_effect(
+async def test_unwritable_destination_is_rejected_before_the_effect(
     server: ScriptedServer, tmp_path: Path, name: str
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError) as caught:
             await suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / name)
     assert caught.value.parameter == "destination"
@@ -33,23 +33,23 @@ async def test_a_destination_that_can_not_be_written_is_refused_before_the_effec
 
 
 async def test_a_long_file_name_is_as_good_as_any(server: ScriptedServer, tmp_path: Path) -> None:
-    server.otherwise = plays.answer(b"JVBERi0xLjc=")
+    server.default_responder = responses.respond(b"JVBERi0xLjc=")
     destination = tmp_path / ("a" * 251 + ".pdf")
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert await suite.signing.sign_and_pull("d", SIGNATURE, destination=destination) == destination
     assert _names(tmp_path) == [destination.name]
 
 
-async def test_an_effect_whose_answer_could_not_be_kept_does_not_seem_undone(
+async def test_effect_with_unstorable_response_is_reported_as_happened(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    server.otherwise = plays.answer(b"JVBERi0xLjc=")
+    server.default_responder = responses.respond(b"JVBERi0xLjc=")
     monkeypatch.setattr(Path, "replace", full)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / "a.pdf"))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / "a.pdf"))
         with pytest.raises(OSError, match="no space"):
             await suite.signing.download("d", tmp_path / "a.pdf")
     assert isinstance(error, ds.OutcomeUnknownError)
@@ -60,25 +60,25 @@ async def test_an_effect_whose_answer_could_not_be_kept_does_not_seem_undone(
 
 @pytest.mark.parametrize("read", ["get_doc", "download", "sign_and_pull"])
 async def test_an_empty_answer_is_no_document(server: ScriptedServer, tmp_path: Path, read: str) -> None:
-    server.otherwise = plays.answer(b"")
+    server.default_responder = responses.respond(b"")
     kept = tmp_path / "kept.pdf"
     kept.write_bytes(PDF)
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         if read == "get_doc":
-            error = await failure_of(suite.signing.get_doc("d"))
+            error = await catch_error(suite.signing.get_doc("d"))
         elif read == "download":
-            error = await failure_of(suite.signing.download("d", kept))
+            error = await catch_error(suite.signing.download("d", kept))
         else:
-            error = await failure_of(suite.signing.sign_and_pull("d", SIGNATURE))
+            error = await catch_error(suite.signing.sign_and_pull("d", SIGNATURE))
     assert isinstance(error, ds.ResponseDecodeError | ds.OutcomeUnknownError)
     assert kept.read_bytes() == PDF
 
 
 async def test_an_answer_that_flows_may_take_longer_than_a_call(server: ScriptedServer, tmp_path: Path) -> None:
     coded = b"JVBERi0xLjcK" * 8
-    flowing = [part for start in range(0, len(coded), 12) for part in (coded[start : start + 12], plays.Pause(15))]
-    server.otherwise = plays.pieces(*flowing)
-    async with opened(server, timeout=60, attempt_timeout=20) as suite:
+    flowing = [part for start in range(0, len(coded), 12) for part in (coded[start : start + 12], responses.Pause(15))]
+    server.default_responder = responses.respond_in_chunks(*flowing)
+    async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
         path = await suite.signing.sign_and_pull("d", SIGNATURE, destination=tmp_path / "a.pdf")
     assert path.read_bytes() == b"%PDF-1.7\n" * 8
     assert len(server.requests) == 1

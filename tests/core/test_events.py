@@ -25,22 +25,22 @@ from directsuite.core.events import (
     TokenRefreshed,
 )
 
-from . import plays
-from .opened import (
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import (
     ALICE,
     GET_MESSAGE_COUNT,
     GET_PATIENT_ADDRESS,
-    LOGGED_IN,
+    LOGIN_RESPONSE,
     PASSWORD,
     SEND,
-    failure_of,
-    opened,
+    catch_error,
+    open_suite,
 )
-from .scripted_server import Play, ScriptedServer
 from .test_credentials import Source
-from .virtual_time import until
+from .virtual_time import yield_until
 
-GOOD = plays.answer({"success": True, "count": 7})
+GOOD = responses.respond({"success": True, "count": 7})
 
 
 def names(told: list[Event]) -> list[str]:
@@ -49,8 +49,8 @@ def names(told: list[Event]) -> list[str]:
 
 async def test_call_that_goes_well_is_told_from_beginning_to_end(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.slow(3, GOOD)
-    async with opened(server, listeners=[told.append]) as suite:
+    server.default_responder = responses.delay(3, GOOD)
+    async with open_suite(server, listeners=[told.append]) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     [number] = {event.call for event in told if isinstance(event, CallEvent)}
     call = {
@@ -75,8 +75,8 @@ async def test_call_that_goes_well_is_told_from_beginning_to_end(server: Scripte
 
 async def test_failures_and_retries_are_told(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.plays(plays.answer(b"", 500), GOOD)
-    async with opened(server, listeners=[told.append]) as suite:
+    server.enqueue(responses.respond(b"", 500), GOOD)
+    async with open_suite(server, listeners=[told.append]) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert names(told) == [
         "CallStarted",
@@ -96,9 +96,9 @@ async def test_failures_and_retries_are_told(server: ScriptedServer) -> None:
 
 async def test_failed_call_is_told_with_its_class_and_outcome(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.answer({"success": False, "code": 1})
-    async with opened(server, listeners=[told.append]) as suite:
-        await failure_of(GET_MESSAGE_COUNT.call(suite))
+    server.default_responder = responses.respond({"success": False, "code": 1})
+    async with open_suite(server, listeners=[told.append]) as suite:
+        await catch_error(GET_MESSAGE_COUNT.call(suite))
     finished = told[-1]
     assert isinstance(finished, CallFinished)
     assert (finished.error, finished.outcome) == ("AuthenticationError", ds.Outcome.FAILED)
@@ -106,23 +106,23 @@ async def test_failed_call_is_told_with_its_class_and_outcome(server: ScriptedSe
 
 async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.silence
-    async with opened(server, listeners=[told.append], max_connections=1) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
         holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
-        await until(lambda: len(server.requests) == 1)
-        await failure_of(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=1))
+        await yield_until(lambda: len(server.requests) == 1)
+        await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=1))
         holding.cancel()
         await asyncio.wait([holding])
     [failed] = [event for event in told if isinstance(event, AttemptFailed) and event.error != "CancelledError"]
     assert (failed.attempt, failed.status, failed.outcome, failed.elapsed) == (0, None, ds.Outcome.NOT_SENT, 1)
 
 
-@pytest.mark.parametrize("lost", [plays.reset, plays.truncated({"success": True}), plays.answer(b"", 500)])
-async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: Play) -> None:
+@pytest.mark.parametrize("lost", [responses.reset, responses.truncate({"success": True}), responses.respond(b"", 500)])
+async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: Responder) -> None:
     told: list[Event] = []
-    server.otherwise = lost
-    async with opened(server, listeners=[told.append]) as suite:
-        error = await failure_of(SEND.call(suite))
+    server.default_responder = lost
+    async with open_suite(server, listeners=[told.append]) as suite:
+        error = await catch_error(SEND.call(suite))
     assert isinstance(error, ds.OutcomeUnknownError)
     [unknown] = [event for event in told if isinstance(event, OutcomeLeftUnknown)]
     assert (unknown.operation, unknown.cancelled, unknown.happened) == ("Send", False, False)
@@ -131,10 +131,10 @@ async def test_outcome_that_stays_unknown_is_told(server: ScriptedServer, lost: 
 
 async def test_caller_who_leaves_a_sent_message_leaves_an_event(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.silence
-    async with opened(server, listeners=[told.append]) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, listeners=[told.append]) as suite:
         sending = asyncio.ensure_future(SEND.call(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         sending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sending
@@ -149,10 +149,10 @@ async def test_caller_who_leaves_a_sent_message_leaves_an_event(server: Scripted
 
 async def test_caller_who_leaves_before_anything_was_sent_leaves_nothing_unknown(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.silence
-    async with opened(server, listeners=[told.append], max_connections=1) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
         holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         sending = asyncio.ensure_future(SEND.call(suite))
         await asyncio.sleep(1)
         for task in (sending, holding):
@@ -165,10 +165,10 @@ async def test_caller_who_leaves_before_anything_was_sent_leaves_nothing_unknown
 
 async def test_caller_who_leaves_a_reading_call_leaves_nothing_unknown(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.silence
-    async with opened(server, listeners=[told.append]) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, listeners=[told.append]) as suite:
         asking = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         asking.cancel()
         await asyncio.wait([asking])
     assert "OutcomeLeftUnknown" not in names(told)
@@ -176,9 +176,11 @@ async def test_caller_who_leaves_a_reading_call_leaves_nothing_unknown(server: S
 
 async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.plays(plays.pieces(b'{"success": true, "messages": [{"uid": 1}, ', plays.Pause(9), b'{"uid": 2}]}'))
+    server.enqueue(
+        responses.respond_in_chunks(b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(9), b'{"uid": 2}]}')
+    )
     async with (
-        opened(server, listeners=[told.append]) as suite,
+        open_suite(server, listeners=[told.append]) as suite,
         suite.mailbox(ALICE, PASSWORD).stream_messages() as messages,
     ):
         await anext(messages)
@@ -189,10 +191,10 @@ async def test_stream_that_is_left_early_ends(server: ScriptedServer) -> None:
 
 async def test_renewals_and_their_failures_are_told(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.plays(plays.answer(b"", 500), plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
-    async with opened(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
-        await failure_of(GET_PATIENT_ADDRESS.call(suite))
+    server.enqueue(responses.respond(b"", 500), responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+    async with open_suite(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
+        await catch_error(GET_PATIENT_ADDRESS.call(suite))
         await asyncio.sleep(2)
         await GET_PATIENT_ADDRESS.call(suite)
     failed = [event for event in told if isinstance(event, RenewalFailed)]
@@ -202,8 +204,8 @@ async def test_renewals_and_their_failures_are_told(server: ScriptedServer) -> N
 
 async def test_new_bearer_token_is_told(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.answer({"identifier": "doc"})
-    async with opened(server, listeners=[told.append], token=Source(lifetime=120)) as suite:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(server, listeners=[told.append], token=Source(lifetime=120)) as suite:
         await suite.signing.get_doc_info("doc")
     assert TokenRefreshed(generation=1, expires_in=120) in told
 
@@ -218,7 +220,7 @@ async def test_listener_that_raises_harms_nobody(
         raise broken
 
     with caplog.at_level(logging.WARNING, "directsuite"):
-        async with opened(server, listeners=[listener, told.append]) as suite:
+        async with open_suite(server, listeners=[listener, told.append]) as suite:
             assert await GET_MESSAGE_COUNT.call(suite) == 7
     assert len(told) == 4
     assert f"a listener raised {type(broken).__name__}" in caplog.messages
@@ -227,7 +229,7 @@ async def test_listener_that_raises_harms_nobody(
 
 async def test_listeners_come_and_go(server: ScriptedServer) -> None:
     told: list[Event] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         suite.add_listener(told.append)
         await GET_MESSAGE_COUNT.call(suite)
         suite.remove_listener(told.append)
@@ -255,7 +257,7 @@ async def test_events_cost_nothing_where_nobody_listens(
         made.append(event)
 
     monkeypatch.setattr(events.Events, "emit", emit)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert made == []
 

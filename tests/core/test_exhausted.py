@@ -15,10 +15,10 @@ import pytest
 import directsuite as ds
 from directsuite.messaging.models import GetCountResponse, MessageDetail
 
-from . import plays
-from .opened import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
-from .test_privacy import caught, inner_frames
+from .scripted_suite import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, catch_error, open_suite
+from .test_privacy import catch_exception, list_package_frames
 
 OUT_OF_MEMORY: Callable[..., Any] = functools.partial(next, map(bytes, itertools.repeat(2**62)))
 """Raises MemoryError, in no frame of its own."""
@@ -38,26 +38,26 @@ def frames_of(error: BaseException) -> str:
     return "\n".join(f"{frame.filename} {frame.name} {frame.locals}" for frame in told.stack[1:])
 
 
-async def test_memory_that_ends_while_an_answer_is_read_leaves_nothing_of_it(
+async def test_memory_error_while_decoding_keeps_no_response_data(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.otherwise = plays.answer({"success": True, "count": 7, "note": PATIENT})
-    async with opened(server) as suite:
+    server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
+    async with open_suite(server) as suite:
         structure = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
         monkeypatch.setitem(structure.__globals__, "new", OUT_OF_MEMORY)
-        error = await caught(GET_MESSAGE_COUNT.call(suite))
+        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, MemoryError)
     assert PATIENT not in frames_of(error)
-    assert inner_frames(error) == []
+    assert list_package_frames(error) == []
 
 
-async def test_memory_that_ends_while_an_answer_comes_leaves_no_frame_of_aiohttp_s(
+async def test_memory_error_while_receiving_has_no_aiohttp_frame(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aiohttp.StreamReader, "_read_nowait_chunk", staticmethod(OUT_OF_MEMORY))
-    server.otherwise = plays.answer({"success": True, "count": 7, "note": PATIENT})
-    async with opened(server) as suite:
-        error = await caught(GET_MESSAGE_COUNT.call(suite))
+    server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
+    async with open_suite(server) as suite:
+        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, MemoryError)
     assert "aiohttp" not in frames_of(error)
 
@@ -72,25 +72,25 @@ async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
     monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
-    async with opened(server) as suite:
-        error = await caught(GET_MESSAGE_COUNT.call(suite))
+    async with open_suite(server) as suite:
+        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
     assert isinstance(error, kind)
-    assert inner_frames(error) == []
+    assert list_package_frames(error) == []
 
 
 @pytest.mark.parametrize("name", ["messages", "items"])
-async def test_streamed_message_that_is_nested_too_deeply_is_an_answer_that_does_not_fit(
+async def test_too_deeply_nested_streamed_message_is_a_decode_error(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    server.otherwise = plays.answer(json.dumps({"success": True, name: [{"uid": 1}]}).encode())
+    server.default_responder = responses.respond(json.dumps({"success": True, name: [{"uid": 1}]}).encode())
 
     async def read(suite: ds.DirectSuite) -> None:
         async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
             pass
 
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         structure = suite._transport.codec.converter.get_structure_hook(MessageDetail)
         monkeypatch.setitem(structure.__globals__, "new", too_deep())
-        error = await failure_of(read(suite))
+        error = await catch_error(read(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.path == "$.messages[0]"

@@ -7,26 +7,40 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import DELETE, FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, SAVE, SEND, Ask, failure_of, opened
-from .scripted_server import Play, ScriptedServer
-from .virtual_time import turns
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import (
+    DELETE,
+    FLATTEN,
+    GET_DOC_INFO,
+    GET_MESSAGE_COUNT,
+    SAVE,
+    SEND,
+    ApiCall,
+    catch_error,
+    open_suite,
+)
+from .virtual_time import yield_to_loop
 
 ONCE = ds.RetryPolicy.none()
-DROPS: dict[str, Play] = {"reset": plays.reset, "closed": plays.hang_up, "half a head": plays.half_a_head}
+DROPS: dict[str, Responder] = {
+    "reset": responses.reset,
+    "closed": responses.hang_up,
+    "half a head": responses.send_partial_head,
+}
 
 
 @pytest.mark.parametrize("drop", DROPS)
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
 @pytest.mark.parametrize("ask", [SEND, DELETE, GET_DOC_INFO, SAVE, FLATTEN, GET_MESSAGE_COUNT], ids=str)
 async def test_dropped_connection_sees_the_request_once(
-    server: ScriptedServer, ask: Ask, drop: str, *, reused: bool
+    server: ScriptedServer, ask: ApiCall, drop: str, *, reused: bool
 ) -> None:
-    async with opened(server, retry=ONCE) as suite:
+    async with open_suite(server, retry=ONCE) as suite:
         if reused:
             await GET_MESSAGE_COUNT.call(suite)
-        server.otherwise = DROPS[drop]
-        error = await failure_of(ask.call(suite))
+        server.default_responder = DROPS[drop]
+        error = await catch_error(ask.call(suite))
     requests = server.requests[reused:]
     assert len(requests) == error.attempts == 1
     assert requests[0].connection == 1
@@ -38,14 +52,14 @@ async def test_bare_aiohttp_beside_it_sends_twice(server: ScriptedServer, *, reu
         if reused:
             async with session.get(server.url("message")) as response:
                 await response.read()
-        server.otherwise = plays.reset
+        server.default_responder = responses.reset
         with pytest.raises(aiohttp.ClientError):
             await session.put(server.url("message") + "/Send", json={"message": "once"})
     assert len(server.requests[reused:]) == 2
 
 
 async def test_send_notices_that_the_server_has_closed_the_idle_connection(server: ScriptedServer) -> None:
-    async with opened(server, retry=ONCE) as suite:
+    async with open_suite(server, retry=ONCE) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         server.close_idle()
         await SEND.call(suite)
@@ -53,37 +67,37 @@ async def test_send_notices_that_the_server_has_closed_the_idle_connection(serve
 
 
 @pytest.mark.parametrize("ask", [SEND, FLATTEN], ids=str)
-async def test_connection_closed_long_ago_costs_no_outcome(server: ScriptedServer, ask: Ask) -> None:
-    async with opened(server, retry=ONCE) as suite:
+async def test_connection_closed_long_ago_costs_no_outcome(server: ScriptedServer, ask: ApiCall) -> None:
+    async with open_suite(server, retry=ONCE) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         server.close_idle()
-        await turns()
+        await yield_to_loop()
         await ask.call(suite)
     assert len(server.requests) == 2
 
 
 async def test_connection_is_kept_alive_after_a_refusal_that_was_read(server: ScriptedServer) -> None:
-    server.plays(plays.answer({"error": "no"}, 400), plays.answer(b"", 500))
-    async with opened(server, retry=ONCE) as suite:
+    server.enqueue(responses.respond({"error": "no"}, 400), responses.respond(b"", 500))
+    async with open_suite(server, retry=ONCE) as suite:
         for _ in range(2):
-            await failure_of(GET_DOC_INFO.call(suite))
+            await catch_error(GET_DOC_INFO.call(suite))
         await GET_MESSAGE_COUNT.call(suite)
     assert server.connections == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 async def test_redirect_is_not_followed(server: ScriptedServer, status: int) -> None:
-    server.plays(plays.answer(b"", status, Location=server.url("signing") + "/pdf/other/info"))
-    async with opened(server) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    server.enqueue(responses.respond(b"", status, Location=server.url("signing") + "/pdf/other/info"))
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ServiceError)
     assert (error.status, len(server.requests)) == (status, 1)
 
 
 async def test_cookies_are_not_kept(server: ScriptedServer) -> None:
-    server.plays(plays.answer({"identifier": "doc"}, Set_Cookie="a=b"))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond({"identifier": "doc"}, Set_Cookie="a=b"))
+    async with open_suite(server) as suite:
         for _ in range(2):
-            server.plays(plays.answer({"identifier": "doc"}, Set_Cookie="a=b"))
+            server.enqueue(responses.respond({"identifier": "doc"}, Set_Cookie="a=b"))
             await GET_DOC_INFO.call(suite)
     assert not any("cookie" in request.headers for request in server.requests)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.core.iteration import Listing, Prefetch
 
-from .virtual_time import VirtualTimeLoop, turns
+from .virtual_time import VirtualTimeLoop, yield_to_loop
 
 
-class Desk:
+class DelayedSource:
     """Answers each number with itself after its delay, and keeps count of who is waiting.
 
     places: what may be ahead of the reader besides the window, as a memory is; None for no such bound.
@@ -24,16 +24,16 @@ class Desk:
     def __init__(self, delays: list[float], failing: frozenset[int] = frozenset(), places: int | None = None) -> None:
         self.delays = delays
         self.failing = failing
-        self.places = places
+        self.room = places
         self.waiting = 0
-        self.busiest = 0
-        self.asked: list[int] = []
+        self.max_waiting = 0
+        self.requested: list[int] = []
         self.taken = 0
         self.read = 0
         self.cancelled = 0
         self.failed = False
 
-    def ahead(self, window: int) -> Prefetch[int, int]:
+    def make_prefetch(self, window: int) -> Prefetch[int, int]:
         return Prefetch(self._numbers(), self._fetch, window=window, has_room=self._has_room)
 
     def _numbers(self) -> Iterator[int]:
@@ -42,13 +42,13 @@ class Desk:
             yield number
 
     def _has_room(self) -> bool:
-        return self.places is None or self.taken - self.read < self.places
+        return self.room is None or self.taken - self.read < self.room
 
     async def _fetch(self, number: int) -> int:
         assert not self.failed
-        self.asked.append(number)
+        self.requested.append(number)
         self.waiting += 1
-        self.busiest = max(self.busiest, self.waiting)
+        self.max_waiting = max(self.max_waiting, self.waiting)
         try:
             await asyncio.sleep(self.delays[number])
         except asyncio.CancelledError:
@@ -78,19 +78,19 @@ def test_reader_gets_all_in_order_up_to_a_failure_or_where_it_leaves(
 ) -> None:
     failing = data.draw(st.frozensets(st.sampled_from(range(len(delays))), max_size=3)) if delays else frozenset[int]()
     leaves_after = data.draw(st.none() | st.integers(0, len(delays)))
-    desk = Desk(delays, failing, places)
+    desk = DelayedSource(delays, failing, places)
     bound = window if places is None else min(window, places)
     seen: list[int] = []
     failures: list[object] = []
 
     async def drain() -> None:
         pace = iter(pauses)
-        async with desk.ahead(window) as answers:
+        async with desk.make_prefetch(window) as answers:
             if leaves_after == 0:
                 return
             async for number in answers:
                 seen.append(number)
-                assert len(desk.asked) <= len(seen) + max(bound, 1)
+                assert len(desk.requested) <= len(seen) + max(bound, 1)
                 await asyncio.sleep(next(pace, 0))
                 desk.read += 1
                 if len(seen) == leaves_after:
@@ -109,8 +109,8 @@ def test_reader_gets_all_in_order_up_to_a_failure_or_where_it_leaves(
     end = first_failure if leaves_after is None else min(first_failure, leaves_after)
     assert seen == list(range(end))
     assert failures == ([first_failure] if end in failing and end != leaves_after else [])
-    assert desk.busiest <= bound
-    assert desk.asked == sorted(set(desk.asked))
+    assert desk.max_waiting <= bound
+    assert desk.requested == sorted(set(desk.requested))
 
 
 @given(delays=delays.filter(bool), window=windows, data=st.data())
@@ -118,11 +118,11 @@ def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
     delays: list[float], window: int, data: st.DataObject
 ) -> None:
     failing = data.draw(st.integers(0, len(delays) - 1))
-    desk = Desk(delays, frozenset({failing}))
+    desk = DelayedSource(delays, frozenset({failing}))
     seen: list[int] = []
 
     async def drain() -> None:
-        async with desk.ahead(window) as answers:
+        async with desk.make_prefetch(window) as answers:
             async for number in answers:
                 seen.append(number)
                 await asyncio.sleep(100)  # time for all that is under way
@@ -139,16 +139,16 @@ def test_failure_is_raised_at_its_own_place_and_ends_what_is_behind_it(
 
 @given(delays=st.lists(st.integers(1, 5).map(float), min_size=1, max_size=25), window=windows)
 def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window: int) -> None:
-    desk = Desk(delays)
+    desk = DelayedSource(delays)
 
     async def read() -> None:
-        async with desk.ahead(window) as answers:
+        async with desk.make_prefetch(window) as answers:
             async for _ in answers:
                 pass
 
     async def main() -> None:
         task = asyncio.create_task(read())
-        await turns(5)
+        await yield_to_loop(5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
@@ -160,34 +160,34 @@ def test_cancelled_reader_cancels_what_is_under_way(delays: list[float], window:
 
 
 async def test_slow_reader_stops_the_fetching_at_the_window() -> None:
-    desk = Desk([0.0] * 100)
-    async with desk.ahead(3) as answers:
+    desk = DelayedSource([0.0] * 100)
+    async with desk.make_prefetch(3) as answers:
         await anext(answers)
         await asyncio.sleep(1000)
-        assert desk.asked == [0, 1, 2, 3]
+        assert desk.requested == [0, 1, 2, 3]
 
 
 async def test_answer_that_makes_room_lets_the_next_request_go_at_once() -> None:
-    desk = Desk([9.0, 1.0, 9.0, 9.0], places=2)
-    async with desk.ahead(4) as answers:
+    desk = DelayedSource([9.0, 1.0, 9.0, 9.0], places=2)
+    async with desk.make_prefetch(4) as answers:
         first = asyncio.ensure_future(anext(answers))
-        await turns()
-        assert desk.asked == [0, 1]
-        desk.places = 4  # number 1 turns out to be small
+        await yield_to_loop()
+        assert desk.requested == [0, 1]
+        desk.room = 4  # number 1 turns out to be small
         await asyncio.sleep(2)
-        assert desk.asked == [0, 1, 2, 3]
+        assert desk.requested == [0, 1, 2, 3]
         assert await first == 0
 
 
 async def test_one_request_is_ahead_however_little_room_there_is() -> None:
-    desk = Desk([1.0] * 4, places=0)
-    async with desk.ahead(4) as answers:
+    desk = DelayedSource([1.0] * 4, places=0)
+    async with desk.make_prefetch(4) as answers:
         assert [number async for number in answers] == [0, 1, 2, 3]
-    assert desk.busiest == 1
+    assert desk.max_waiting == 1
 
 
 async def test_reader_who_finds_everything_there_gives_way_to_others() -> None:
-    desk = Desk([0.0] * 100)
+    desk = DelayedSource([0.0] * 100)
     loop = asyncio.get_running_loop()
     others = 0
 
@@ -196,7 +196,7 @@ async def test_reader_who_finds_everything_there_gives_way_to_others() -> None:
         others += 1
         loop.call_soon(other)
 
-    async with desk.ahead(10) as answers:
+    async with desk.make_prefetch(10) as answers:
         await anext(answers)
         await asyncio.sleep(1)
         other()
@@ -206,39 +206,39 @@ async def test_reader_who_finds_everything_there_gives_way_to_others() -> None:
 
 
 async def test_nothing_is_asked_before_the_first_step() -> None:
-    desk = Desk([0.0])
-    async with desk.ahead(2):
-        await turns()
-    assert desk.asked == []
+    desk = DelayedSource([0.0])
+    async with desk.make_prefetch(2):
+        await yield_to_loop()
+    assert desk.requested == []
 
 
 async def test_nothing_is_asked_after_leaving() -> None:
-    desk = Desk([0.0] * 9)
-    async with desk.ahead(2) as answers:
+    desk = DelayedSource([0.0] * 9)
+    async with desk.make_prefetch(2) as answers:
         await anext(answers)
-    asked = len(desk.asked)
+    asked = len(desk.requested)
     with pytest.raises(StopAsyncIteration):
         await anext(answers)
-    await turns()
-    assert len(desk.asked) == asked
+    await yield_to_loop()
+    assert len(desk.requested) == asked
 
 
 async def test_keys_are_taken_only_as_far_as_the_window() -> None:
-    desk = Desk([0.0] * 100)
-    async with desk.ahead(3) as answers:
+    desk = DelayedSource([0.0] * 100)
+    async with desk.make_prefetch(3) as answers:
         await anext(answers)
-        await turns()
+        await yield_to_loop()
         assert desk.taken == 4
 
 
-async def _listed(desk: Desk) -> AsyncGenerator[int]:
-    async with desk.ahead(2) as answers:
+async def _listed(desk: DelayedSource) -> AsyncGenerator[int]:
+    async with desk.make_prefetch(2) as answers:
         async for number in answers:
             yield number
 
 
 async def test_listing_is_the_generator_itself() -> None:
-    listing = Listing(_listed(Desk([0.0, 0.0])))
+    listing = Listing(_listed(DelayedSource([0.0, 0.0])))
     async with listing as inside:
         assert inside is listing
         assert aiter(listing) is listing
@@ -248,10 +248,10 @@ async def test_listing_is_the_generator_itself() -> None:
 
 
 async def test_leaving_a_listing_early_cancels_what_is_under_way() -> None:
-    desk = Desk([0.0, 9.0, 9.0])
+    desk = DelayedSource([0.0, 9.0, 9.0])
     async with Listing(_listed(desk)) as listing:
         await anext(listing)
-        await turns()
+        await yield_to_loop()
         assert desk.waiting == 2
     assert desk.waiting == 0
     with pytest.raises(StopAsyncIteration):
@@ -260,7 +260,7 @@ async def test_leaving_a_listing_early_cancels_what_is_under_way() -> None:
 
 @pytest.mark.parametrize("step", ["anext", "asend"])
 async def test_step_after_an_interrupted_one_raises(step: str) -> None:
-    listing = Listing(_listed(Desk([0.0, 9.0, 0.0])))
+    listing = Listing(_listed(DelayedSource([0.0, 9.0, 0.0])))
 
     def next_step() -> Coroutine[object, object, int]:
         return listing.__anext__() if step == "anext" else listing.asend(None)
@@ -275,7 +275,7 @@ async def test_step_after_an_interrupted_one_raises(step: str) -> None:
 
 
 async def test_step_after_one_that_raised_raises() -> None:
-    listing = Listing(_listed(Desk([0.0, 0.0, 0.0], frozenset({1}))))
+    listing = Listing(_listed(DelayedSource([0.0, 0.0, 0.0], frozenset({1}))))
     assert await anext(listing) == 0
     with pytest.raises(LookupError):
         await anext(listing)
@@ -284,7 +284,7 @@ async def test_step_after_one_that_raised_raises() -> None:
 
 
 async def test_step_after_an_error_was_thrown_in_raises() -> None:
-    listing = Listing(_listed(Desk([0.0, 0.0])))
+    listing = Listing(_listed(DelayedSource([0.0, 0.0])))
     await anext(listing)
     with pytest.raises(KeyError):
         await listing.athrow(KeyError("thrown in"))
@@ -293,7 +293,7 @@ async def test_step_after_an_error_was_thrown_in_raises() -> None:
 
 
 async def test_interrupted_listing_that_was_closed_ends() -> None:
-    listing = Listing(_listed(Desk([0.0, 9.0])))
+    listing = Listing(_listed(DelayedSource([0.0, 9.0])))
     await anext(listing)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
@@ -303,7 +303,7 @@ async def test_interrupted_listing_that_was_closed_ends() -> None:
 
 
 async def test_step_cancelled_before_it_began_interrupts_nothing() -> None:
-    listing = Listing(_listed(Desk([0.0, 0.0])))
+    listing = Listing(_listed(DelayedSource([0.0, 0.0])))
     assert await anext(listing) == 0
     step = asyncio.ensure_future(listing.__anext__())
     step.cancel()
@@ -312,9 +312,9 @@ async def test_step_cancelled_before_it_began_interrupts_nothing() -> None:
 
 
 async def test_second_step_at_the_same_time_interrupts_nothing() -> None:
-    listing = Listing(_listed(Desk([9.0, 0.0])))
+    listing = Listing(_listed(DelayedSource([9.0, 0.0])))
     first = asyncio.ensure_future(listing.__anext__())
-    await turns()
+    await yield_to_loop()
     with pytest.raises(RuntimeError, match="already running"):
         await anext(listing)
     assert await first == 0
@@ -327,10 +327,10 @@ def test_loop_that_ends_closes_a_forgotten_listing_in_silence() -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context["message"]))
-        listing = Listing(_listed(Desk([0.0, 9.0, 9.0])))
+        listing = Listing(_listed(DelayedSource([0.0, 9.0, 9.0])))
         kept.append(listing)  # else the collector would close it first
         await anext(listing)
-        await turns()
+        await yield_to_loop()
 
     _run(main())
     assert complaints == []

@@ -8,11 +8,11 @@ import pytest
 
 from directsuite.core.credentials import AccessToken, TokenCache
 
-from . import plays
-from .opened import GET_PATIENT_ADDRESS, LOGGED_IN, opened
+from . import responses
 from .scripted_server import ScriptedServer
-from .test_credentials import Source, text
-from .virtual_time import LoopClock, turns
+from .scripted_suite import GET_PATIENT_ADDRESS, LOGIN_RESPONSE, open_suite
+from .test_credentials import Source, get_token_text
+from .virtual_time import LoopClock, yield_to_loop
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def source() -> Source:
 async def kept(cache: TokenCache, seconds: float) -> str:
     """The token after so many seconds in which nobody asked."""
     await asyncio.sleep(seconds)
-    await turns()
-    return await text(cache)
+    await yield_to_loop()
+    return await get_token_text(cache)
 
 
 async def test_token_is_renewed_though_nobody_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
+    await cache.get_current()
     await asyncio.sleep(3600)
-    await turns()
+    await yield_to_loop()
     assert source.asked == 1 + 3600 // 540
     await cache.aclose()
     await asyncio.sleep(3600)
@@ -40,14 +40,14 @@ async def test_token_is_renewed_though_nobody_asks(source: Source) -> None:
 
 async def test_without_it_nothing_is_renewed_until_somebody_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock())
-    await cache.current()
+    await cache.get_current()
     await asyncio.sleep(3600)
     assert source.asked == 1
 
 
 async def test_failed_renewals_back_off_and_go_on(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
+    await cache.get_current()
     source.failures = [ValueError("broken") for _ in range(3)]
     await asyncio.sleep(540.5)
     assert source.asked == 2
@@ -57,7 +57,7 @@ async def test_failed_renewals_back_off_and_go_on(source: Source) -> None:
 
 async def test_refused_token_is_replaced_though_nobody_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    cache.invalidate((await cache.current()).generation)
+    cache.invalidate((await cache.get_current()).generation)
     assert source.asked == 1
     assert await kept(cache, 541) == "token-2"
     assert source.asked == 2
@@ -66,7 +66,7 @@ async def test_refused_token_is_replaced_though_nobody_asks(source: Source) -> N
 
 async def test_token_that_is_adopted_is_kept_alive_too(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    cache.adopt(AccessToken("mine", 600), cache.now())
+    cache.store(AccessToken("mine", 600), cache.now())
     assert await kept(cache, 539) == "mine"
     assert await kept(cache, 2) == "token-1"
     await cache.aclose()
@@ -76,7 +76,7 @@ async def test_token_that_is_adopted_is_kept_alive_too(source: Source) -> None:
 async def test_token_that_expires_at_once_is_not_fetched_without_pause(lifetime: float) -> None:
     source = Source(lifetime=lifetime)
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
+    await cache.get_current()
     await asyncio.sleep(10.5)
     assert source.asked == 11
     await cache.aclose()
@@ -85,31 +85,31 @@ async def test_token_that_expires_at_once_is_not_fetched_without_pause(lifetime:
 async def test_token_without_an_end_is_left_alone() -> None:
     source = Source(lifetime=None)
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
+    await cache.get_current()
     await asyncio.sleep(1_000_000)
     assert source.asked == 1
     await cache.aclose()
 
 
 async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
-    server.plays(plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []} | LOGGED_IN)
-    async with opened(server, keep_alive=True) as suite:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
+    async with open_suite(server, keep_alive=True) as suite:
         await GET_PATIENT_ADDRESS.call(suite)
         await asyncio.sleep(1200)
-        assert len(server.to("/login")) == 3
+        assert len(server.find_requests("/login")) == 3
 
 
 @pytest.mark.wide
 async def test_refused_login_is_not_tried_again_and_again(server: ScriptedServer) -> None:
-    server.plays(plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer({"success": True, "code": "000", "patient": []})
-    async with opened(server, keep_alive=True) as suite:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+    async with open_suite(server, keep_alive=True) as suite:
         await GET_PATIENT_ADDRESS.call(suite)
-        server.otherwise = plays.answer({"success": False, "code": "011"})
+        server.default_responder = responses.respond({"success": False, "code": "011"})
         await asyncio.sleep(10_000)
-        assert len(server.to("/login")) == 2
-        server.otherwise = plays.answer({"success": True, "code": "000", "patient": []} | LOGGED_IN)
+        assert len(server.find_requests("/login")) == 2
+        server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
         await GET_PATIENT_ADDRESS.call(suite)
         await asyncio.sleep(1200)
-        assert len(server.to("/login")) == 5
+        assert len(server.find_requests("/login")) == 5

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from directsuite.core.credentials import AccessToken, TokenCache
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .token_fetches import ByHand, ClockOf, Told
+from .token_fetches import ManualLoop, TokenEvents, VirtualLoopClock
 
 LIFETIME, MARGIN = 600.0, 60.0
 LONGEST_BACK_OFF = 60.0
@@ -20,7 +20,7 @@ LONGEST_BACK_OFF = 60.0
 class Service:
     """A token source that answers at once, or is down. at: the moments at which it was asked."""
 
-    hand: ByHand
+    hand: ManualLoop
     renewable: bool = True
     up: bool = True
     at: list[float] = attrs.Factory(list[float])
@@ -38,21 +38,23 @@ class KeepAliveMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hand = ByHand()
+        self.hand = ManualLoop()
         self.service = Service(self.hand)
-        self.told = Told()
-        self.cache = TokenCache(self.service, ClockOf(self.hand.loop), margin=MARGIN, keep_alive=True, emit=self.told)
+        self.told = TokenEvents()
+        self.cache = TokenCache(
+            self.service, VirtualLoopClock(self.hand.loop), margin=MARGIN, keep_alive=True, emit=self.told
+        )
         self.closed_at: int | None = None
         self.troubled_until = 0.0
 
     @initialize()
     def first_caller(self) -> None:
-        self.hand.run(self.cache.current())
-        self.hand.settle()
+        self.hand.run(self.cache.get_current())
+        self.hand.run_until_idle()
 
     def teardown(self) -> None:
         self.hand.close()
-        assert self.hand.complaints == []
+        assert self.hand.loop_errors == []
 
     @rule(seconds=st.sampled_from([0.5, 30, 61, 300, 541, 700]))
     def time_passes(self, seconds: float) -> None:
@@ -106,4 +108,4 @@ class KeepAliveMachine(RuleBasedStateMachine):
 
 
 TestKeepAlive = KeepAliveMachine.TestCase
-TestKeepAlive.settings = settings(max_examples=examples(40), stateful_step_count=25)
+TestKeepAlive.settings = settings(max_examples=scale_examples(40), stateful_step_count=25)

@@ -17,8 +17,9 @@ import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.core.session import FreshConnector
 
-from . import plays
-from .opened import (
+from . import responses
+from .scripted_server import ScriptedServer
+from .scripted_suite import (
     ALICE,
     GET_DOC_INFO,
     GET_MESSAGE_COUNT,
@@ -28,12 +29,11 @@ from .opened import (
     PASSWORD,
     SEND,
     TOKEN,
-    failure_of,
-    opened,
-    settings,
+    catch_error,
+    make_settings,
+    open_suite,
 )
-from .scripted_server import ScriptedServer
-from .virtual_time import elapsed, turns, until
+from .virtual_time import measure_elapsed, yield_to_loop, yield_until
 
 
 async def stream(suite: ds.DirectSuite) -> None:
@@ -59,8 +59,8 @@ CALLS: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
 async def test_suite_that_is_not_open_says_how_to_open_it(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
-    suite = ds.DirectSuite(settings(server), token=TOKEN, login=LOGIN)
-    error = await failure_of(call(suite))
+    suite = ds.DirectSuite(make_settings(server), token=TOKEN, login=LOGIN)
+    error = await catch_error(call(suite))
     assert type(error) is ds.ClosedError
     assert "async with" in str(error)
 
@@ -69,9 +69,9 @@ async def test_suite_that_is_not_open_says_how_to_open_it(
 async def test_closed_suite_refuses_calls(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         pass
-    error = await failure_of(call(suite))
+    error = await catch_error(call(suite))
     assert type(error) is ds.ClosedError
     assert server.requests == []
 
@@ -86,7 +86,7 @@ async def test_suite_is_built_without_an_event_loop() -> None:
 
 
 async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.ConfigurationError, match="open already"):
             async with suite:
                 pass
@@ -94,7 +94,7 @@ async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
 
 
 async def test_entering_again_after_closing_is_refused(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         pass
     with pytest.raises(ds.ClosedError, match="new DirectSuite"):
         async with suite:
@@ -102,24 +102,24 @@ async def test_entering_again_after_closing_is_refused(server: ScriptedServer) -
 
 
 async def test_closing_twice_and_closing_unopened_are_harmless(server: ScriptedServer) -> None:
-    suite = ds.DirectSuite(settings(server))
+    suite = ds.DirectSuite(make_settings(server))
     async with suite:
         await suite.aclose()
         await suite.aclose()
-    unopened = ds.DirectSuite(settings(server))
+    unopened = ds.DirectSuite(make_settings(server))
     await unopened.aclose()
     with pytest.raises(ds.ClosedError):
         await unopened.__aenter__()
 
 
 async def test_other_event_loop_is_refused(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         errors: list[BaseException] = []
 
         def elsewhere() -> None:
             async def call() -> None:
-                errors.append(await failure_of(GET_MESSAGE_COUNT.call(suite)))
-                errors.append(await failure_of(suite.aclose()))
+                errors.append(await catch_error(GET_MESSAGE_COUNT.call(suite)))
+                errors.append(await catch_error(suite.aclose()))
 
             asyncio.run(call())
 
@@ -165,11 +165,11 @@ def test_forked_process_is_told_to_open_its_own() -> None:
 
 
 async def test_closing_waits_for_calls_under_way(server: ScriptedServer) -> None:
-    server.otherwise = plays.slow(3, server.otherwise)
-    async with opened(server) as suite:
+    server.default_responder = responses.delay(3, server.default_responder)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(_count(suite))
-        await until(lambda: server.busy == 1)
-        assert await elapsed(suite.aclose(grace=5)) == pytest.approx(3)
+        await yield_until(lambda: server.busy == 1)
+        assert await measure_elapsed(suite.aclose(grace=5)) == pytest.approx(3)
         assert await call == 7
 
 
@@ -183,58 +183,58 @@ async def _send(suite: ds.DirectSuite) -> object:
 
 @pytest.mark.parametrize("grace", [0.0, 5.0])
 async def test_closing_ends_calls_when_its_grace_is_over(server: ScriptedServer, grace: float) -> None:
-    server.otherwise = plays.silence
-    async with opened(server, leaky=True, attempt_timeout=1000, timeout=1000) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, leaky=True, attempt_timeout=1000, timeout=1000) as suite:
         safe = asyncio.create_task(_count(suite))
         once = asyncio.create_task(_send(suite))
-        await until(lambda: server.busy == 2)
-        assert await elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
-        safe_error, once_error = await asyncio.gather(failure_of(safe), failure_of(once))
+        await yield_until(lambda: server.busy == 2)
+        assert await measure_elapsed(suite.aclose(grace=grace)) == pytest.approx(grace)
+        safe_error, once_error = await asyncio.gather(catch_error(safe), catch_error(once))
     assert isinstance(safe_error, ds.ClosedError | ds.ConnectionLostError)
     assert type(once_error) is ds.OutcomeUnknownError
     assert len(server.requests) == 2
 
 
 async def test_call_in_back_off_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"", 429, Retry_After="30")
-    async with opened(server, leaky=True) as suite:
+    server.default_responder = responses.respond(b"", 429, Retry_After="30")
+    async with open_suite(server, leaky=True) as suite:
         call = asyncio.create_task(_count(suite))
-        await until(lambda: len(server.requests) == 1)
-        await turns()
+        await yield_until(lambda: len(server.requests) == 1)
+        await yield_to_loop()
         await suite.aclose(grace=1)
-        assert await elapsed(asyncio.wait([call])) == 0
-        error = await failure_of(call)
+        assert await measure_elapsed(asyncio.wait([call])) == 0
+        error = await catch_error(call)
     assert type(error) is ds.ClosedError
     assert (error.attempts, len(server.requests)) == (1, 1)
 
 
 async def test_call_that_waits_out_a_pause_when_the_suite_closes_ends_unsent(server: ScriptedServer) -> None:
     told: list[Event] = []
-    server.otherwise = plays.answer(b"", 429, Retry_After="30")
-    async with opened(server, leaky=True, listeners=[told.append]) as suite:
-        first = asyncio.ensure_future(failure_of(_count(suite)))
-        await until(lambda: len(server.requests) == 1)
-        await turns()
-        sending = asyncio.ensure_future(failure_of(SEND.call(suite)))
-        await turns()
+    server.default_responder = responses.respond(b"", 429, Retry_After="30")
+    async with open_suite(server, leaky=True, listeners=[told.append]) as suite:
+        first = asyncio.ensure_future(catch_error(_count(suite)))
+        await yield_until(lambda: len(server.requests) == 1)
+        await yield_to_loop()
+        sending = asyncio.ensure_future(catch_error(SEND.call(suite)))
+        await yield_to_loop()
         await suite.aclose(grace=1)
-        assert await elapsed(asyncio.wait([first, sending])) == 0
+        assert await measure_elapsed(asyncio.wait([first, sending])) == 0
         error = await sending
     assert type(error) is ds.ClosedError
     assert (error.attempts, len(server.requests)) == (0, 1)
     assert not any(isinstance(event, AttemptStarted) and event.operation == "Send" for event in told)
 
 
-async def test_all_who_queue_behind_a_pause_end_when_the_suite_closes(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"", 429, Retry_After="30")
-    async with opened(server, leaky=True) as suite:
-        calls = [asyncio.ensure_future(failure_of(_count(suite))) for _ in range(3)]
-        await until(lambda: len(server.requests) == 3)
-        await turns()
-        calls += [asyncio.ensure_future(failure_of(_count(suite))) for _ in range(4)]
-        await turns()
+async def test_calls_queued_in_pause_end_when_suite_closes(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond(b"", 429, Retry_After="30")
+    async with open_suite(server, leaky=True) as suite:
+        calls = [asyncio.ensure_future(catch_error(_count(suite))) for _ in range(3)]
+        await yield_until(lambda: len(server.requests) == 3)
+        await yield_to_loop()
+        calls += [asyncio.ensure_future(catch_error(_count(suite))) for _ in range(4)]
+        await yield_to_loop()
         await suite.aclose(grace=0)
-        assert await elapsed(asyncio.wait(calls)) == 0
+        assert await measure_elapsed(asyncio.wait(calls)) == 0
         for call in calls:
             error = await call
             assert type(error) is ds.ClosedError
@@ -242,20 +242,20 @@ async def test_all_who_queue_behind_a_pause_end_when_the_suite_closes(server: Sc
 
 
 async def test_request_that_closing_breaks_off_is_not_waited_for_again(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
-    async with opened(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(4))) as suite:
-        asking = asyncio.ensure_future(failure_of(_count(suite)))
-        await until(lambda: server.busy == 1)
+    server.default_responder = responses.never_respond
+    async with open_suite(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(4))) as suite:
+        asking = asyncio.ensure_future(catch_error(_count(suite)))
+        await yield_until(lambda: server.busy == 1)
         await suite.aclose(grace=0)
-        assert await elapsed(asyncio.wait([asking])) == 0
+        assert await measure_elapsed(asyncio.wait([asking])) == 0
 
 
-async def test_closing_between_an_unanswered_attempt_and_its_repeat_leaves_the_outcome_unknown(
+async def test_closing_before_retry_of_lost_attempt_leaves_outcome_unknown(
     server: ScriptedServer,
 ) -> None:
-    server.otherwise = plays.reset
-    async with opened(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(40))) as suite:
-        marking = asyncio.ensure_future(failure_of(MARK_AS_READ.call(suite)))
+    server.default_responder = responses.reset
+    async with open_suite(server, leaky=True, retry=ds.RetryPolicy(attempts=2, wait=wait_fixed(40))) as suite:
+        marking = asyncio.ensure_future(catch_error(MARK_AS_READ.call(suite)))
         await asyncio.sleep(1)
         await suite.aclose(grace=1)
         error = await marking
@@ -264,28 +264,30 @@ async def test_closing_between_an_unanswered_attempt_and_its_repeat_leaves_the_o
 
 
 async def test_call_in_the_queue_when_the_suite_closes_ends_as_closed(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
-    async with opened(server, leaky=True, max_connections=1, attempt_timeout=1000) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, leaky=True, max_connections=1, attempt_timeout=1000) as suite:
         first = asyncio.create_task(_send(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         queued = asyncio.create_task(_send(suite))
-        await turns()
+        await yield_to_loop()
         await suite.aclose(grace=1)
-        assert type(await failure_of(first)) is ds.OutcomeUnknownError
-        assert type(await failure_of(queued)) is ds.ClosedError
+        assert type(await catch_error(first)) is ds.OutcomeUnknownError
+        assert type(await catch_error(queued)) is ds.ClosedError
     assert len(server.requests) == 1
 
 
 async def test_session_is_renewed_for_calls_that_closing_waits_for(server: ScriptedServer) -> None:
     gate = asyncio.Event()
     good = {"success": True, "code": "000", "sessionId": "s"}
-    server.plays(plays.answer(good), plays.gated(gate, plays.answer({"success": False, "code": "011"})))
-    server.otherwise = plays.answer(good)
-    async with opened(server) as suite:
+    server.enqueue(
+        responses.respond(good), responses.respond_after(gate, responses.respond({"success": False, "code": "011"}))
+    )
+    server.default_responder = responses.respond(good)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(_look(suite))
-        await until(lambda: server.busy == 1 and len(server.requests) == 2)
+        await yield_until(lambda: server.busy == 1 and len(server.requests) == 2)
         closing = asyncio.create_task(suite.aclose(grace=5))
-        await turns()
+        await yield_to_loop()
         gate.set()
         await call
         await closing
@@ -296,41 +298,41 @@ async def _look(suite: ds.DirectSuite) -> object:
 
 
 async def test_cancelled_closing_still_ends_the_connections(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
-    async with opened(server, leaky=True, attempt_timeout=1000) as suite:
+    server.default_responder = responses.never_respond
+    async with open_suite(server, leaky=True, attempt_timeout=1000) as suite:
         call = asyncio.create_task(_send(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         closing = asyncio.create_task(suite.aclose(grace=50))
-        await turns()
+        await yield_to_loop()
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        assert type(await failure_of(call)) is ds.OutcomeUnknownError
-        await until(lambda: server.open_connections == 0)
+        assert type(await catch_error(call)) is ds.OutcomeUnknownError
+        await yield_until(lambda: server.open_connections == 0)
 
 
 async def test_error_in_the_block_closes_without_waiting(server: ScriptedServer) -> None:
-    server.otherwise = plays.silence
+    server.default_responder = responses.never_respond
     loop = asyncio.get_running_loop()
     began = loop.time()
     calls: list[asyncio.Task[object]] = []
 
     async def block() -> None:
-        async with opened(server, leaky=True) as suite:
+        async with open_suite(server, leaky=True) as suite:
             calls.append(asyncio.create_task(_send(suite)))
-            await until(lambda: server.busy == 1)
+            await yield_until(lambda: server.busy == 1)
             raise ValueError("the block's own")
 
     with pytest.raises(ValueError, match="the block's own"):
         await block()
     assert loop.time() == began
-    assert type(await failure_of(calls[0])) is ds.OutcomeUnknownError
+    assert type(await catch_error(calls[0])) is ds.OutcomeUnknownError
 
 
 async def test_failed_first_call_does_not_stop_the_suite(server: ScriptedServer) -> None:
-    server.plays(plays.reset, plays.reset)
-    async with opened(server) as suite:
-        await failure_of(GET_MESSAGE_COUNT.call(suite))
+    server.enqueue(responses.reset, responses.reset)
+    async with open_suite(server) as suite:
+        await catch_error(GET_MESSAGE_COUNT.call(suite))
         await GET_MESSAGE_COUNT.call(suite)
 
 
@@ -341,7 +343,7 @@ async def test_session_factory_of_the_user_s_is_used_and_closed(server: Scripted
         made.append(aiohttp.ClientSession(connector=FreshConnector(), headers={"X-Mine": "yes"}))
         return made[0]
 
-    async with opened(server, session_factory=factory) as suite:
+    async with open_suite(server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert made[0].closed
     assert server.requests[0].headers["x-mine"] == "yes"

@@ -9,9 +9,9 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import ALICE, LOGGED_IN, PASSWORD, PATIENT, opened
+from . import responses
 from .scripted_server import Exchange, ScriptedServer
+from .scripted_suite import ALICE, LOGIN_RESPONSE, PASSWORD, PATIENT, open_suite
 
 WITH_NULLS = [
     None,
@@ -50,8 +50,8 @@ async def test_null_in_a_list_is_passed_over_and_counted(
     read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
 ) -> None:
     told: list[ds.Event] = []
-    server.otherwise = plays.answer({"success": True, "messages": WITH_NULLS, "padding": "x" * padding})
-    async with opened(server, listeners=[told.append]) as suite:
+    server.default_responder = responses.respond({"success": True, "messages": WITH_NULLS, "padding": "x" * padding})
+    async with open_suite(server, listeners=[told.append]) as suite:
         [message] = await read(suite.mailbox(ALICE, PASSWORD))
     assert message.recipients == [ds.Recipient("a@b")]
     assert message.headers == [ds.MessageHeader("X-A", "1")]
@@ -66,8 +66,8 @@ async def test_a_broken_character_in_one_message_hides_no_other(
     read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
 ) -> None:
     messages = b'[{"uid":1,"subject":"a\\ud83d"},{"uid":2,"subject":"M\xfcller"},{"uid":3,"subject":"%s"}]'
-    server.otherwise = plays.answer(b'{"success":true,"messages":%s}' % messages % (b"x" * padding))
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(b'{"success":true,"messages":%s}' % messages % (b"x" * padding))
+    async with open_suite(server) as suite:
         found = await read(suite.mailbox(ALICE, PASSWORD))
     assert [message.uid for message in found] == [1, 2, 3]
     assert [message.subject for message in found][:2] == ["a\ufffd", "M\ufffdller"]
@@ -75,11 +75,11 @@ async def test_a_broken_character_in_one_message_hides_no_other(
 
 async def test_an_answer_without_null_is_told_as_nothing_special(server: ScriptedServer) -> None:
     told: list[ds.Event] = []
-    server.plays(
-        plays.answer({"success": True, "messages": WITH_NULLS}),
-        plays.answer({"success": True, "messages": [{"uid": 1}]}),
+    server.enqueue(
+        responses.respond({"success": True, "messages": WITH_NULLS}),
+        responses.respond({"success": True, "messages": [{"uid": 1}]}),
     )
-    async with opened(server, listeners=[told.append]) as suite:
+    async with open_suite(server, listeners=[told.append]) as suite:
         await suite.mailbox(ALICE, PASSWORD).get_messages()
         await suite.mailbox(ALICE, PASSWORD).get_messages()
     assert len([event for event in told if isinstance(event, ds.ValuesSkipped)]) == 1
@@ -141,9 +141,9 @@ def _serve(server: ScriptedServer, answer: dict[str, Any]) -> None:
     async def serve(exchange: Exchange) -> None:
         """Log in, or answer."""
         login = exchange.request.target.endswith("/login")
-        await plays.answer(LOGGED_IN if login else answer)(exchange)
+        await responses.respond(LOGIN_RESPONSE if login else answer)(exchange)
 
-    server.otherwise = serve
+    server.default_responder = serve
 
 
 @every_list
@@ -153,7 +153,7 @@ async def test_an_absent_list_is_read_under_a_name_that_nobody_knows(
     answers: list[Any] = []
     for members in ({name: [element]}, {"itemsOfAVersionToCome": [element]}):
         _serve(server, answer | members)
-        async with opened(server) as suite:
+        async with open_suite(server) as suite:
             answers.append(await ask(suite))
     if isinstance(element, dict):
         assert answers[0] == answers[1]
@@ -172,7 +172,7 @@ async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
     for own in forms:
         _serve(server, answer | others | own)
         server.requests.clear()
-        async with opened(server) as suite:
+        async with open_suite(server) as suite:
             result = await ask(suite)
         assert (
             getattr(result, {"messageLogs": "records", "MessageDetail": "message_detail"}.get(name, name), result) == []
@@ -186,13 +186,13 @@ async def test_a_list_under_its_own_name_may_have_others_beside_it(
     ask: Ask, name: str, answer: dict[str, Any], element: Any, empty: bool, server: ScriptedServer
 ) -> None:
     _serve(server, answer | {name: [] if empty else [element], "warnings": ["none"]})
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await ask(suite)
 
 
 async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer({"success": True, "csvData": "YUB4LGJAeQ==", "warnings": ["none"]})
-    async with opened(server) as suite:
+    server.default_responder = responses.respond({"success": True, "csvData": "YUB4LGJAeQ==", "warnings": ["none"]})
+    async with open_suite(server) as suite:
         answer = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
     assert [record.to for record in answer.records] == ["b@y"]
 
@@ -200,8 +200,8 @@ async def test_a_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
 @pytest.mark.parametrize("csv", ["*", 5, [], {"a": 1}])
 async def test_a_report_with_unreadable_csv_has_its_logs(csv: object, server: ScriptedServer) -> None:
     logs = [{"to": "b@y", "ts": "soon", "status": 5}, {"to": "c@z"}]
-    server.otherwise = plays.answer({"success": True, "csvData": csv, "messageLogs": logs})
-    async with opened(server) as suite:
+    server.default_responder = responses.respond({"success": True, "csvData": csv, "messageLogs": logs})
+    async with open_suite(server) as suite:
         report = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
     assert [record.to for record in report.records] == ["b@y", "c@z"]
     assert report.extra == {"csvData": csv}
@@ -212,9 +212,9 @@ async def test_one_event_counts_what_could_not_be_read(
 ) -> None:
     events: list[ds.Event] = []
     messages = [{"uid": 1, "sentDate": PATIENT}, {"uid": 2, "sentDate": PATIENT}, {"subject": PATIENT}]
-    server.otherwise = plays.answer({"success": True, "code": PATIENT, "messages": messages})
+    server.default_responder = responses.respond({"success": True, "code": PATIENT, "messages": messages})
     with caplog.at_level("INFO", "directsuite"):
-        async with opened(server, listeners=[events.append]) as suite:
+        async with open_suite(server, listeners=[events.append]) as suite:
             found = await suite.mailbox(ALICE, PASSWORD).get_messages()
     assert [message.extra for message in found] == [{"sentDate": PATIENT}] * 2
     [skipped] = [event for event in events if isinstance(event, ds.ValuesSkipped)]
@@ -229,6 +229,6 @@ async def test_patients_are_read_under_addresses_too(
     addresses: object, own: dict[str, Any], server: ScriptedServer
 ) -> None:
     _serve(server, {"success": True, "code": "000", "addresses": addresses} | own)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         found = await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
     assert [user.username for user in found] == ["ada"]

@@ -18,9 +18,18 @@ import directsuite as ds
 from directsuite.core import events
 from directsuite.core.events import FIELDS, LINES, LogListener
 
-from . import plays
-from .opened import ALICE, GET_MESSAGE_COUNT, GET_PATIENT_ADDRESS, LOGGED_IN, PASSWORD, SEND, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import (
+    ALICE,
+    GET_MESSAGE_COUNT,
+    GET_PATIENT_ADDRESS,
+    LOGIN_RESPONSE,
+    PASSWORD,
+    SEND,
+    catch_error,
+    open_suite,
+)
 
 GET_UIDS: dict[str, Any] = {
     "call": 7,
@@ -240,7 +249,7 @@ async def test_call_that_goes_well_is_silent_above_debug(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert caplog.records == []
 
@@ -249,8 +258,8 @@ async def test_retried_call_is_told_from_its_beginning_to_its_end(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "directsuite")
-    server.plays(plays.answer({}, 500))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond({}, 500))
+    async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert [(record.levelname, fields_of(record)["event"]) for record in caplog.records] == [
         ("DEBUG", "CallStarted"),
@@ -268,9 +277,11 @@ async def test_lost_send_and_a_login_are_told_without_their_contents(
     server: ScriptedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "directsuite")
-    server.plays(plays.reset, plays.answer(LOGGED_IN), plays.answer(GET_PATIENT_ADDRESS.good))
-    async with opened(server) as suite:
-        await failure_of(SEND.call(suite))
+    server.enqueue(
+        responses.reset, responses.respond(LOGIN_RESPONSE), responses.respond(GET_PATIENT_ADDRESS.success_body)
+    )
+    async with open_suite(server) as suite:
+        await catch_error(SEND.call(suite))
         await GET_PATIENT_ADDRESS.call(suite)
     assert [fields_of(record)["event"] for record in caplog.records] == [
         "AttemptFailed",

@@ -6,21 +6,21 @@ import pytest
 
 import directsuite as ds
 
-from .opened import (
+from .scripted_server import ScriptedServer
+from .scripted_suite import (
     GET_DOC_INFO,
     GET_MESSAGE_COUNT,
     GET_PATIENT_ADDRESS,
     LOGIN,
     TOKEN,
-    Ask,
-    failure_of,
-    opened,
-    settings,
+    ApiCall,
+    catch_error,
+    make_settings,
+    open_suite,
 )
-from .scripted_server import ScriptedServer
 from .virtual_time import LoopClock
 
-MISSING: list[tuple[Ask, dict[str, object], str]] = [
+MISSING: list[tuple[ApiCall, dict[str, object], str]] = [
     (GET_MESSAGE_COUNT, {"message_url": None}, "message_url"),
     (GET_MESSAGE_COUNT, {"message_url": None}, "DIRECTSUITE_MESSAGE_URL"),
     (GET_DOC_INFO, {"signing_url": None}, "DIRECTSUITE_SIGNING_URL"),
@@ -32,20 +32,20 @@ MISSING: list[tuple[Ask, dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("ask", "without", "told"), MISSING)
 async def test_missing_setting_is_named_with_what_to_do(
-    server: ScriptedServer, ask: Ask, without: dict[str, object], told: str
+    server: ScriptedServer, ask: ApiCall, without: dict[str, object], told: str
 ) -> None:
-    configured = settings(server, **{name: None for name in without if name.endswith("_url")})
+    configured = make_settings(server, **{name: None for name in without if name.endswith("_url")})
     token = None if "token" in without else TOKEN
     given = None if "login" in without else LOGIN
     async with ds.DirectSuite(configured, token=token, login=given, clock=LoopClock()) as suite:
-        error = await failure_of(ask.call(suite))
+        error = await catch_error(ask.call(suite))
     assert type(error) is ds.ConfigurationError
     assert told in str(error)
     assert server.requests == []
 
 
 async def test_login_without_credentials_says_what_to_give(server: ScriptedServer) -> None:
-    async with opened(server, login=None) as suite:
-        error = await failure_of(suite.registration.login())
+    async with open_suite(server, login=None) as suite:
+        error = await catch_error(suite.registration.login())
     assert type(error) is ds.ConfigurationError
     assert "Login(" in str(error)

@@ -12,29 +12,29 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import (
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import (
     ALICE,
-    ASKS,
+    API_CALLS,
     INDIVIDUAL,
-    LOGGED_IN,
     LOGIN,
+    LOGIN_RESPONSE,
     PASSWORD,
     PATIENT,
     SECRETS,
     SESSION,
     TOKEN,
-    Ask,
-    failure_of,
-    opened,
+    ApiCall,
+    catch_error,
+    open_suite,
 )
-from .scripted_server import Play, ScriptedServer
 
 PACKAGE = str(Path(ds.__file__).parent)
 SENTINELS = (*SECRETS, PATIENT)
 
 
-def chain(error: BaseException) -> Iterator[BaseException]:
+def iterate_error_chain(error: BaseException) -> Iterator[BaseException]:
     """The error with its causes and contexts, each once."""
     waiting: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -46,19 +46,19 @@ def chain(error: BaseException) -> Iterator[BaseException]:
             waiting += [link.__cause__, link.__context__]
 
 
-def shown(error: BaseException) -> Iterator[tuple[str, str]]:
+def collect_error_texts(error: BaseException) -> Iterator[tuple[str, str]]:
     """Every text that a log, a debugger or an error tracker may show of this failure."""
-    for link in chain(error):
+    for link in iterate_error_chain(error):
         name = type(link).__name__
         yield f"str of {name}", str(link)
         yield f"repr of {name}", repr(link)
         yield f"args of {name}", repr(link.args)
         yield f"attributes of {name}", repr(vars(link))
         yield f"format of {name}", "".join(traceback.format_exception(link))
-        yield from _locals(link.__traceback__)
+        yield from _collect_locals(link.__traceback__)
 
 
-def _locals(trace: TracebackType | None) -> Iterator[tuple[str, str]]:
+def _collect_locals(trace: TracebackType | None) -> Iterator[tuple[str, str]]:
     while trace is not None:
         frame = trace.tb_frame
         if frame.f_code.co_filename.startswith(PACKAGE):
@@ -67,87 +67,93 @@ def _locals(trace: TracebackType | None) -> Iterator[tuple[str, str]]:
         trace = trace.tb_next
 
 
-def leaks(error: BaseException, forbidden: tuple[str, ...] = SENTINELS) -> list[str]:
-    return [place for place, text in shown(error) if any(sentinel in text for sentinel in forbidden)]
+def find_leaks(error: BaseException, forbidden: tuple[str, ...] = SENTINELS) -> list[str]:
+    return [place for place, text in collect_error_texts(error) if any(sentinel in text for sentinel in forbidden)]
 
 
-FAILURES: dict[str, Play] = {
-    "reset": plays.reset,
-    "closed": plays.hang_up,
-    "not HTTP": plays.not_http,
-    "refused": plays.answer({"success": False, "code": 3, "message": PATIENT, "error": PATIENT}, 400),
-    "401": plays.answer(PATIENT.encode(), 401),
-    "500": plays.answer(PATIENT.encode(), 500),
-    "malformed": plays.answer(b'{"success": ' + PATIENT.encode()),
-    "misfit": plays.answer({"success": True, "count": PATIENT, "messages": PATIENT, "identifier": [PATIENT]}),
-    "truncated": plays.truncated({"success": True, "message": PATIENT * 9}),
-    "too large": plays.answer(PATIENT.encode() * 200),
-    "silence": plays.silence,
+FAILURES: dict[str, Responder] = {
+    "reset": responses.reset,
+    "closed": responses.hang_up,
+    "not HTTP": responses.send_non_http,
+    "refused": responses.respond({"success": False, "code": 3, "message": PATIENT, "error": PATIENT}, 400),
+    "401": responses.respond(PATIENT.encode(), 401),
+    "500": responses.respond(PATIENT.encode(), 500),
+    "malformed": responses.respond(b'{"success": ' + PATIENT.encode()),
+    "misfit": responses.respond({"success": True, "count": PATIENT, "messages": PATIENT, "identifier": [PATIENT]}),
+    "truncated": responses.truncate({"success": True, "message": PATIENT * 9}),
+    "too large": responses.respond(PATIENT.encode() * 200),
+    "silence": responses.never_respond,
 }
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("ask", ASKS, ids=str)
-async def test_failed_call_shows_nothing(server: ScriptedServer, ask: Ask, failure: str) -> None:
+@pytest.mark.parametrize("ask", API_CALLS, ids=str)
+async def test_failed_call_shows_nothing(server: ScriptedServer, ask: ApiCall, failure: str) -> None:
     play = FAILURES[failure]
 
     async def otherwise(exchange: Any) -> None:
-        await (plays.answer(LOGGED_IN) if exchange.request.target.endswith("/login") else play)(exchange)
+        await (responses.respond(LOGIN_RESPONSE) if exchange.request.target.endswith("/login") else play)(exchange)
 
-    server.otherwise = otherwise
-    async with opened(server, max_response_bytes=2000) as suite:
+    server.default_responder = otherwise
+    async with open_suite(server, max_response_bytes=2000) as suite:
         try:
-            error: ds.DirectSuiteError | None = await failure_of(ask.call(suite))
+            error: ds.DirectSuiteError | None = await catch_error(ask.call(suite))
         except AssertionError:
             error = None
     if error is None:
         assert failure == "misfit"  # an answer whose ill-fitting member this operation doesn't read
         return
     # A path's parameters may stand in a frame, as the caller's own frame has them; no secret may.
-    assert leaks(error, SECRETS) == []
-    assert [place for place in leaks(error) if " in " not in place] == []
+    assert find_leaks(error, SECRETS) == []
+    assert [place for place in find_leaks(error) if " in " not in place] == []
 
 
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_failed_login_shows_nothing(server: ScriptedServer, failure: str) -> None:
-    server.otherwise = FAILURES[failure]
-    async with opened(server, max_response_bytes=2000, leaky=True) as suite:
+    server.default_responder = FAILURES[failure]
+    async with open_suite(server, max_response_bytes=2000, leaky=True) as suite:
         errors = [
-            await failure_of(suite.registration.login()),
-            await failure_of(suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)),
+            await catch_error(suite.registration.login()),
+            await catch_error(suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)),
         ]
     for error in errors:
-        assert leaks(error) == []
+        assert find_leaks(error) == []
 
 
 async def test_refused_connection_shows_nothing(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await server.stop()
-        for ask in ASKS:
-            assert leaks(await failure_of(ask.call(suite)), SECRETS) == []
+        for ask in API_CALLS:
+            assert find_leaks(await catch_error(ask.call(suite)), SECRETS) == []
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        plays.pieces(b'{"messages": [{"uid": 1, "subject": "%b"}, ' % PATIENT.encode(), length=9999),
-        plays.pieces(b'{"messages": [{"uid": 1, "subject": "%b"}, {"uid": "%b"}]}' % ((PATIENT.encode(),) * 2)),
-        plays.pieces(b'{"messages": [{"uid": 1, "subject": "%b"}, {"subject": %b' % ((PATIENT.encode(),) * 2)),
-        plays.pieces(b'{"messages": [{"uid": 1, "subject": "%b"}], "success": false, "code": 3}' % PATIENT.encode()),
+        responses.respond_in_chunks(b'{"messages": [{"uid": 1, "subject": "%b"}, ' % PATIENT.encode(), length=9999),
+        responses.respond_in_chunks(
+            b'{"messages": [{"uid": 1, "subject": "%b"}, {"uid": "%b"}]}' % ((PATIENT.encode(),) * 2)
+        ),
+        responses.respond_in_chunks(
+            b'{"messages": [{"uid": 1, "subject": "%b"}, {"subject": %b' % ((PATIENT.encode(),) * 2)
+        ),
+        responses.respond_in_chunks(
+            b'{"messages": [{"uid": 1, "subject": "%b"}], "success": false, "code": 3}' % PATIENT.encode()
+        ),
     ],
     ids=["broken off", "misfit", "malformed", "refused at its end"],
 )
-async def test_failed_stream_shows_nothing(server: ScriptedServer, body: Play) -> None:
-    server.otherwise = body
+async def test_failed_stream_shows_nothing(server: ScriptedServer, body: Responder) -> None:
+    server.default_responder = body
 
     async def read(suite: ds.DirectSuite) -> None:
         async with suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
             async for _ in messages:
                 pass
 
-    async with opened(server) as suite:
-        error = await failure_of(read(suite))
-    assert leaks(error) == []
+    async with open_suite(server) as suite:
+        error = await catch_error(read(suite))
+    assert find_leaks(error) == []
 
 
 ENVIRON = {
@@ -183,7 +189,7 @@ async def _no_uids(suite: ds.DirectSuite) -> object:
     return await suite.mailbox(ALICE, PASSWORD).forward("INBOX", [])
 
 
-REFUSED: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
+INVALID_CALLS: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
     _unsafe_url,
     _unpaired_login,
     _no_address,
@@ -193,18 +199,18 @@ REFUSED: list[Callable[[ds.DirectSuite], Awaitable[object]]] = [
 ]
 
 
-@pytest.mark.parametrize("refused", REFUSED, ids=lambda call: call.__name__)
+@pytest.mark.parametrize("refused", INVALID_CALLS, ids=lambda call: call.__name__)
 async def test_refused_argument_shows_nothing(
     server: ScriptedServer, refused: Callable[[ds.DirectSuite], Awaitable[object]]
 ) -> None:
-    async with opened(server) as suite:
-        error = await failure_of(refused(suite))
-    assert leaks(error, SECRETS) == []
+    async with open_suite(server) as suite:
+        error = await catch_error(refused(suite))
+    assert find_leaks(error, SECRETS) == []
 
 
 async def test_open_suite_and_its_parts_show_nothing(server: ScriptedServer) -> None:
-    server.plays(plays.answer(LOGGED_IN))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    async with open_suite(server) as suite:
         await suite.registration.login()
         box = suite.mailbox(ALICE, PASSWORD)
         for part in (suite, vars(suite), box, vars(box), LOGIN, vars(suite.registration), vars(suite._caches[1])):
@@ -217,4 +223,4 @@ async def test_walk_finds_a_secret_that_is_there() -> None:
 
     with pytest.raises(ValueError, match="fax") as caught:
         fail()
-    assert len(leaks(caught.value)) == 4
+    assert len(find_leaks(caught.value)) == 4

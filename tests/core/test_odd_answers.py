@@ -8,14 +8,14 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import ALICE, PASSWORD, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import ALICE, PASSWORD, catch_error, open_suite
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "5"])
 async def test_a_timeout_that_is_no_time_is_refused(server: ScriptedServer, timeout: float) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError) as caught:
             await suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=timeout)
     assert caught.value.parameter == "timeout"
@@ -23,9 +23,9 @@ async def test_a_timeout_that_is_no_time_is_refused(server: ScriptedServer, time
 
 
 async def test_a_streamed_refusal_tells_its_figures(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer({"success": False, "code": 1})
-    async with opened(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
-        error = await failure_of(anext(messages))
+    server.default_responder = responses.respond({"success": False, "code": 1})
+    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
+        error = await catch_error(anext(messages))
     assert isinstance(error, ds.AuthenticationError)
     assert (error.operation, error.attempts) == ("GetMessages", 1)
 
@@ -40,8 +40,8 @@ async def test_the_source_of_a_refused_upload_is_closed_by_then(server: Scripted
         finally:
             closed.append(True)
 
-    server.otherwise = plays.early(b"", 400)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.save(pdf()))
+    server.default_responder = responses.respond_early(b"", 400)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(pdf()))
     assert isinstance(error, ds.ServiceError | ds.TransportError)
     assert closed == [True]

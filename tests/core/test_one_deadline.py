@@ -19,10 +19,10 @@ import directsuite as ds
 from directsuite.core.session import FreshConnector
 from directsuite.types import Token
 
-from . import plays
-from .opened import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, failure_of, opened
-from .scripted_server import Exchange, Play, ScriptedServer
-from .virtual_time import turns, until
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, catch_error, open_suite
+from .virtual_time import yield_to_loop, yield_until
 
 TIMEOUT = 7.0
 Call = Callable[[ds.DirectSuite], Awaitable[object]]
@@ -93,8 +93,8 @@ def nameless() -> aiohttp.ClientSession:
 
 
 NAMELESS = {"message_url": "http://127.0.0.1.nowhere.example.test:1", "allow_insecure_http": True}
-DROPS = plays.pieces(*(part for _ in range(20) for part in (b" ", plays.Pause(1))))
-LOST_SEND = {"SendWithHeader": plays.reset}
+DROPS = responses.respond_in_chunks(*(part for _ in range(20) for part in (b" ", responses.Pause(1))))
+LOST_SEND = {"SendWithHeader": responses.reset}
 UNKNOWN, NOT_SENT = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT
 
 
@@ -110,8 +110,8 @@ class Phase:
     error: type[ds.DirectSuiteError]
     outcome: ds.Outcome
     attempts: int
-    then: Play = plays.silence
-    script: tuple[Play, ...] = ()
+    then: Responder = responses.never_respond
+    script: tuple[Responder, ...] = ()
     settings: Mapping[str, Any] = MappingProxyType({})
     token: Token | None = TOKEN
 
@@ -129,21 +129,26 @@ PHASES = [
     Phase("body of an answer", count, LATE, UNKNOWN, 1, then=DROPS),
     Phase("body of an answer to a send", send, LOST, UNKNOWN, 1, then=DROPS),
     Phase("body of a request", save, LATE, UNKNOWN, 1),
-    Phase("second token", doc_info, LATE, NOT_SENT, 1, then=plays.answer(b"", 401), token=Tokens()),
-    Phase("second token of a flatten", flatten, LATE, NOT_SENT, 1, then=plays.answer(b"", 401), token=Tokens()),
-    Phase("repeat", count, LATE, UNKNOWN, 2, script=(plays.slow(2, plays.reset),)),
+    Phase("second token", doc_info, LATE, NOT_SENT, 1, then=responses.respond(b"", 401), token=Tokens()),
+    Phase("second token of a flatten", flatten, LATE, NOT_SENT, 1, then=responses.respond(b"", 401), token=Tokens()),
+    Phase("repeat", count, LATE, UNKNOWN, 2, script=(responses.delay(2, responses.reset),)),
     Phase(
-        "repeat of a send that was not taken", send, LOST, UNKNOWN, 2, script=(plays.answer(b"", 503, Retry_After="2"),)
+        "repeat of a send that was not taken",
+        send,
+        LOST,
+        UNKNOWN,
+        2,
+        script=(responses.respond(b"", 503, Retry_After="2"),),
     ),
-    Phase("proof", send_once, LOST, UNKNOWN, 1, script=(plays.slow(2, plays.reset),)),
-    Phase("proof, after no answer came", send_once, LOST, UNKNOWN, 1, script=(plays.silence,)),
+    Phase("proof", send_once, LOST, UNKNOWN, 1, script=(responses.delay(2, responses.reset),)),
+    Phase("proof, after no answer came", send_once, LOST, UNKNOWN, 1, script=(responses.never_respond,)),
 ]
 
 
 @pytest.mark.parametrize("phase", PHASES, ids=str)
 async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, phase: Phase) -> None:
-    server.plays(*phase.script)
-    server.otherwise = phase.then
+    server.enqueue(*phase.script)
+    server.default_responder = phase.then
     token = Tokens() if isinstance(phase.token, Tokens) else phase.token
     waits: dict[str, Any] = {
         "attempt_timeout": 100,
@@ -151,9 +156,9 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
         "retry": ds.RetryPolicy(attempts=3, wait=wait_fixed(1)),
     }
     # A login, or the fetch of a token, goes on for others when this call's time is up.
-    async with opened(server, token=token, leaky=phase.call is look, **(waits | dict(phase.settings))) as suite:
+    async with open_suite(server, token=token, leaky=phase.call is look, **(waits | dict(phase.settings))) as suite:
         began = asyncio.get_running_loop().time()
-        error = await failure_of(phase.call(suite))
+        error = await catch_error(phase.call(suite))
         assert asyncio.get_running_loop().time() - began == pytest.approx(TIMEOUT, abs=1e-6)
     assert type(error) is phase.error
     assert error.outcome is phase.outcome
@@ -163,14 +168,14 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
 
 @pytest.mark.parametrize("call", [doc_info, flatten], ids=["safe", "with effects"])
 async def test_token_connection_place_and_answer_share_one_deadline(server: ScriptedServer, call: Call) -> None:
-    server.otherwise = plays.answer({"identifier": "doc"})
-    async with opened(
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(
         server, token=Tokens(), max_connections=1, requests_per_second=0.2, burst=1, attempt_timeout=100
     ) as suite:
-        server.plays(plays.slow(3, server.otherwise), plays.silence)
+        server.enqueue(responses.delay(3, server.default_responder), responses.never_respond)
         holder = asyncio.create_task(suite.signing.get_doc_info("held"))
-        await turns(1)
-        error = await failure_of(call(suite))  # 1 for the token, 3 for the connection, 2 for the place
+        await yield_to_loop(1)
+        error = await catch_error(call(suite))  # 1 for the token, 3 for the connection, 2 for the place
         await holder
     assert isinstance(error, LATE if call is doc_info else LOST)
     assert error.attempts == 1
@@ -178,19 +183,19 @@ async def test_token_connection_place_and_answer_share_one_deadline(server: Scri
     assert len(server.requests) == 2
 
 
-async def test_repeat_that_waits_for_a_connection_does_not_make_the_first_attempt_unsent(
+async def test_deadline_while_retry_queues_keeps_outcome_unknown(
     server: ScriptedServer,
 ) -> None:
     async def taken_meanwhile(exchange: Exchange) -> None:
-        holding.append(asyncio.create_task(failure_of(count(suite, 50))))
+        holding.append(asyncio.create_task(catch_error(count(suite, 50))))
         await asyncio.sleep(1)
-        await plays.reset(exchange)
+        await responses.reset(exchange)
 
     holding: list[asyncio.Task[ds.DirectSuiteError]] = []
-    server.plays(taken_meanwhile)
-    server.otherwise = plays.silence
-    async with opened(server, max_connections=1, attempt_timeout=100) as suite:
-        error = await failure_of(count(suite))
+    server.enqueue(taken_meanwhile)
+    server.default_responder = responses.never_respond
+    async with open_suite(server, max_connections=1, attempt_timeout=100) as suite:
+        error = await catch_error(count(suite))
         assert len(server.requests) == 2
         await holding[0]
     assert type(error) is LATE
@@ -201,9 +206,11 @@ async def test_repeat_that_waits_for_a_connection_does_not_make_the_first_attemp
 async def test_download_with_a_time_of_its_own_ends_then_and_leaves_no_file(
     server: ScriptedServer, tmp_path: Path
 ) -> None:
-    server.otherwise = plays.pieces(*(part for _ in range(20) for part in (b"JVBE", plays.Pause(1))))
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", timeout=TIMEOUT))
+    server.default_responder = responses.respond_in_chunks(
+        *(part for _ in range(20) for part in (b"JVBE", responses.Pause(1)))
+    )
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", timeout=TIMEOUT))
     assert type(error) is LATE
     assert error.elapsed == pytest.approx(TIMEOUT, abs=1e-6)
     assert _entries(tmp_path) == []
@@ -214,21 +221,21 @@ def _entries(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("timeout", [0.5, 1.0, 2.0, 4.0, 30.0])
-async def test_looking_for_proof_in_vain_ends_within_the_deadline(server: ScriptedServer, timeout: float) -> None:
-    server.plays(plays.reset)
-    server.otherwise = plays.answer({"success": True, "messages": []})
-    async with opened(server) as suite:
-        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=timeout))
+async def test_failing_verification_ends_within_the_deadline(server: ScriptedServer, timeout: float) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = responses.respond({"success": True, "messages": []})
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=timeout))
     assert type(error) is LOST
     assert error.elapsed <= timeout
-    assert len(server.to("SendWithHeader")) == 1
+    assert len(server.find_requests("SendWithHeader")) == 1
 
 
 async def test_back_off_that_does_not_fit_ends_the_call_at_once(server: ScriptedServer) -> None:
-    server.otherwise = plays.slow(3, plays.answer(b"", 503, Retry_After="4"))
-    async with opened(server, attempt_timeout=100) as suite:
-        error = await failure_of(send(suite))
-        await until(lambda: server.busy == 0)
+    server.default_responder = responses.delay(3, responses.respond(b"", 503, Retry_After="4"))
+    async with open_suite(server, attempt_timeout=100) as suite:
+        error = await catch_error(send(suite))
+        await yield_until(lambda: server.busy == 0)
     assert type(error) is ds.ServerError
     assert (error.outcome, error.retry_after) == (ds.Outcome.REJECTED, 4)
     assert error.elapsed == pytest.approx(3)
@@ -241,9 +248,9 @@ async def test_signature_leaves_time_to_find_out_where_its_document_is_passed(
     stored, signature = ds.StoredDocument(identifier="doc", document_digest="1"), ds.Signature(name="approval")
     for document, expected in ((stored, for_the_request), ("doc", timeout)):
         told: list[ds.Event] = []
-        server.otherwise = plays.silence
-        async with opened(server, listeners=[told.append]) as suite:
-            error = await failure_of(suite.signing.sign(document, signature, timeout=timeout))
+        server.default_responder = responses.never_respond
+        async with open_suite(server, listeners=[told.append]) as suite:
+            error = await catch_error(suite.signing.sign(document, signature, timeout=timeout))
         assert isinstance(error, LOST)
         [failed] = [event for event in told if isinstance(event, ds.AttemptFailed) and event.operation == "Sign"]
         assert failed.elapsed == pytest.approx(expected)

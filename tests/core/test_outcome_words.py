@@ -12,7 +12,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.operation import Operation
-from directsuite.core.outcome import ConnectionDroppedError, asks_for_new_credential, judge, of_exception
+from directsuite.core.outcome import ConnectionDroppedError, convert_exception, find_service_error, needs_new_credential
 from directsuite.messaging.operations import SEND
 from directsuite.registration.operations import GET_PATIENT_ADDRESS_BY_USERNAME, LOGIN
 from directsuite.signing.operations import GET_DOC_INFO, SIGN
@@ -128,7 +128,7 @@ EXCEPTIONS: list[tuple[Exception, bool, type[ds.DirectSuiteError], ds.Outcome, s
 def test_failure_on_the_network_is_named_by_type_and_number_alone(
     error: Exception, started: bool, kind: type[ds.DirectSuiteError], outcome: ds.Outcome, words: str
 ) -> None:
-    failure = of_exception(error, SEND, started=started)
+    failure = convert_exception(error, SEND, started=started)
     assert failure is not None
     assert type(failure) is kind
     assert failure.explanation == words
@@ -137,12 +137,12 @@ def test_failure_on_the_network_is_named_by_type_and_number_alone(
 
 @pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])
 def test_failure_that_is_not_of_the_network_is_left_as_it_is(error: Exception, started: bool) -> None:
-    assert of_exception(error, SEND, started=started) is None
+    assert convert_exception(error, SEND, started=started) is None
 
 
 def test_dropped_connection_is_named_after_its_origin() -> None:
     dropped = ConnectionDroppedError(aiohttp.ServerDisconnectedError("https://api.example.test/session"))
-    failure = of_exception(dropped, SEND, started=True)
+    failure = convert_exception(dropped, SEND, started=True)
     assert str(dropped) == "ServerDisconnectedError"
     assert failure is not None
     assert failure.explanation == "the connection was lost before the answer (ServerDisconnectedError)"
@@ -264,7 +264,7 @@ ANSWERS = [
 @pytest.mark.parametrize("answered", ANSWERS, ids=range(len(ANSWERS)))
 def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> None:
     body = b"x" * 70_000
-    error = judge(answered.operation, answered.status, answered.headers, answered.document, body)
+    error = find_service_error(answered.operation, answered.status, answered.headers, answered.document, body)
     assert error is not None
     assert type(error) is answered.kind
     assert error.explanation == answered.words
@@ -279,7 +279,7 @@ def test_refusal_says_and_carries_what_the_answer_did(answered: Answered) -> Non
 )
 def test_a_refusal_in_plain_text_says_that(content_type: str | None, said: str | None) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
-    error = judge(SIGN, 403, headers, None, b" blocked\n")
+    error = find_service_error(SIGN, 403, headers, None, b" blocked\n")
     assert error is not None
     assert error.message == said
 
@@ -289,7 +289,7 @@ def test_a_refusal_in_plain_text_says_that(content_type: str | None, said: str |
     [(GET_DOC_INFO, 401, True), (SEND, 401, False), (GET_DOC_INFO, 429, False), (GET_DOC_INFO, 403, False)],
     ids=["token", "password", "rate", "permission"],
 )
-def test_only_a_refused_credential_asks_for_another(operation: Operation[Any], status: int, *, asks: bool) -> None:
-    error = judge(operation, status, {}, None, b"")
+def test_only_rejected_credential_is_renewed(operation: Operation[Any], status: int, *, asks: bool) -> None:
+    error = find_service_error(operation, status, {}, None, b"")
     assert error is not None
-    assert asks_for_new_credential(error) is asks
+    assert needs_new_credential(error) is asks

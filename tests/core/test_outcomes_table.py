@@ -13,26 +13,35 @@ import pytest
 import directsuite as ds
 from directsuite.core import outcome
 
-from . import plays
-from .failing_networks import answering
-from .opened import ASKS, GET_PATIENT_ADDRESS, PATIENT, SECRETS, Ask, assert_nothing_held, failure_of, opened
-from .outcome_scenes import ANY, NOWHERE, SAVE_LARGE, SCENES, Scene
-from .scripted_server import Play, ScriptedServer
-from .virtual_time import turns
+from . import responses
+from .failing_networks import respond_with
+from .outcome_cases import CONNECT_FAULTS, DEFAULT_CALLS, FAULT_CASES, SAVE_LARGE, FaultCase
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import (
+    API_CALLS,
+    GET_PATIENT_ADDRESS,
+    PATIENT,
+    SECRETS,
+    ApiCall,
+    assert_no_leaks,
+    catch_error,
+    open_suite,
+)
+from .virtual_time import yield_to_loop
 
 CASES = [
     # By default, each scene is tried with one call: with the next of its calls in turn.
-    pytest.param(scene, ask, marks=[pytest.mark.wide] * (ask is not scene.asks[number % len(scene.asks)]))
-    for number, scene in enumerate(SCENES)
-    for ask in scene.asks
+    pytest.param(scene, ask, marks=[pytest.mark.wide] * (ask is not scene.api_calls[number % len(scene.api_calls)]))
+    for number, scene in enumerate(FAULT_CASES)
+    for ask in scene.api_calls
 ]
 OTHER_CASES = [
     (scene, ask)
-    for scene in SCENES
-    for ask in ASKS
-    if scene.asks == ANY and ask not in ANY
+    for scene in FAULT_CASES
+    for ask in API_CALLS
+    if scene.api_calls == DEFAULT_CALLS and ask not in DEFAULT_CALLS
     # Without a connection it would be the login that fails; with a 401 the session is renewed.
-    if ask.service != "registration" or not (scene in NOWHERE or scene.row == "401")
+    if ask.service != "registration" or not (scene in CONNECT_FAULTS or scene.row == "401")
 ]
 
 
@@ -46,7 +55,7 @@ class Row:
     error: str
     again: str
 
-    def attempts(self, ask: Ask) -> int:
+    def attempts(self, ask: ApiCall) -> int:
         """How often the call is tried, where the policy allows two attempts and each fails."""
         if self.name in ("queue-deadline", "token"):
             return 0
@@ -67,22 +76,27 @@ TABLE = {row.name: row for row in _rows()}
 
 
 @pytest.mark.parametrize(("scene", "ask"), CASES, ids=str)
-async def test_failure_is_what_the_table_says(server: ScriptedServer, tmp_path: Path, scene: Scene, ask: Ask) -> None:
+async def test_failure_is_what_the_table_says(
+    server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: ApiCall
+) -> None:
     await _see(server, tmp_path, scene, ask)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("scene", "ask"), OTHER_CASES, ids=str)
 async def test_failure_is_the_same_for_every_kind_of_operation(
-    server: ScriptedServer, tmp_path: Path, scene: Scene, ask: Ask
+    server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: ApiCall
 ) -> None:
     await _see(server, tmp_path, scene, ask)
 
 
-async def _see(server: ScriptedServer, folder: Path, scene: Scene, ask: Ask) -> None:
+async def _see(server: ScriptedServer, folder: Path, scene: FaultCase, ask: ApiCall) -> None:
     row = TABLE[scene.row]
-    async with scene.network(server, folder) as network, opened(server, **(network | dict(scene.settings))) as suite:
-        error = await failure_of(ask.call(suite))
+    async with (
+        scene.network(server, folder) as network,
+        open_suite(server, **(network | dict(scene.settings))) as suite,
+    ):
+        error = await catch_error(ask.call(suite))
     assert (error.operation, error.service, error.outcome) == (ask.operation, ask.service, row.final())
     seen = error
     if row.outcome == "UNKNOWN" and not ask.may_repeat:
@@ -103,11 +117,11 @@ async def _see(server: ScriptedServer, folder: Path, scene: Scene, ask: Ask) -> 
 
 
 def test_every_row_is_seen_and_nothing_else() -> None:
-    assert {scene.row for scene in SCENES} | {"cancelled"} == set(TABLE)
+    assert {scene.row for scene in FAULT_CASES} | {"cancelled"} == set(TABLE)
 
 
 def test_no_two_scenes_have_one_name() -> None:
-    assert len({str(scene) for scene in SCENES}) == len(SCENES)
+    assert len({str(scene) for scene in FAULT_CASES}) == len(FAULT_CASES)
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=lambda row: row.name)
@@ -122,31 +136,31 @@ def test_row_is_one_that_the_code_can_follow(row: Row) -> None:
     }.get(row.outcome, set())
 
 
-async def _as_task(ask: Ask, suite: ds.DirectSuite) -> object:
+async def _as_task(ask: ApiCall, suite: ds.DirectSuite) -> object:
     return await ask.call(suite)
 
 
-CANCELLED: dict[str, Play] = {
-    "silence": plays.silence,
-    "half an answer": plays.pieces(b"{", plays.Pause(900)),
-    "back-off": plays.answer(b"", 429, Retry_After="40"),
-    "an answer": plays.answer({"success": True, "count": 7, "identifier": "doc"}),
+CANCELLED: dict[str, Responder] = {
+    "silence": responses.never_respond,
+    "half an answer": responses.respond_in_chunks(b"{", responses.Pause(900)),
+    "back-off": responses.respond(b"", 429, Retry_After="40"),
+    "an answer": responses.respond({"success": True, "count": 7, "identifier": "doc"}),
 }
 
 
 @pytest.mark.parametrize("name", CANCELLED)
-@pytest.mark.parametrize("ask", [*ANY, GET_PATIENT_ADDRESS, SAVE_LARGE], ids=str)
-async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, ask: Ask, name: str) -> None:
+@pytest.mark.parametrize("ask", [*DEFAULT_CALLS, GET_PATIENT_ADDRESS, SAVE_LARGE], ids=str)
+async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, ask: ApiCall, name: str) -> None:
     ends: set[type] = set()
-    async with answering(CANCELLED[name])(server, Path()):
+    async with respond_with(CANCELLED[name])(server, Path()):
         for moment in range(0, 60, 6 if ask is SAVE_LARGE else 1):
-            async with opened(server, attempt_timeout=100, leaky=True) as suite:
+            async with open_suite(server, attempt_timeout=100, leaky=True) as suite:
                 task = asyncio.create_task(_as_task(ask, suite))
-                await turns(moment)
+                await yield_to_loop(moment)
                 task.cancel()
                 (end,) = await asyncio.gather(task, return_exceptions=True)
                 ends.add(type(end))
                 if ask is not GET_PATIENT_ADDRESS:  # whose login goes on, for others who may wait for it
-                    assert_nothing_held(suite)
+                    assert_no_leaks(suite)
     assert asyncio.CancelledError in ends
     assert not any(issubclass(end, Exception) for end in ends)

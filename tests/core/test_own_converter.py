@@ -14,9 +14,9 @@ import pytest
 import directsuite as ds
 from directsuite import types
 
-from . import plays
-from .opened import ALICE, PASSWORD, PATIENT, failure_of, opened
+from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import ALICE, PASSWORD, PATIENT, catch_error, open_suite
 
 MESSAGES = {
     "success": True,
@@ -43,8 +43,8 @@ class Counting(cattrs.Converter):
 
 async def test_every_answer_and_request_goes_through_it(server: ScriptedServer) -> None:
     converter = Counting()
-    server.otherwise = plays.answer(MESSAGES)
-    async with opened(server, converter=converter) as suite:
+    server.default_responder = responses.respond(MESSAGES)
+    async with open_suite(server, converter=converter) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         await box.get_messages()
         await box.get_messages_by_uids("INBOX", [1])
@@ -60,8 +60,8 @@ async def test_its_hooks_hold_inside_answers_and_requests(server: ScriptedServer
     converter.register_unstructure_hook(ds.RecipientType, lambda kind: kind.value.lower())
     path = tmp_path / "a.pdf"
     path.write_bytes(b"\x00\x01")
-    server.otherwise = plays.answer(MESSAGES)
-    async with opened(server, converter=converter) as suite:
+    server.default_responder = responses.respond(MESSAGES)
+    async with open_suite(server, converter=converter) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         read = [*await box.get_messages(), *[message async for message in box.stream_messages()]]
         recipients = [ds.Recipient("bob@direct.example.test")]
@@ -76,7 +76,7 @@ async def test_its_hooks_hold_inside_answers_and_requests(server: ScriptedServer
     assert [each["content"] for each in sent["message"]["attachmentList"]] == ["AAE=", "Ag=="]
 
 
-async def test_what_its_hook_raises_gives_way_to_the_default(server: ScriptedServer) -> None:
+async def test_value_whose_hook_raises_gets_default(server: ScriptedServer) -> None:
     converter = ds.make_converter()
 
     def fail(value: Any, _: Any) -> Any:
@@ -84,8 +84,8 @@ async def test_what_its_hook_raises_gives_way_to_the_default(server: ScriptedSer
         raise RuntimeError(value)
 
     converter.register_structure_hook(datetime, fail)
-    server.otherwise = plays.answer({"identifier": "1", "createdTime": PATIENT})
-    async with opened(server, converter=converter) as suite:
+    server.default_responder = responses.respond({"identifier": "1", "createdTime": PATIENT})
+    async with open_suite(server, converter=converter) as suite:
         document = await suite.signing.get_doc_info("1")
     assert (document.created_time, document.extra) == (None, {"createdTime": PATIENT})
 
@@ -98,23 +98,21 @@ async def test_what_its_hook_raises_for_an_identifier_is_an_error(server: Script
         raise RuntimeError(value)
 
     converter.register_structure_hook(str, fail)
-    server.otherwise = plays.answer({"identifier": PATIENT})
-    async with opened(server, converter=converter) as suite:
-        error = await failure_of(suite.signing.save(b"%PDF-"))
+    server.default_responder = responses.respond({"identifier": PATIENT})
+    async with open_suite(server, converter=converter) as suite:
+        error = await catch_error(suite.signing.save(b"%PDF-"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.path == "$.identifier"
     assert PATIENT not in f"{error!s}{error!r}"
     assert error.__cause__ is None
 
 
-async def test_a_file_is_refused_where_contents_are_written_otherwise_than_as_base64(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_file_is_rejected_if_hook_writes_bytes_not_as_base64(server: ScriptedServer, tmp_path: Path) -> None:
     converter = ds.make_converter()
     converter.register_unstructure_hook(bytes, bytes.hex)
     path = tmp_path / "a.pdf"
     path.write_bytes(b"\x00\x01")
-    async with opened(server, converter=converter) as suite:
+    async with open_suite(server, converter=converter) as suite:
         message = ds.Message(recipients=[ds.Recipient(ALICE)], attachment_list=[ds.Attachment.from_path(path)])
         with pytest.raises(ds.InvalidArgumentError, match="base64"):
             await suite.mailbox(ALICE, PASSWORD).send(message)

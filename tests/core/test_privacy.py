@@ -14,26 +14,26 @@ import pytest
 import directsuite as ds
 from directsuite.core import privacy
 from directsuite.core.privacy import scrub_class
-from directsuite.core.upload import OnDisk
+from directsuite.core.upload import PathContent
 from directsuite.jobs import signing as jobs
-from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 
-from . import plays
-from .opened import opened
+from . import responses
 from .scripted_server import ScriptedServer
-from .virtual_time import until
+from .scripted_suite import open_suite
+from .virtual_time import yield_until
 
 PACKAGE = str(Path(ds.__file__).parent)
-NAMED = "sentinel-of-a-name"
+NAME_SENTINEL = "sentinel-of-a-name"
 
 
-def inner_frames(error: BaseException) -> list[str]:
+def list_package_frames(error: BaseException) -> list[str]:
     """The package's frames in an error's traceback, each with its locals."""
     told = traceback.TracebackException.from_exception(error, capture_locals=True)
     return [f"{frame.name}: {frame.locals}" for frame in told.stack if frame.filename.startswith(PACKAGE)]
 
 
-async def caught(call: Awaitable[object]) -> BaseException:
+async def catch_exception(call: Awaitable[object]) -> BaseException:
     """What a call raises."""
     try:
         await call
@@ -43,71 +43,74 @@ async def caught(call: Awaitable[object]) -> BaseException:
 
 
 async def test_errors_of_tracking_and_signing_jobs_show_the_callers_frames_alone(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "delivery.db")
-    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server) as suite, journal:
+    journal = DeliveryJournal(tmp_path / "delivery.db")
+    async with ScriptedServer(responses.respond({}, 500)) as server, open_suite(server) as suite, journal:
         box = suite.mailbox("clinic@direct.example.test", "secret")
-        letter = ds.Message(recipients=[ds.Recipient(f"{NAMED}@@direct.example.test")])
+        letter = ds.Message(recipients=[ds.Recipient(f"{NAME_SENTINEL}@@direct.example.test")])
         missing = ds.Message(
             recipients=[ds.Recipient("bob@direct.example.test")],
-            attachment_list=[ds.Attachment.from_path(tmp_path / NAMED)],
+            attachment_list=[ds.Attachment.from_path(tmp_path / NAME_SENTINEL)],
         )
         tracker = DeliveryTracker(box, journal=journal)
-        errors = [await caught(tracker.send(each, key=NAMED)) for each in (letter, missing)]
-        errors.append(await caught(tracker.add("", recipients=[NAMED])))
-        wrong: Any = [NAMED]
+        errors = [await catch_exception(tracker.send(each, key=NAME_SENTINEL)) for each in (letter, missing)]
+        errors.append(await catch_exception(tracker.add("", recipients=[NAME_SENTINEL])))
+        wrong: Any = [NAME_SENTINEL]
         with pytest.raises(ds.DirectSuiteError) as refused:
             jobs.SigningJob(
                 suite.signing,
                 jobs.Folder(tmp_path),
                 jobs.TargetFolder(tmp_path / "out"),
                 wrong,
-                journal=jobs.Journal(tmp_path / "signing.db"),
+                journal=jobs.SigningJournal(tmp_path / "signing.db"),
             )
         errors.append(refused.value)
     for each in errors:
         assert isinstance(each, ds.DirectSuiteError)
-        assert inner_frames(each) == []
+        assert list_package_frames(each) == []
 
 
 def test_content_that_could_not_be_made_can_be_shown(tmp_path: Path) -> None:
-    half_made = OnDisk.__new__(OnDisk)
+    half_made = PathContent.__new__(PathContent)
     with pytest.raises(ds.InvalidArgumentError, match="no such file"):
-        half_made.__init__(tmp_path / NAMED, "content")  # type: ignore[misc]
-    assert NAMED not in repr(half_made)
+        half_made.__init__(tmp_path / NAME_SENTINEL, "content")  # type: ignore[misc]
+    assert NAME_SENTINEL not in repr(half_made)
     with pytest.raises(ds.InvalidArgumentError, match="it is a folder: give a file"):
-        OnDisk(tmp_path, "content")
+        PathContent(tmp_path, "content")
 
 
 async def test_errors_of_the_package_show_the_callers_frames_alone() -> None:
-    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server, retry=ds.RetryPolicy.none()) as suite:
-        error = await caught(suite.signing.get_doc_info(NAMED))
-        refused = await caught(suite.signing.save(Path("/missing") / NAMED))
-        listed = await caught(anext(suite.fax.iter_messages(NAMED)))
+    async with (
+        ScriptedServer(responses.respond({}, 500)) as server,
+        open_suite(server, retry=ds.RetryPolicy.none()) as suite,
+    ):
+        error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
+        refused = await catch_exception(suite.signing.save(Path("/missing") / NAME_SENTINEL))
+        listed = await catch_exception(anext(suite.fax.iter_messages(NAME_SENTINEL)))
     for each in (error, refused, listed):
         assert isinstance(each, ds.DirectSuiteError)
-        assert inner_frames(each) == []
+        assert list_package_frames(each) == []
 
 
 async def test_cancellation_shows_the_callers_frames_alone() -> None:
-    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
-        task = asyncio.ensure_future(suite.signing.get_doc_info(NAMED))
-        await until(lambda: bool(server.requests))
+    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
+        task = asyncio.ensure_future(suite.signing.get_doc_info(NAME_SENTINEL))
+        await yield_until(lambda: bool(server.requests))
         task.cancel()
-        error = await caught(task)
+        error = await catch_exception(task)
     assert isinstance(error, asyncio.CancelledError)
-    assert inner_frames(error) == []
+    assert list_package_frames(error) == []
 
 
 async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
     async def source() -> AsyncIterator[bytes]:
         """A source that breaks, and is asked for by name."""
-        yield NAMED.encode()
+        yield NAME_SENTINEL.encode()
         raise LookupError("the end of the source")
 
-    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
-        error = await caught(suite.signing.save(source()))
+    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
+        error = await catch_exception(suite.signing.save(source()))
     assert isinstance(error, LookupError)
-    assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["caught", "source"]
+    assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["catch_exception", "source"]
 
 
 async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +120,14 @@ async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: 
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
     monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
-    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
-        error = await caught(suite.signing.get_doc_info(NAMED))
+    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
+        error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
     assert isinstance(error, AssertionError)
-    assert len(inner_frames(error)) > 2
-    assert [frame for frame in inner_frames(error) if NAMED in frame] == []
+    assert len(list_package_frames(error)) > 2
+    assert [frame for frame in list_package_frames(error) if NAME_SENTINEL in frame] == []
 
 
-class Keeper:
+class FailingApi:
     """A public class of the package, whose methods fail in several ways."""
 
     def __init__(self, name: str, *, fails: bool = False) -> None:
@@ -133,13 +136,13 @@ class Keeper:
             raise AssertionError
 
     @classmethod
-    def made(cls, name: str) -> Keeper:
+    def from_file(cls, name: str) -> FailingApi:
         """Fail in a library of the system."""
         Path(name).read_bytes()
         raise AssertionError
 
     @staticmethod
-    def checked(name: str) -> None:
+    def validate(name: str) -> None:
         """Raise an error in place of another one."""
         try:
             Path(name).read_bytes()
@@ -152,7 +155,7 @@ class Keeper:
         raise AssertionError
 
     @contextlib.asynccontextmanager
-    async def entered(self, name: str) -> AsyncGenerator[str]:
+    async def enter(self, name: str) -> AsyncGenerator[str]:
         """Fail when the block is entered."""
         if name:
             raise AssertionError
@@ -160,19 +163,19 @@ class Keeper:
 
 
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> type[Keeper]:
+def failing_api(monkeypatch: pytest.MonkeyPatch) -> type[FailingApi]:
     monkeypatch.setattr(privacy, "_PACKAGE", __name__.partition(".")[0])
-    return scrub_class(Keeper)
+    return scrub_class(FailingApi)
 
 
-async def _all(items: AsyncIterator[str]) -> None:
+async def _exhaust(items: AsyncIterator[str]) -> None:
     async for _ in items:
         pass
 
 
-async def test_every_kind_of_method_is_scrubbed(keeper: type[Keeper]) -> None:
-    async def enter(kept: Keeper) -> None:
-        async with kept.entered(NAMED):
+async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -> None:
+    async def enter(kept: FailingApi) -> None:
+        async with kept.enter(NAME_SENTINEL):
             pass
 
     def raised_by(call: Callable[[], object]) -> BaseException:
@@ -180,21 +183,21 @@ async def test_every_kind_of_method_is_scrubbed(keeper: type[Keeper]) -> None:
             call()
         return raised.value
 
-    kept = keeper("another name")
+    kept = failing_api("another name")
     errors = [
-        raised_by(lambda: keeper(NAMED, fails=True)),
-        raised_by(lambda: keeper.made(NAMED)),
-        raised_by(lambda: keeper.checked(NAMED)),
-        await caught(_all(kept.items(NAMED))),
-        await caught(enter(kept)),
+        raised_by(lambda: failing_api(NAME_SENTINEL, fails=True)),
+        raised_by(lambda: failing_api.from_file(NAME_SENTINEL)),
+        raised_by(lambda: failing_api.validate(NAME_SENTINEL)),
+        await catch_exception(_exhaust(kept.items(NAME_SENTINEL))),
+        await catch_exception(enter(kept)),
     ]
     for error in errors:
         frames = traceback.TracebackException.from_exception(error, capture_locals=True).stack
-        assert [frame.locals for frame in frames if NAMED in str(frame.locals)] == [], frames
+        assert [frame.locals for frame in frames if NAME_SENTINEL in str(frame.locals)] == [], frames
     assert errors[2].__context__ is None
 
 
-async def test_a_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(keeper: type[Keeper]) -> None:
+async def test_a_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(failing_api: type[FailingApi]) -> None:
     faults: list[BaseException] = []
     released = asyncio.Event()
 
@@ -211,38 +214,44 @@ async def test_a_task_that_waits_goes_on_after_its_fault_was_raised_elsewhere(ke
         raise faults[0]
 
     task = asyncio.create_task(background())
-    await until(lambda: bool(faults))
-    assert isinstance(await caught(public()), AssertionError)
+    await yield_until(lambda: bool(faults))
+    assert isinstance(await catch_exception(public()), AssertionError)
     released.set()
     assert await task == "done"
 
 
 async def test_wrong_call_shows_no_arguments() -> None:
-    async with ScriptedServer(plays.silence) as server, opened(server) as suite:
+    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
         with pytest.raises(TypeError, match="unexpected keyword") as wrong:
-            await suite.signing.get_doc_info(NAMED, retries=3)  # type: ignore[call-arg]
-    assert [frame for frame in inner_frames(wrong.value) if NAMED in frame] == []
+            await suite.signing.get_doc_info(NAME_SENTINEL, retries=3)  # type: ignore[call-arg]
+    assert [frame for frame in list_package_frames(wrong.value) if NAME_SENTINEL in frame] == []
 
 
 async def test_error_that_the_caller_is_handling_keeps_its_way() -> None:
-    async with ScriptedServer(plays.answer({}, 500)) as server, opened(server, retry=ds.RetryPolicy.none()) as suite:
-        own = await caught(_configured())
+    async with (
+        ScriptedServer(responses.respond({}, 500)) as server,
+        open_suite(server, retry=ds.RetryPolicy.none()) as suite,
+    ):
+        own = await catch_exception(_make_invalid_settings())
         before = traceback.format_tb(own.__traceback__)
         try:
             raise own
         except ds.DirectSuiteError:
-            assert isinstance(await caught(suite.signing.get_doc_info(NAMED)), ds.ServerError | ds.ResponseDecodeError)
+            assert isinstance(
+                await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL)),
+                ds.ServerError | ds.ResponseDecodeError,
+            )
             with pytest.raises(ds.InvalidArgumentError):
-                suite.mailbox(NAMED, "password")
+                suite.mailbox(NAME_SENTINEL, "password")
     assert traceback.format_tb(own.__traceback__)[-len(before) :] == before
 
 
-async def _configured() -> ds.Settings:
+async def _make_invalid_settings() -> ds.Settings:
     """Settings with a fault, found within the package."""
     return ds.Settings(message_url="no url")
 
 
-async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(keeper: type[Keeper]) -> None:
+async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(failing_api: type[FailingApi]) -> None:
     faults: list[BaseException] = []
     released = asyncio.Event()
 
@@ -265,8 +274,8 @@ async def test_a_task_that_waits_in_a_generator_goes_on_after_its_fault(keeper: 
         raise faults[0]
 
     task = asyncio.create_task(background())
-    await until(lambda: bool(faults))
-    assert isinstance(await caught(public()), AssertionError)
+    await yield_until(lambda: bool(faults))
+    assert isinstance(await catch_exception(public()), AssertionError)
     released.set()
     assert await task == ["done"]
 

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite.core.fault_format import FaultFormat, ServiceFault
 from directsuite.core.operation import Operation
-from directsuite.core.outcome import class_of_status, interpret, unreadable
-from directsuite.core.refusals import Refusals, Refused
-from directsuite.core.response import Answer
+from directsuite.core.outcome import classify_status, interpret, make_decode_error
+from directsuite.core.response import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.registration import operations as registration
-from directsuite.registration.models import SUCCESS
+from directsuite.registration.models import SUCCESS_CODE
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
 
-MESSAGING, REGISTRATION, SIGNING = messaging.REFUSALS, registration.REFUSALS, signing.REFUSALS
+MESSAGING, REGISTRATION, SIGNING = messaging.FAULT_FORMAT, registration.FAULT_FORMAT, signing.FAULT_FORMAT
 
-REFUSED: list[tuple[Refusals, Any, Refused | None]] = [
+REFUSED: list[tuple[FaultFormat, Any, ServiceFault | None]] = [
     (MESSAGING, {"success": True}, None),
     (MESSAGING, {"success": True, "code": 1, "message": "no"}, None),
     (MESSAGING, {"success": "true"}, None),
@@ -32,42 +32,42 @@ REFUSED: list[tuple[Refusals, Any, Refused | None]] = [
     (MESSAGING, "false", None),
     (MESSAGING, {"success": None, "code": 1}, None),
     (MESSAGING, {"success": 0, "code": 1}, None),
-    (MESSAGING, {"success": False}, Refused(None, None)),
-    (MESSAGING, {"success": False, "code": 1, "message": "no"}, Refused(1, "no")),
-    (MESSAGING, {"success": "False", "code": "1"}, Refused(1, None)),
-    (MESSAGING, {"success": False, "code": "01"}, Refused(1, None)),
-    (MESSAGING, {"success": False, "code": "98765"}, Refused("98765", None)),
-    (MESSAGING, {"success": False, "code": "one"}, Refused("one", None)),
-    (MESSAGING, {"success": False, "code": 98765}, Refused(98765, None)),
-    (MESSAGING, {"success": False, "code": True}, Refused(None, None)),
-    (MESSAGING, {"success": False, "code": 1.0}, Refused(None, None)),
-    (MESSAGING, {"success": False, "message": 5}, Refused(None, None)),
+    (MESSAGING, {"success": False}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "code": 1, "message": "no"}, ServiceFault(1, "no")),
+    (MESSAGING, {"success": "False", "code": "1"}, ServiceFault(1, None)),
+    (MESSAGING, {"success": False, "code": "01"}, ServiceFault(1, None)),
+    (MESSAGING, {"success": False, "code": "98765"}, ServiceFault("98765", None)),
+    (MESSAGING, {"success": False, "code": "one"}, ServiceFault("one", None)),
+    (MESSAGING, {"success": False, "code": 98765}, ServiceFault(98765, None)),
+    (MESSAGING, {"success": False, "code": True}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "code": 1.0}, ServiceFault(None, None)),
+    (MESSAGING, {"success": False, "message": 5}, ServiceFault(None, None)),
     (REGISTRATION, {"success": True}, None),
-    (REGISTRATION, {"code": SUCCESS}, None),
-    (REGISTRATION, {"success": None, "code": SUCCESS}, None),
+    (REGISTRATION, {"code": SUCCESS_CODE}, None),
+    (REGISTRATION, {"success": None, "code": SUCCESS_CODE}, None),
     (REGISTRATION, {"success": None}, None),
-    (REGISTRATION, {"code": "011"}, Refused("011", None)),
-    (REGISTRATION, {"success": False, "code": SUCCESS}, Refused(SUCCESS, None)),
-    (REGISTRATION, {"success": False, "code": "011", "errorMessage": "a", "message": "b"}, Refused("011", "a")),
-    (REGISTRATION, {"success": False, "errorMessage": None, "message": "b"}, Refused(None, "b")),
+    (REGISTRATION, {"code": "011"}, ServiceFault("011", None)),
+    (REGISTRATION, {"success": False, "code": SUCCESS_CODE}, ServiceFault(SUCCESS_CODE, None)),
+    (REGISTRATION, {"success": False, "code": "011", "errorMessage": "a", "message": "b"}, ServiceFault("011", "a")),
+    (REGISTRATION, {"success": False, "errorMessage": None, "message": "b"}, ServiceFault(None, "b")),
     (SIGNING, {}, None),
     (SIGNING, {"description": "b"}, None),
     (SIGNING, {"error": 5, "description": "b"}, None),
-    (SIGNING, {"error": "a", "description": "b"}, Refused(None, "a: b")),
-    (SIGNING, {"error": "a", "description": "a"}, Refused(None, "a")),
-    (SIGNING, {"error": ""}, Refused(None, "")),
+    (SIGNING, {"error": "a", "description": "b"}, ServiceFault(None, "a: b")),
+    (SIGNING, {"error": "a", "description": "a"}, ServiceFault(None, "a")),
+    (SIGNING, {"error": ""}, ServiceFault(None, "")),
     (SIGNING, ["error"], None),
 ]
 
 
 @pytest.mark.parametrize(("refusals", "document", "refused"), REFUSED)
 def test_a_refusal_is_told_by_its_service_s_own_form(
-    refusals: Refusals, document: Any, refused: Refused | None
+    refusals: FaultFormat, document: Any, refused: ServiceFault | None
 ) -> None:
     assert refusals.read(document) == refused
 
 
-SUCCESSES: list[tuple[Refusals, Any, bool]] = [
+SUCCESSES: list[tuple[FaultFormat, Any, bool]] = [
     (MESSAGING, {"success": True}, True),
     (MESSAGING, {"success": "True"}, True),
     (MESSAGING, {"success": "yes"}, False),
@@ -77,10 +77,10 @@ SUCCESSES: list[tuple[Refusals, Any, bool]] = [
     (MESSAGING, [], False),
     (MESSAGING, None, False),
     (REGISTRATION, {"success": True}, True),
-    (REGISTRATION, {"code": SUCCESS}, True),
-    (REGISTRATION, {"success": None, "code": SUCCESS}, True),
-    (REGISTRATION, {"success": "no", "code": SUCCESS}, False),
-    (REGISTRATION, {"success": False, "code": SUCCESS}, False),
+    (REGISTRATION, {"code": SUCCESS_CODE}, True),
+    (REGISTRATION, {"success": None, "code": SUCCESS_CODE}, True),
+    (REGISTRATION, {"success": "no", "code": SUCCESS_CODE}, False),
+    (REGISTRATION, {"success": False, "code": SUCCESS_CODE}, False),
     (REGISTRATION, {"code": "011"}, False),
     (REGISTRATION, {}, False),
     (SIGNING, {}, True),
@@ -89,8 +89,8 @@ SUCCESSES: list[tuple[Refusals, Any, bool]] = [
 
 
 @pytest.mark.parametrize(("refusals", "document", "claims"), SUCCESSES)
-def test_success_is_claimed_in_its_service_s_own_form(refusals: Refusals, document: Any, claims: bool) -> None:
-    assert refusals.says_yes(document) is claims
+def test_success_is_recognized_by_form_of_its_service(refusals: FaultFormat, document: Any, claims: bool) -> None:
+    assert refusals.is_success(document) is claims
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_success_is_claimed_in_its_service_s_own_form(refusals: Refusals, docume
         (599, ds.ServerError, "the service failed"),
     ],
 )
-def test_the_status_says_the_rest(status: int, error: type[ds.ServiceError], words: str) -> None:
-    assert class_of_status(status) == (error, words)
+def test_status_decides_without_service_body(status: int, error: type[ds.ServiceError], words: str) -> None:
+    assert classify_status(status) == (error, words)
 
 
 def read(operation: Operation[Any], body: bytes, status: int = 200, media_type: str = "application/json") -> Any:
-    return interpret(operation, Answer(status, {"Content-Type": media_type}, body), 1000, Codec(None))
+    return interpret(operation, BufferedResponse(status, {"Content-Type": media_type}, body), 1000, Codec(None))
 
 
 UNBROKEN = "text without broken characters"
@@ -163,7 +163,7 @@ def test_an_answer_that_is_too_large_says_what_to_do() -> None:
         (messaging.SEND, "raise"),
     ]
     for operation, hint in cases:
-        error = interpret(operation, Answer(200, {}, b"x" * 9, too_large=True), 7, Codec(None))
+        error = interpret(operation, BufferedResponse(200, {}, b"x" * 9, too_large=True), 7, Codec(None))
         assert isinstance(error, ds.ResponseDecodeError)
         assert (error.too_large, error.body, error.operation) == (True, b"x" * 9, operation.name)
         assert error.explanation == f"the answer is larger than 7 bytes: {hint} max_response_bytes"
@@ -183,7 +183,9 @@ def test_a_redirect_of_a_download_is_no_document() -> None:
 def test_elements_that_are_null_are_counted() -> None:
     body = b'{"success": true, "messages": [null, {"uid": 3}, null]}'
     counts = list[Mapping[str, int]]()
-    answer = interpret(messaging.GET_MESSAGE_METADATA, Answer(200, {}, body), 1000, Codec(None), counts.append)
+    answer = interpret(
+        messaging.GET_MESSAGE_METADATA, BufferedResponse(200, {}, body), 1000, Codec(None), counts.append
+    )
     assert not isinstance(answer, ds.DirectSuiteError)
     assert ([message.uid for message in answer.messages], counts) == ([3], [{"$.messages[]": 2}])
 
@@ -198,7 +200,7 @@ def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert (error.path, error.explanation.rpartition(": ")[2]) == ("$", "$ should be nested less deeply")
 
 
-def test_a_part_of_an_answer_that_does_not_fit_is_told_by_its_place() -> None:
-    error = unreadable(messaging.SEND, MismatchError("a text", "$.smtpId"))
+def test_undecodable_part_of_response_names_its_path() -> None:
+    error = make_decode_error(messaging.SEND, MismatchError("a text", "$.smtpId"))
     assert error.explanation == "the answer does not fit the operation: $.smtpId should be a text"
     assert (error.path, error.operation, error.service) == ("$.smtpId", "Send", messaging.SEND.service)

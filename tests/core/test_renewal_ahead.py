@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import AccessToken, TokenCache, token_source
+from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
 
-from .opened import GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGGED_IN, failure_of, opened
-from .plays import answer, gated
+from .responses import respond, respond_after
 from .scripted_server import ScriptedServer
-from .test_credentials import Source, text
-from .virtual_time import ManualClock, elapsed, turns, until
+from .scripted_suite import GET_DOC_INFO, GET_PATIENT_ADDRESS, LOGIN_RESPONSE, catch_error, open_suite
+from .test_credentials import Source, get_token_text
+from .virtual_time import ManualClock, measure_elapsed, yield_to_loop, yield_until
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def time() -> ManualClock:
 async def test_renewal_that_hangs_delays_nobody_while_the_token_is_good(time: ManualClock) -> None:
     source = Source(lifetime=120)
     cache = TokenCache(source, time)
-    await cache.current()
+    await cache.get_current()
     source.gate.clear()
     time.now = 70
-    assert [await text(cache) for _ in range(100)] == ["token-1"] * 100
-    await turns()
+    assert [await get_token_text(cache) for _ in range(100)] == ["token-1"] * 100
+    await yield_to_loop()
     assert source.asked == 2
     time.now = 120
-    waiting = [asyncio.create_task(text(cache)) for _ in range(100)]
-    await turns()
+    waiting = [asyncio.create_task(get_token_text(cache)) for _ in range(100)]
+    await yield_to_loop()
     assert not any(task.done() for task in waiting)
     source.gate.set()
     assert set(await asyncio.gather(*waiting)) == {"token-2"}
@@ -41,49 +41,52 @@ async def test_renewal_that_hangs_delays_nobody_while_the_token_is_good(time: Ma
 
 async def test_call_goes_out_while_the_renewal_of_its_token_hangs(server: ScriptedServer) -> None:
     source = Source(lifetime=120)
-    server.otherwise = answer({"identifier": "doc"})
-    async with opened(server, token=source) as suite:
+    server.default_responder = respond({"identifier": "doc"})
+    async with open_suite(server, token=source) as suite:
         await GET_DOC_INFO.call(suite)
         await asyncio.sleep(70)
         source.gate.clear()
-        assert await elapsed(suite.signing.get_doc_info("doc", timeout=1)) == 0
+        assert await measure_elapsed(suite.signing.get_doc_info("doc", timeout=1)) == 0
     assert source.asked == 2
 
 
 async def test_failed_renewals_back_off_while_the_token_is_good(time: ManualClock) -> None:
     source = Source()
     cache = TokenCache(source, time)
-    await cache.current()
+    await cache.get_current()
     source.failures = [ValueError("broken") for _ in range(3)]
     for moment, asked in ((540, 2), (540.9, 2), (541, 3), (542.9, 3), (543, 4), (546.9, 4), (547, 5)):
         time.now = moment
-        assert await text(cache) == "token-1"
-        await turns()
+        assert await get_token_text(cache) == "token-1"
+        await yield_to_loop()
         assert source.asked == asked
-    assert await text(cache) == "token-5"
+    assert await get_token_text(cache) == "token-5"
 
 
 async def test_token_that_was_asked_for_earlier_does_not_replace_a_newer_one(time: ManualClock) -> None:
     source = Source()
     cache = TokenCache(source, time)
     source.gate.clear()
-    waiting = asyncio.create_task(text(cache))
-    await turns()
+    waiting = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     time.now = 1
-    newer = cache.adopt(AccessToken("newer", 600), cache.now())
+    newer = cache.store(AccessToken("newer", 600), cache.now())
     time.now = 2
     source.gate.set()
     assert await waiting == "newer"
-    assert await cache.current() == newer
+    assert await cache.get_current() == newer
 
 
-async def test_login_that_was_forced_keeps_its_session_when_an_older_login_answers(server: ScriptedServer) -> None:
+async def test_forced_login_wins_over_older_login_response(server: ScriptedServer) -> None:
     gate = asyncio.Event()
-    server.plays(gated(gate, answer(LOGGED_IN | {"sessionId": "older"})), answer(LOGGED_IN | {"sessionId": "newer"}))
-    server.otherwise = answer({"success": True, "code": "000", "patient": []})
-    async with opened(server) as suite:
+    server.enqueue(
+        respond_after(gate, respond(LOGIN_RESPONSE | {"sessionId": "older"})),
+        respond(LOGIN_RESPONSE | {"sessionId": "newer"}),
+    )
+    server.default_responder = respond({"success": True, "code": "000", "patient": []})
+    async with open_suite(server) as suite:
         calling = asyncio.ensure_future(GET_PATIENT_ADDRESS.call(suite))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         await asyncio.sleep(1)
         await suite.registration.login()
         gate.set()
@@ -96,12 +99,12 @@ async def test_caller_who_is_cancelled_as_the_suite_closes_is_cancelled(time: Ma
     source = Source()
     cache = TokenCache(source, time)
     source.gate.clear()
-    caller = asyncio.create_task(text(cache))
-    await turns()
+    caller = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     closing = asyncio.create_task(cache.aclose())
-    refresh = cache._refresh
+    refresh = cache._fetch_task
     assert refresh is not None
-    await until(refresh.done)
+    await yield_until(refresh.done)
     caller.cancel()
     await asyncio.wait([caller])
     assert caller.cancelled()
@@ -117,13 +120,13 @@ async def test_caller_who_was_cancelled_before_is_told_that_the_suite_was_closed
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            return await failure_of(cache.current())
+            return await catch_error(cache.get_current())
         raise AssertionError
 
     caller = asyncio.create_task(cleans_up())
-    await turns()
+    await yield_to_loop()
     caller.cancel()
-    await turns()
+    await yield_to_loop()
     await cache.aclose()
     assert type(await caller) is ds.ClosedError
 
@@ -132,7 +135,7 @@ async def test_token_source_that_ends_as_cancelled_is_told_as_what_it_is(time: M
     async def ask() -> str:
         raise asyncio.CancelledError
 
-    error = await failure_of(TokenCache(token_source(ask), time).current())
+    error = await catch_error(TokenCache(make_token_source(ask), time).get_current())
     assert type(error) is ds.TransportError
     assert error.outcome is ds.Outcome.NOT_SENT
     assert "cancelled" in str(error)
@@ -141,13 +144,13 @@ async def test_token_source_that_ends_as_cancelled_is_told_as_what_it_is(time: M
 async def test_closed_cache_begins_no_fetch(time: ManualClock) -> None:
     source = Source()
     cache = TokenCache(source, time)
-    await cache.current()
+    await cache.get_current()
     await cache.aclose()
     for moment in (540, 600):
         time.now = moment
         if moment < 600:
-            assert await text(cache) == "token-1"
+            assert await get_token_text(cache) == "token-1"
         else:
-            assert type(await failure_of(cache.current())) is ds.ClosedError
-    await turns()
+            assert type(await catch_error(cache.get_current())) is ds.ClosedError
+    await yield_to_loop()
     assert source.asked == 1

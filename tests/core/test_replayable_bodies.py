@@ -9,21 +9,21 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import GET_DOC_INFO, PDF, SAVE_STREAM, failure_of, opened
-from .scripted_server import Exchange, Play, ScriptedServer
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import GET_DOC_INFO, PDF, SAVE_STREAM, catch_error, open_suite
 
-LIMITED = plays.answer(b"", 429)
+LIMITED = responses.respond(b"", 429)
 
-SPENT: dict[str, Play] = {
-    "reset": plays.reset,
+SPENT: dict[str, Responder] = {
+    "reset": responses.reset,
     "429": LIMITED,
-    "503 with Retry-After": plays.answer(b"", 503, Retry_After="1"),
-    "500": plays.answer(b"", 500),
-    "malformed": plays.answer(b"{"),
-    "truncated": plays.truncated({"identifier": "doc"}),
-    "401": plays.answer(b"", 401),
-    "429 before the body was read": plays.early(b"", 429),
+    "503 with Retry-After": responses.respond(b"", 503, Retry_After="1"),
+    "500": responses.respond(b"", 500),
+    "malformed": responses.respond(b"{"),
+    "truncated": responses.truncate({"identifier": "doc"}),
+    "401": responses.respond(b"", 401),
+    "429 before the body was read": responses.respond_early(b"", 429),
 }
 
 
@@ -32,28 +32,28 @@ async def test_body_that_cannot_be_replayed_is_never_sent_again(server: Scripted
     async def token() -> str:
         return "fresh"
 
-    server.plays(SPENT[spent])
-    async with opened(server, token=token) as suite:
-        error = await failure_of(SAVE_STREAM.call(suite))
+    server.enqueue(SPENT[spent])
+    async with open_suite(server, token=token) as suite:
+        error = await catch_error(SAVE_STREAM.call(suite))
     assert len(server.requests) == error.attempts == 1
 
 
-async def test_body_that_cannot_be_replayed_is_sent_again_where_nothing_of_it_had_left(server: ScriptedServer) -> None:
-    async with opened(server, max_connections=1, timeout=5) as suite:
-        server.otherwise = plays.silence
-        error = await failure_of(GET_DOC_INFO.call(suite))
-        server.otherwise = plays.answer({"identifier": "doc"})
+async def test_unreplayable_body_is_sent_on_retry_if_none_was_sent(server: ScriptedServer) -> None:
+    async with open_suite(server, max_connections=1, timeout=5) as suite:
+        server.default_responder = responses.never_respond
+        error = await catch_error(GET_DOC_INFO.call(suite))
+        server.default_responder = responses.respond({"identifier": "doc"})
         await SAVE_STREAM.call(suite)
     assert isinstance(error, ds.DeadlineExceededError)
-    assert len(server.to("pdf")) == 2
+    assert len(server.find_requests("pdf")) == 2
 
 
 @pytest.mark.parametrize("spent", [name for name in SPENT if name != "401"])
 async def test_body_in_a_file_is_sent_again(server: ScriptedServer, spent: str, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF * 50_000)
-    server.plays(SPENT[spent], plays.answer({"identifier": "doc"}))
-    async with opened(server) as suite:
+    server.enqueue(SPENT[spent], responses.respond({"identifier": "doc"}))
+    async with open_suite(server) as suite:
         await suite.signing.save(file)
     last = server.requests[-1]
     assert len(last.body) == int(last.headers["content-length"]) > len(PDF) * 50_000
@@ -76,7 +76,7 @@ async def test_error_of_the_user_s_own_source_comes_out_as_it_is(
             yield PDF * 1000
         raise broken
 
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(kind) as caught:
             await suite.signing.save(source())
     assert caught.value is broken
@@ -92,9 +92,9 @@ async def test_file_that_shrinks_before_it_is_sent_again_is_told(server: Scripte
         file.write_bytes(PDF)
         exchange.reset()
 
-    server.plays(shrink, plays.silence)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.save(file))
+    server.enqueue(shrink, responses.never_respond)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(file))
     assert type(error) is ds.TransportError
     assert "became shorter" in str(error)
     assert error.operation == "Save"

@@ -8,9 +8,9 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import ALICE, MESSAGE, PASSWORD, opened
-from .scripted_server import Exchange, Play, ScriptedServer
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
 
 SENT = {"success": True, "code": 0, "smtpId": "<1@direct.example.test>"}
 MARKED = {
@@ -20,7 +20,7 @@ MARKED = {
 }
 
 
-def by_operation(sends: list[Play], looks: Play) -> Play:
+def by_operation(sends: list[Responder], looks: Responder) -> Responder:
     """Plays in turn for sends, one and the same for looks."""
 
     async def play(exchange: Exchange) -> None:
@@ -29,30 +29,30 @@ def by_operation(sends: list[Play], looks: Play) -> Play:
     return play
 
 
-@pytest.mark.parametrize("first", [plays.silence, plays.reset])
+@pytest.mark.parametrize("first", [responses.never_respond, responses.reset])
 async def test_a_silent_send_is_sent_again_when_it_was_looked_for_long_enough(
-    server: ScriptedServer, first: Play
+    server: ScriptedServer, first: Responder
 ) -> None:
-    server.otherwise = by_operation([first, plays.answer(SENT)], plays.answer(MARKED))
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    server.default_responder = by_operation([first, responses.respond(SENT)], responses.respond(MARKED))
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         answer = await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, resend=True)
     assert answer.smtp_id == SENT["smtpId"]
-    assert len(server.to("SendWithHeader")) == 2
+    assert len(server.find_requests("SendWithHeader")) == 2
 
 
-@pytest.mark.parametrize("looks", [plays.answer({"success": False, "code": 4}), plays.reset])
-async def test_looks_that_saw_nothing_are_no_reason_to_send_again(server: ScriptedServer, looks: Play) -> None:
-    server.otherwise = by_operation([plays.silence], looks)
-    async with opened(server, retry=ds.RetryPolicy.none(), circuit_failures=0) as suite:
+@pytest.mark.parametrize("looks", [responses.respond({"success": False, "code": 4}), responses.reset])
+async def test_searches_without_evidence_prevent_resend(server: ScriptedServer, looks: Responder) -> None:
+    server.default_responder = by_operation([responses.never_respond], looks)
+    async with open_suite(server, retry=ds.RetryPolicy.none(), circuit_failures=0) as suite:
         with pytest.raises(ds.OutcomeUnknownError) as caught:
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, resend=True)
     assert not caught.value.looked
 
 
 async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer) -> None:
-    server.otherwise = by_operation([plays.reset], plays.answer(MARKED))
+    server.default_responder = by_operation([responses.reset], responses.respond(MARKED))
     clock: Any = None
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         clock = suite.runtime.clock
         with pytest.raises(ds.OutcomeUnknownError) as caught:
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, settle=30)
@@ -62,27 +62,27 @@ async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedSe
 
 @pytest.mark.parametrize("shown", [" {} ", "{}\r\n", "", None], ids=["blanks", "line break", "empty", "null"])
 @pytest.mark.parametrize("upper", [False, True], ids=["as sent", "in capitals"])
-async def test_a_mark_that_a_listing_shows_in_another_form_is_no_absent_one(
+async def test_request_id_in_another_form_counts_as_present(
     server: ScriptedServer, shown: str | None, upper: bool
 ) -> None:
     """Sent again, the recipients would have it twice."""
 
     async def lost_but_listed(exchange: Exchange) -> None:
         if "SendWithHeader" in exchange.request.target:
-            await plays.reset(exchange)
+            await responses.reset(exchange)
             return
-        marks = [sent.document["message"]["headers"][0]["value"] for sent in server.to("SendWithHeader")]
+        marks = [sent.document["message"]["headers"][0]["value"] for sent in server.find_requests("SendWithHeader")]
         values = [None if shown is None else shown.format(mark.upper() if upper else mark) for mark in marks]
         headers = [[{"name": "X-Request-ID", "value": value}] for value in values]
         messages = [{"uid": uid, "msgID": f"<{uid}@x>", "headers": each} for uid, each in enumerate(headers, start=1)]
-        await plays.answer({"success": True, "messages": messages})(exchange)
+        await responses.respond({"success": True, "messages": messages})(exchange)
 
-    server.otherwise = lost_but_listed
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    server.default_responder = lost_but_listed
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         sending = suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, resend=True)
         if shown:
             assert (await sending).smtp_id == "<1@x>"
         else:
             with pytest.raises(ds.OutcomeUnknownError):
                 await sending
-    assert len(server.to("SendWithHeader")) == 1
+    assert len(server.find_requests("SendWithHeader")) == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.retry import retry_after
+from directsuite.core.retry import parse_retry_after
 
 
 @pytest.mark.parametrize(
@@ -37,23 +37,23 @@ from directsuite.core.retry import retry_after
     ],
 )
 def test_retry_after_is_read_in_both_forms(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header, now=lambda: 60.0) == seconds
+    assert parse_retry_after(header, now=lambda: 60.0) == seconds
 
 
 @pytest.mark.parametrize("clock_error", [-2 * 365 * 86400.0, -3600.0, 3600.0, 2 * 365 * 86400.0])
 def test_retry_after_date_is_counted_from_the_response_date(clock_error: float) -> None:
     server_time = datetime(2026, 1, 1, tzinfo=UTC)
     header, date = (format_datetime(server_time + timedelta(seconds=seconds), usegmt=True) for seconds in (30, 0))
-    assert retry_after(header, date, now=lambda: server_time.timestamp() + clock_error) == 30
+    assert parse_retry_after(header, date, now=lambda: server_time.timestamp() + clock_error) == 30
 
 
 def test_unreadable_response_date_leaves_the_local_clock() -> None:
-    assert retry_after("Thu, 01 Jan 1970 00:01:30 GMT", "today", now=lambda: 60.0) == 30
+    assert parse_retry_after("Thu, 01 Jan 1970 00:01:30 GMT", "today", now=lambda: 60.0) == 30
 
 
 @given(st.text())
 def test_retry_after_never_fails(header: str) -> None:
-    wait = retry_after(header)
+    wait = parse_retry_after(header)
     assert wait is None or wait >= 0
 
 
@@ -61,4 +61,4 @@ def test_retry_after_never_fails(header: str) -> None:
 def test_retry_after_as_a_date_is_the_seconds_until_then(seconds: int) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     header = format_datetime(now + timedelta(seconds=seconds), usegmt=True)
-    assert retry_after(header, now=now.timestamp) == seconds
+    assert parse_retry_after(header, now=now.timestamp) == seconds

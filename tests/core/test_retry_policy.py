@@ -20,7 +20,7 @@ from tenacity import (
 )
 
 import directsuite as ds
-from directsuite.core.retry import WaitAsAsked, retry_after
+from directsuite.core.retry import DefaultWait, parse_retry_after
 
 
 class Course:
@@ -28,12 +28,12 @@ class Course:
 
     def __init__(self, policy: ds.RetryPolicy, *, repeats: bool = True, left: Callable[[], float] = lambda: 60) -> None:
         self.events: list[str] = []
-        self.retrying: AsyncRetrying = policy.retrying(
+        self.retrying: AsyncRetrying = policy.make_retry_loop(
             may_repeat=lambda _: repeats,
             time_left=left,
             sleep=self._sleep,
-            scheduled=self._scheduled,
-            answer=self._answer,
+            on_scheduled=self._scheduled,
+            await_result=self._answer,
         )
 
     async def _answer(self, awaitable: Awaitable[Any]) -> Any:
@@ -79,7 +79,7 @@ def test_none_is_one_attempt() -> None:
 
 
 def test_policy_shows_what_it_does() -> None:
-    assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=WaitAsAsked(), stop=None)"
+    assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=DefaultWait(), stop=None)"
 
 
 def _state(error: Exception | None) -> RetryCallState:
@@ -100,24 +100,24 @@ WAITS: list[tuple[Exception | None, float, float]] = [
 
 @pytest.mark.parametrize(("error", "least", "most"), WAITS)
 def test_first_wait_is_as_the_service_asks(error: Exception | None, least: float, most: float) -> None:
-    assert all(least <= WaitAsAsked()(_state(error)) <= most for _ in range(50))
+    assert all(least <= DefaultWait()(_state(error)) <= most for _ in range(50))
 
 
 @pytest.mark.parametrize(("error", "least", "most"), WAITS)
 def test_waits_of_many_callers_are_spread(error: Exception | None, least: float, most: float) -> None:
-    assert len({WaitAsAsked()(_state(error)) for _ in range(50)}) > 25
+    assert len({DefaultWait()(_state(error)) for _ in range(50)}) > 25
 
 
 @pytest.mark.parametrize(("error", "most"), [(WAITS[0][0], 60.0), (WAITS[1][0], 60.0), (WAITS[2][0], 10.0)])
 def test_later_waits_have_an_end(error: Exception, most: float) -> None:
     state = _state(error)
     state.attempt_number = 20
-    assert all(WaitAsAsked()(state) <= most for _ in range(50))
+    assert all(DefaultWait()(state) <= most for _ in range(50))
 
 
 def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
     seven = wait_fixed(7)
-    waits = [WaitAsAsked() + seven, seven + WaitAsAsked(), wait_chain(WaitAsAsked(), seven)]
+    waits = [DefaultWait() + seven, seven + DefaultWait(), wait_chain(DefaultWait(), seven)]
     error = ds.RateLimitedError("", status=429)
     assert [int(wait(_state(error))) for wait in waits] == [8, 8, 1]
 
@@ -180,7 +180,7 @@ async def test_async_wait_that_never_answers_ends_with_the_time_left() -> None:
 
 
 @pytest.mark.parametrize("gives", [None, "2", True, -1.0, float("nan"), [2]], ids=repr)
-async def test_wait_that_gives_no_seconds_is_told_with_the_failure_as_its_cause(gives: Any) -> None:
+async def test_wait_without_seconds_raises_with_failure_as_cause(gives: Any) -> None:
     course = Course(ds.RetryPolicy(wait=lambda _: gives))
     with pytest.raises(ds.ConfigurationError, match="wait has to give seconds") as caught:
         await course._fail()
@@ -197,7 +197,7 @@ async def test_time_that_the_service_names_goes_first(retry_after: float | None,
 
 def test_moment_that_the_service_names_is_counted_from_now() -> None:
     in_an_hour = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    assert retry_after(in_an_hour) == pytest.approx(3600, abs=60)
+    assert parse_retry_after(in_an_hour) == pytest.approx(3600, abs=60)
 
 
 def own_wait(state: RetryCallState) -> float:

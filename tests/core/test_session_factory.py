@@ -12,8 +12,8 @@ import pytest
 
 import directsuite as ds
 
-from .opened import opened
 from .scripted_server import ScriptedServer
+from .scripted_suite import open_suite
 
 
 async def makes_one_later() -> aiohttp.ClientSession:
@@ -31,7 +31,7 @@ async def test_factory_that_gives_no_session_is_refused(
     server: ScriptedServer, factory: Callable[[], Any], *, close_session: bool
 ) -> None:
     with pytest.raises(ds.ConfigurationError, match=r"session_factory: .*a plain function") as caught:
-        async with opened(server, session_factory=factory, close_session=close_session):
+        async with open_suite(server, session_factory=factory, close_session=close_session):
             pass
     assert "ClientSession" in str(caught.value)
     del caught

@@ -13,10 +13,10 @@ import pytest
 import directsuite as ds
 from directsuite.core.session import FreshConnector
 
-from . import plays
-from .certificates import certificate
-from .opened import GET_MESSAGE_COUNT, failure_of, opened
+from . import responses
+from .certificates import make_certificate
 from .scripted_server import ScriptedServer
+from .scripted_suite import GET_MESSAGE_COUNT, catch_error, open_suite
 
 
 def fresh() -> aiohttp.ClientSession:
@@ -25,7 +25,7 @@ def fresh() -> aiohttp.ClientSession:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> tuple[Path, Path]:
-    return certificate(tmp_path)
+    return make_certificate(tmp_path)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def trusting(authority: tuple[Path, Path]) -> ssl.SSLContext:
 async def secure_server(authority: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority)
-    async with ScriptedServer(plays.answer({"success": True, "count": 7}), tls=context) as running:
+    async with ScriptedServer(responses.respond({"success": True, "count": 7}), tls=context) as running:
         yield running
 
 
@@ -47,7 +47,7 @@ async def test_context_of_the_session_s_connector_is_kept(
     def factory() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(connector=FreshConnector(ssl=trusting))
 
-    async with opened(secure_server, session_factory=factory) as suite:
+    async with open_suite(secure_server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         assert suite._session.request_options == {}
 
@@ -55,7 +55,7 @@ async def test_context_of_the_session_s_connector_is_kept(
 async def test_context_of_the_settings_goes_before_the_session_s(
     secure_server: ScriptedServer, trusting: ssl.SSLContext
 ) -> None:
-    async with opened(secure_server, session_factory=fresh, tls=trusting) as suite:
+    async with open_suite(secure_server, session_factory=fresh, tls=trusting) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         assert suite._session.request_options == {"ssl": trusting}
 
@@ -66,7 +66,7 @@ async def test_context_of_the_settings_goes_before_the_session_s(
 async def test_session_of_the_user_s_keeps_its_connections_where_that_is_safe(
     server: ScriptedServer, connector: Callable[[], aiohttp.TCPConnector], connections: int
 ) -> None:
-    async with opened(server, session_factory=lambda: aiohttp.ClientSession(connector=connector())) as suite:
+    async with open_suite(server, session_factory=lambda: aiohttp.ClientSession(connector=connector())) as suite:
         for _ in range(3):
             await GET_MESSAGE_COUNT.call(suite)
     assert server.connections == connections
@@ -76,9 +76,9 @@ async def test_session_that_raises_for_status_changes_nothing(server: ScriptedSe
     def factory() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(connector=FreshConnector(), raise_for_status=True)
 
-    server.otherwise = plays.answer(b"", 404)
-    async with opened(server, session_factory=factory) as suite:
-        assert isinstance(await failure_of(GET_MESSAGE_COUNT.call(suite)), ds.NotFoundError)
+    server.default_responder = responses.respond(b"", 404)
+    async with open_suite(server, session_factory=factory) as suite:
+        assert isinstance(await catch_error(GET_MESSAGE_COUNT.call(suite)), ds.NotFoundError)
     assert len(server.requests) == 1
 
 
@@ -102,39 +102,39 @@ async def test_session_that_would_be_unsafe_is_refused_and_closed(
         return made[0]
 
     with pytest.raises(ds.ConfigurationError, match="session_factory"):
-        async with opened(server, session_factory=noted):
+        async with open_suite(server, session_factory=noted):
             pass
     assert made[0].closed
 
 
 async def test_session_that_nobody_taught_to_trust_refuses(secure_server: ScriptedServer) -> None:
-    async with opened(secure_server, session_factory=fresh) as suite:
-        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+    async with open_suite(secure_server, session_factory=fresh) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
     assert type(error) is ds.ConnectFailedError
 
 
 async def test_shared_session_outlives_the_suite_that_closes_first(server: ScriptedServer) -> None:
     async with fresh() as shared:
         others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
-        async with opened(server, **others) as second:
-            async with opened(server, **others) as first:
+        async with open_suite(server, **others) as second:
+            async with open_suite(server, **others) as first:
                 await GET_MESSAGE_COUNT.call(first)
-            assert type(await failure_of(GET_MESSAGE_COUNT.call(first))) is ds.ClosedError
+            assert type(await catch_error(GET_MESSAGE_COUNT.call(first))) is ds.ClosedError
             await GET_MESSAGE_COUNT.call(second)
         assert not shared.closed
 
 
 async def test_shared_session_that_another_closed_says_what_to_set(server: ScriptedServer) -> None:
     shared = fresh()
-    async with opened(server, session_factory=lambda: shared, leaky=True) as second:
-        async with opened(server, session_factory=lambda: shared):
+    async with open_suite(server, session_factory=lambda: shared, leaky=True) as second:
+        async with open_suite(server, session_factory=lambda: shared):
             pass
-        error = await failure_of(GET_MESSAGE_COUNT.call(second))
+        error = await catch_error(GET_MESSAGE_COUNT.call(second))
     assert type(error) is ds.ClosedError
     assert "close_session=False" in str(error)
 
 
 async def test_own_session_is_closed_in_any_case(server: ScriptedServer) -> None:
-    async with opened(server, close_session=False) as suite:
+    async with open_suite(server, close_session=False) as suite:
         session = suite._session.http
     assert session.closed

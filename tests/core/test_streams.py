@@ -9,10 +9,10 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import ALICE, PASSWORD, assert_nothing_held, failure_of, opened
-from .scripted_server import Exchange, Play, ScriptedServer
-from .virtual_time import turns, until
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
+from .virtual_time import yield_to_loop, yield_until
 
 MESSAGES = [{"uid": number, "subject": f"message {number}"} for number in range(1, 6)]
 WHOLE = json.dumps({"success": True, "messages": MESSAGES}).encode()
@@ -27,11 +27,11 @@ async def read(suite: ds.DirectSuite, seen: list[int | None], timeout: float | N
 
 @pytest.mark.parametrize("size", [1, 7, 64, 100_000])
 async def test_messages_come_in_order_however_the_answer_is_cut(server: ScriptedServer, size: int) -> None:
-    server.plays(plays.pieces(*(WHOLE[start : start + size] for start in range(0, len(WHOLE), size))))
+    server.enqueue(responses.respond_in_chunks(*(WHOLE[start : start + size] for start in range(0, len(WHOLE), size))))
     seen: list[int | None] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await read(suite, seen)
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert seen == [1, 2, 3, 4, 5]
 
 
@@ -40,38 +40,38 @@ async def test_message_is_given_before_the_next_has_come(server: ScriptedServer)
 
     async def waits(exchange: Exchange) -> None:
         await exchange.read()
-        await exchange.write(plays.head(200, len(WHOLE)) + WHOLE[:FIRST])
+        await exchange.write(responses.make_head(200, len(WHOLE)) + WHOLE[:FIRST])
         await gate.wait()
         await exchange.write(WHOLE[FIRST:])
 
-    server.plays(waits)
-    async with opened(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
+    server.enqueue(waits)
+    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).stream_messages() as messages:
         assert (await anext(messages)).uid == 1
         gate.set()
         assert [message.uid async for message in messages] == [2, 3, 4, 5]
 
 
-BROKEN: dict[str, tuple[Play, type[ds.DirectSuiteError]]] = {
-    "broken off": (plays.pieces(WHOLE[:120], length=len(WHOLE)), ds.ResponseDecodeError),
-    "ends too early": (plays.answer(WHOLE[:120]), ds.ResponseDecodeError),
-    "pause": (plays.pieces(WHOLE[:120], plays.Pause(1000)), ds.ConnectionLostError),
-    "malformed": (plays.answer(WHOLE[:100] + b"}}]"), ds.ResponseDecodeError),
+BROKEN: dict[str, tuple[Responder, type[ds.DirectSuiteError]]] = {
+    "broken off": (responses.respond_in_chunks(WHOLE[:120], length=len(WHOLE)), ds.ResponseDecodeError),
+    "ends too early": (responses.respond(WHOLE[:120]), ds.ResponseDecodeError),
+    "pause": (responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000)), ds.ConnectionLostError),
+    "malformed": (responses.respond(WHOLE[:100] + b"}}]"), ds.ResponseDecodeError),
     "refused at its end": (
-        plays.answer(b'{"messages": [{"uid": 1}, {"uid": 2}], "success": false, "code": 3}'),
+        responses.respond(b'{"messages": [{"uid": 1}, {"uid": 2}], "success": false, "code": 3}'),
         ds.ServiceError,
     ),
-    "no success at its end": (plays.answer(b'{"messages": [{"uid": 1}, {"uid": 2}]}'), ds.ResponseDecodeError),
+    "no success at its end": (responses.respond(b'{"messages": [{"uid": 1}, {"uid": 2}]}'), ds.ResponseDecodeError),
 }
 
 
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_answer_that_breaks_raises_after_the_messages_before(server: ScriptedServer, broken: str) -> None:
     play, kind = BROKEN[broken]
-    server.plays(play)
+    server.enqueue(play)
     seen: list[int | None] = []
-    async with opened(server) as suite:
-        error = await failure_of(read(suite, seen))
-        assert_nothing_held(suite)
+    async with open_suite(server) as suite:
+        error = await catch_error(read(suite, seen))
+        assert_no_leaks(suite)
     assert type(error) is kind
     assert error.operation == "GetMessages"
     assert seen[:2] == [1, 2]
@@ -79,39 +79,41 @@ async def test_answer_that_breaks_raises_after_the_messages_before(server: Scrip
 
 
 async def test_an_unreadable_value_is_skipped_and_counted_once(server: ScriptedServer) -> None:
-    server.plays(plays.answer(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}, {}, 7], "success": true}'))
+    server.enqueue(responses.respond(b'{"messages": [{"uid": 1}, {"uid": 2, "size": "big"}, {}, 7], "success": true}'))
     seen: list[int | None] = []
     events: list[ds.Event] = []
-    async with opened(server, listeners=[events.append]) as suite:
+    async with open_suite(server, listeners=[events.append]) as suite:
         await read(suite, seen)
     assert seen == [1, 2]
     [skipped] = [event for event in events if isinstance(event, ds.ValuesSkipped)]
     assert skipped.paths == {"$.messages[].size": 1, "$.messages[]": 2}
 
 
-@pytest.mark.parametrize("play", [plays.reset, plays.answer(b"", 429), plays.answer(b"", 500)])
-async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, play: Play) -> None:
-    server.plays(play, plays.answer(WHOLE))
+@pytest.mark.parametrize("play", [responses.reset, responses.respond(b"", 429), responses.respond(b"", 500)])
+async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, play: Responder) -> None:
+    server.enqueue(play, responses.respond(WHOLE))
     seen: list[int | None] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await read(suite, seen)
     assert seen == [1, 2, 3, 4, 5]
     assert len(server.requests) == 2
 
 
 async def test_refusal_in_place_of_the_stream_is_typed(server: ScriptedServer) -> None:
-    server.plays(plays.answer({"success": False, "code": 1}, 401), plays.answer({"success": False, "code": 1}))
-    async with opened(server) as suite:
+    server.enqueue(
+        responses.respond({"success": False, "code": 1}, 401), responses.respond({"success": False, "code": 1})
+    )
+    async with open_suite(server) as suite:
         for _ in range(2):
-            error = await failure_of(read(suite, []))
+            error = await catch_error(read(suite, []))
             assert type(error) is ds.AuthenticationError
             assert error.code == 1
 
 
 @pytest.mark.parametrize("ending", ["context manager", "aclose", "cancellation"])
 async def test_leaving_early_closes_the_connection_at_once(server: ScriptedServer, ending: str) -> None:
-    server.plays(plays.pieces(WHOLE[:120], plays.Pause(1000), length=len(WHOLE)))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000), length=len(WHOLE)))
+    async with open_suite(server) as suite:
         messages = suite.mailbox(ALICE, PASSWORD).stream_messages()
         if ending == "context manager":
             async with messages:
@@ -121,12 +123,12 @@ async def test_leaving_early_closes_the_connection_at_once(server: ScriptedServe
             await messages.aclose()
         else:
             task = asyncio.create_task(_drain(messages))
-            await until(lambda: server.busy == 1)
-            await turns()
+            await yield_until(lambda: server.busy == 1)
+            await yield_to_loop()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert task.cancelled()
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
         server.close_idle()
         await suite.mailbox(ALICE, PASSWORD).get_message_count()
     assert [request.connection for request in server.requests] == [1, 2]
@@ -138,37 +140,39 @@ async def _drain(messages: ds.Listing[ds.MessageDetail]) -> None:
 
 
 async def test_slow_reader_is_not_timed_out(server: ScriptedServer) -> None:
-    server.plays(plays.answer(WHOLE))
-    async with opened(server, attempt_timeout=5, timeout=5) as suite:
+    server.enqueue(responses.respond(WHOLE))
+    async with open_suite(server, attempt_timeout=5, timeout=5) as suite:
         async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
             await asyncio.sleep(100)
 
 
 async def test_caller_s_time_out_may_span_the_whole_stream(server: ScriptedServer) -> None:
-    server.plays(plays.pieces(WHOLE[:120], plays.Pause(1000)))
-    async with opened(server, attempt_timeout=100) as suite:
+    server.enqueue(responses.respond_in_chunks(WHOLE[:120], responses.Pause(1000)))
+    async with open_suite(server, attempt_timeout=100) as suite:
         with pytest.raises(TimeoutError) as caught:
             await asyncio.wait_for(read(suite, []), 5)
         assert not isinstance(caught.value, ds.DirectSuiteError)
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
 
 
 @pytest.mark.parametrize("timeout", [6, None])
 async def test_batch_that_trickles_in_ends_with_the_timeout(server: ScriptedServer, timeout: float | None) -> None:
-    trickle = (part for _ in range(100) for part in (b" ", plays.Pause(1)))
-    server.plays(plays.answer({"success": True, "uids": [1, 2]}))
-    server.otherwise = plays.pieces(b'{"success": true, "messages": [', *trickle, b"]}")
-    async with opened(server, timeout=6 if timeout is None else 60) as suite:
+    trickle = (part for _ in range(100) for part in (b" ", responses.Pause(1)))
+    server.enqueue(responses.respond({"success": True, "uids": [1, 2]}))
+    server.default_responder = responses.respond_in_chunks(b'{"success": true, "messages": [', *trickle, b"]}")
+    async with open_suite(server, timeout=6 if timeout is None else 60) as suite:
         messages = suite.mailbox(ALICE, PASSWORD).iter_messages(timeout=timeout)
-        error = await failure_of(anext(messages))
+        error = await catch_error(anext(messages))
         await messages.aclose()
     assert type(error) is ds.DeadlineExceededError
     assert error.elapsed == pytest.approx(6)
 
 
 async def test_time_out_of_its_own_bounds_a_stream(server: ScriptedServer) -> None:
-    server.plays(plays.pieces(*(part for byte in WHOLE[:60] for part in (bytes([byte]), plays.Pause(1)))))
-    async with opened(server) as suite:
-        error = await failure_of(read(suite, [], timeout=10))
+    server.enqueue(
+        responses.respond_in_chunks(*(part for byte in WHOLE[:60] for part in (bytes([byte]), responses.Pause(1))))
+    )
+    async with open_suite(server) as suite:
+        error = await catch_error(read(suite, [], timeout=10))
     assert type(error) is ds.DeadlineExceededError
     assert error.elapsed == pytest.approx(10)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.core.session import NEVER, TimeoutScheduler
+from directsuite.core.session import NO_DEADLINE, TimeoutScheduler
 
-from .virtual_time import VirtualTimeLoop, turns
+from .virtual_time import VirtualTimeLoop, yield_to_loop
 
 TIMES = st.integers(1, 50).map(float)
 MOVES = st.lists(st.tuples(TIMES, TIMES), max_size=3, unique_by=lambda move: move[0])
@@ -49,12 +49,12 @@ async def ended(timeouts: TimeoutScheduler, after: float, *moves: tuple[float, f
         (0, [], 0),
         (-1, [], 0),
         (100.1, [], None),
-        (NEVER, [], None),
+        (NO_DEADLINE, [], None),
         (5, [(1, 20)], 20),
         (20, [(1, 5)], 5),
         (20, [(1, 5), (2, 30)], 30),
-        (5, [(1, NEVER)], None),
-        (NEVER, [(1, 5)], 5),
+        (5, [(1, NO_DEADLINE)], None),
+        (NO_DEADLINE, [(1, 5)], 5),
         (20, [(3, 2)], 3),
         (5, [(6, 20)], 5),
     ],
@@ -83,7 +83,7 @@ def test_each_of_many_ends_at_its_own_time(plans: list[tuple[float, list[tuple[f
     assert ends == [pytest.approx(expected(*plan)) for plan in plans]
 
 
-async def test_many_blocks_have_one_timer_and_later_ends_set_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_blocks_share_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, timeouts = asyncio.get_running_loop(), scheduler_of_this_loop()
     times: list[float] = []
     call_at = loop.call_at
@@ -106,7 +106,7 @@ async def test_cancellation_by_another_is_not_taken_for_the_end() -> None:
             await asyncio.sleep(100)
 
     task = asyncio.create_task(block())
-    await turns()
+    await yield_to_loop()
     task.cancel("by another")
     with pytest.raises(asyncio.CancelledError, match="by another"):
         await task
@@ -114,7 +114,7 @@ async def test_cancellation_by_another_is_not_taken_for_the_end() -> None:
 
 async def test_cancellation_at_the_very_end_wins() -> None:
     task = asyncio.create_task(ended(scheduler_of_this_loop(), 5))
-    await turns()
+    await yield_to_loop()
     asyncio.get_running_loop().call_at(now() + 5, task.cancel)
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -151,7 +151,7 @@ def test_outside_a_task_there_is_nothing_to_end() -> None:
 
 async def test_thousands_of_ends_close_together_take_few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     timeouts, passes = scheduler_of_this_loop(), 0
-    run_out = timeouts._run_out
+    run_out = timeouts._expire_due
 
     def counted() -> None:
         """Let what is past end, and count it."""
@@ -159,9 +159,9 @@ async def test_thousands_of_ends_close_together_take_few_turns(monkeypatch: pyte
         passes += 1
         run_out()
 
-    monkeypatch.setattr(timeouts, "_run_out", counted)
+    monkeypatch.setattr(timeouts, "_expire_due", counted)
     blocks = [asyncio.create_task(ended(timeouts, 5 + number / 1e6)) for number in range(1000)]
-    await turns()
+    await yield_to_loop()
     asyncio.get_running_loop().call_at(now() + 4, _hold, asyncio.get_running_loop())
     await asyncio.gather(*blocks)
     assert passes < 10

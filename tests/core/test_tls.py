@@ -11,9 +11,9 @@ import pytest
 
 import directsuite as ds
 
-from . import certificates, plays
-from .opened import GET_MESSAGE_COUNT, SEND, Ask, failure_of, opened
+from . import certificates, responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import GET_MESSAGE_COUNT, SEND, ApiCall, catch_error, open_suite
 
 
 @pytest.fixture
@@ -24,21 +24,21 @@ def address() -> str:
 
 @pytest.fixture
 def certificate(tmp_path: Path, address: str) -> tuple[Path, Path]:
-    return certificates.certificate(tmp_path, address=address)
+    return certificates.make_certificate(tmp_path, address=address)
 
 
 @pytest.fixture
 async def secure_server(certificate: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
-    async with ScriptedServer(plays.answer({"success": True, "count": 7}), tls=context) as running:
+    async with ScriptedServer(responses.respond({"success": True, "count": 7}), tls=context) as running:
         yield running
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_unknown_authority_is_refused_and_nothing_sent(secure_server: ScriptedServer, ask: Ask) -> None:
-    async with opened(secure_server) as suite:
-        error = await failure_of(ask.call(suite))
+async def test_unknown_authority_is_refused_and_nothing_sent(secure_server: ScriptedServer, ask: ApiCall) -> None:
+    async with open_suite(secure_server) as suite:
+        error = await catch_error(ask.call(suite))
     assert type(error) is ds.ConnectFailedError
     assert error.outcome is ds.Outcome.NOT_SENT
     assert secure_server.requests == []
@@ -46,10 +46,10 @@ async def test_unknown_authority_is_refused_and_nothing_sent(secure_server: Scri
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
 async def test_context_that_trusts_the_server_is_taken(
-    secure_server: ScriptedServer, certificate: tuple[Path, Path], ask: Ask
+    secure_server: ScriptedServer, certificate: tuple[Path, Path], ask: ApiCall
 ) -> None:
     trusting = ssl.create_default_context(cafile=certificate[0])
-    async with opened(secure_server, tls=trusting) as suite:
+    async with open_suite(secure_server, tls=trusting) as suite:
         await ask.call(suite)
     assert len(secure_server.requests) == 1
 
@@ -59,8 +59,8 @@ async def test_certificate_for_another_address_is_refused(
     secure_server: ScriptedServer, certificate: tuple[Path, Path]
 ) -> None:
     trusting = ssl.create_default_context(cafile=certificate[0])
-    async with opened(secure_server, tls=trusting) as suite:
-        error = await failure_of(SEND.call(suite))
+    async with open_suite(secure_server, tls=trusting) as suite:
+        error = await catch_error(SEND.call(suite))
     assert type(error) is ds.ConnectFailedError
     assert secure_server.requests == []
 
@@ -68,7 +68,7 @@ async def test_certificate_for_another_address_is_refused(
 async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(cafile=certificate[0])
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    async with opened(secure_server) as suite:
+    async with open_suite(secure_server) as suite:
         used = suite._session.request_options["ssl"]
     assert isinstance(used, ssl.SSLContext)
     assert used.minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -78,13 +78,13 @@ async def test_old_tls_is_refused(secure_server: ScriptedServer, certificate: tu
 
 async def test_plain_server_behind_https_is_refused(server: ScriptedServer) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(plays.head(400, 0))
+        writer.write(responses.make_head(400, 0))
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as plain:
         port = plain.sockets[0].getsockname()[1]
-        async with opened(server, message_url=f"https://127.0.0.1:{port}") as suite:
-            error = await failure_of(SEND.call(suite))
+        async with open_suite(server, message_url=f"https://127.0.0.1:{port}") as suite:
+            error = await catch_error(SEND.call(suite))
     assert type(error) is ds.ConnectFailedError
     assert error.outcome is ds.Outcome.NOT_SENT
 
@@ -92,9 +92,9 @@ async def test_plain_server_behind_https_is_refused(server: ScriptedServer) -> N
 async def test_handshake_that_hangs_sent_nothing(server: ScriptedServer) -> None:
     # The server waits for a line that a TLS client never sends.
     url = server.url("message").replace("http:", "https:")
-    async with opened(server, message_url=url, attempt_timeout=5, timeout=30) as suite:
+    async with open_suite(server, message_url=url, attempt_timeout=5, timeout=30) as suite:
         for ask in (GET_MESSAGE_COUNT, SEND):
-            error = await failure_of(ask.call(suite))
+            error = await catch_error(ask.call(suite))
             assert type(error) is ds.ConnectFailedError
             assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 2)
             assert error.elapsed == pytest.approx(11)

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .token_fetches import ByHand, Caller, ClockOf, Fetches, Told
+from .token_fetches import Caller, ControlledTokenSource, ManualLoop, TokenEvents, VirtualLoopClock
 
 pytestmark = pytest.mark.wide
 
@@ -100,19 +100,21 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hand = ByHand()
-        self.source = Fetches()
-        self.told = Told()
+        self.hand = ManualLoop()
+        self.source = ControlledTokenSource()
+        self.told = TokenEvents()
         self.model = Model()
         self.waiting: list[Caller] = []
         self.seen: set[int] = set()
         self.kept: list[BaseException] = []
         self.failure: type[BaseException] | None = None
-        self.cache = TokenCache(self.source, ClockOf(self.hand.loop), margin=MARGIN, patience=PATIENCE, emit=self.told)
+        self.cache = TokenCache(
+            self.source, VirtualLoopClock(self.hand.loop), margin=MARGIN, fetch_timeout=PATIENCE, emit=self.told
+        )
 
     def teardown(self) -> None:
         self.hand.close()
-        assert self.hand.complaints == []
+        assert self.hand.loop_errors == []
 
     @rule(count=st.integers(1, 3))
     def callers_arrive(self, count: int) -> None:
@@ -122,8 +124,8 @@ class TokenCacheMachine(RuleBasedStateMachine):
         at_once = good or model.closed or model.backs_off(now)
         if not good or (model.token is not None and now >= model.token.renew_at):
             model.wants(now)
-        callers = [Caller(self.hand.loop.create_task(self.cache.current()), model.fetches) for _ in range(count)]
-        self.hand.settle()
+        callers = [Caller(self.hand.loop.create_task(self.cache.get_current()), model.fetches) for _ in range(count)]
+        self.hand.run_until_idle()
         if not at_once:
             self.waiting += callers
             return
@@ -139,8 +141,8 @@ class TokenCacheMachine(RuleBasedStateMachine):
         """All who waited get it."""
         text = f"token-{self.model.fetches}"
         self.model.fetched(text, lifetime)
-        self.source.give(AccessToken(text, lifetime))
-        self.hand.settle()
+        self.source.complete(AccessToken(text, lifetime))
+        self.hand.run_until_idle()
         for caller in self._no_longer_waiting():
             self._got_token(caller)
 
@@ -151,7 +153,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         raised, self.failure = failure
         self.model.failed(self.hand.now)
         self.source.fail(raised("broken"))
-        self.hand.settle()
+        self.hand.run_until_idle()
         for caller in self._no_longer_waiting():
             self._got_error(caller, self.failure)
 
@@ -204,7 +206,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         text = f"forced-{self.model.generation + 1}"
         asked_at = self.hand.now - ago
         self.model.adopt(text, 600, asked_at)
-        self.hand.do(lambda: self.cache.adopt(AccessToken(text, 600), asked_at))
+        self.hand.call(lambda: self.cache.store(AccessToken(text, 600), asked_at))
 
     @precondition(lambda self: bool(self.waiting))
     @rule(choice=st.data())
@@ -213,7 +215,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         leaving = choice.draw(st.sampled_from(self.waiting))
         self.waiting.remove(leaving)
         leaving.task.cancel()
-        self.hand.settle()
+        self.hand.run_until_idle()
         assert leaving.task.cancelled()
 
     @precondition(lambda self: bool(self.waiting))
@@ -223,7 +225,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         leaving, self.waiting = self.waiting, []
         for caller in leaving:
             caller.task.cancel()
-        self.hand.settle()
+        self.hand.run_until_idle()
         assert all(caller.task.cancelled() for caller in leaving)
 
     @precondition(lambda self: not self.model.closed and self.model.generation + self.model.failures > 8)
@@ -233,16 +235,16 @@ class TokenCacheMachine(RuleBasedStateMachine):
         self.model.killed += self.model.fetching_since is not None
         self.model.closed, self.model.fetching_since = True, None
         self.hand.run(self.cache.aclose())
-        self.hand.settle()
+        self.hand.run_until_idle()
         for caller in self._no_longer_waiting():
             self._got_error(caller, ds.ClosedError)
 
     @invariant()
     def fetches_are_the_model_s(self) -> None:
         """One at a time, none while it backs off or for nothing, and none of them ended for a caller who left."""
-        assert self.source.begun == self.model.fetches
-        assert self.source.most <= 1
-        assert self.source.killed == self.model.killed
+        assert self.source.started == self.model.fetches
+        assert self.source.max_concurrent <= 1
+        assert self.source.cancelled == self.model.killed
         fetching = self.model.fetching_since is not None
         assert len(self.hand.tasks()) == len(self.waiting) + fetching
 
@@ -280,4 +282,4 @@ class TokenCacheMachine(RuleBasedStateMachine):
 
 
 TestTokenCache = TokenCacheMachine.TestCase
-TestTokenCache.settings = settings(max_examples=examples(100), stateful_step_count=40)
+TestTokenCache.settings = settings(max_examples=scale_examples(100), stateful_step_count=40)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .token_fetches import ByHand, ClockOf, Fetches
-from .virtual_time import turns
+from .token_fetches import ControlledTokenSource, ManualLoop, VirtualLoopClock
+from .virtual_time import yield_to_loop
 
 STEPS = st.sampled_from(
     [
@@ -34,10 +34,10 @@ STEPS = st.sampled_from(
 class Race:
     """One cache, and what happens to it."""
 
-    def __init__(self, hand: ByHand) -> None:
+    def __init__(self, hand: ManualLoop) -> None:
         self.hand = hand
-        self.source = Fetches()
-        self.cache = TokenCache(self.source, ClockOf(hand.loop))
+        self.source = ControlledTokenSource()
+        self.cache = TokenCache(self.source, VirtualLoopClock(hand.loop))
         self.callers: list[asyncio.Task[Credential]] = []
         self.left: set[asyncio.Task[Credential]] = set()
         self.refused: dict[asyncio.Task[Credential], int] = {}
@@ -49,53 +49,51 @@ class Race:
             await self._take(step)
         if closes:
             await self.cache.aclose()
-        await turns()
-        if self.source.under_way:
-            self.source.give(AccessToken("last", 600))
-        await turns()
+        await yield_to_loop()
+        if self.source.is_fetching:
+            self.source.complete(AccessToken("last", 600))
+        await yield_to_loop()
 
     async def _take(self, step: str) -> None:
         waiting = [caller for caller in self.callers if not caller.done()]
         match step:
             case "caller arrives":
-                caller = asyncio.create_task(self.cache.current())
+                caller = asyncio.create_task(self.cache.get_current())
                 self.callers.append(caller)
                 self.refused[caller] = self.refused_so_far
             case "caller leaves":
                 self.left |= {caller for caller in waiting[:1] if caller.cancel()}
             case "all leave":
                 self.left |= {caller for caller in waiting if caller.cancel()}
-            case "fetch gives" if self.source.under_way:
-                self.source.give(AccessToken("fetched", 600))
-            case "fetch fails" if self.source.under_way:
+            case "fetch gives" if self.source.is_fetching:
+                self.source.complete(AccessToken("fetched", 600))
+            case "fetch fails" if self.source.is_fetching:
                 self.source.fail(ValueError("broken"))
             case "token is refused":
                 self.refused_so_far = self.cache._generation
                 self.cache.invalidate(self.refused_so_far)
             case "login is forced":
-                self.cache.adopt(AccessToken("forced", 600), self.cache.now())
+                self.cache.store(AccessToken("forced", 600), self.cache.now())
             case _:
-                await turns(1)
+                await yield_to_loop(1)
 
 
 @given(steps=st.lists(STEPS, max_size=40), closes=st.booleans())
-@settings(max_examples=examples(300))
-def test_every_caller_gets_a_token_an_error_of_his_own_or_the_cancellation_he_asked_for(
-    steps: list[str], *, closes: bool
-) -> None:
-    hand = ByHand()
+@settings(max_examples=scale_examples(300))
+def test_each_caller_gets_token_own_error_or_own_cancellation(steps: list[str], *, closes: bool) -> None:
+    hand = ManualLoop()
     try:
         race = Race(hand)
         hand.run(race.run(steps, closes=closes))
         assert hand.tasks() == set()
         _assert_each_ended_well(race)
-        assert race.source.most <= 1
-        assert not race.source.killed or closes
+        assert race.source.max_concurrent <= 1
+        assert not race.source.cancelled or closes
         if not closes:
             _assert_next_gets_a_token(race)
     finally:
         hand.close()
-    assert hand.complaints == []
+    assert hand.loop_errors == []
 
 
 def _assert_each_ended_well(race: Race) -> None:
@@ -115,9 +113,9 @@ def _assert_each_ended_well(race: Race) -> None:
 
 def _assert_next_gets_a_token(race: Race) -> None:
     race.hand.pass_time(61)  # whatever back-off there was is over
-    caller = race.hand.loop.create_task(race.cache.current())
-    race.hand.settle()
+    caller = race.hand.loop.create_task(race.cache.get_current())
+    race.hand.run_until_idle()
     if not caller.done():
-        race.source.give(AccessToken("next", 600))
-        race.hand.settle()
+        race.source.complete(AccessToken("next", 600))
+        race.hand.run_until_idle()
     assert caller.result().token.reveal()

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.core.credentials import AccessToken, TokenCache, token_source
+from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
 from directsuite.core.events import Event, RenewalFailed, TokenRefreshed
 
-from .test_credentials import Source, text
-from .virtual_time import LoopClock, ManualClock, turns
+from .test_credentials import Source, get_token_text
+from .virtual_time import LoopClock, ManualClock, yield_to_loop
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ async def test_every_token_and_every_failure_is_told(source: Source, time: Manua
     for failures in (0, 2, 0):
         source.failures = [ValueError("broken") for _ in range(failures)]
         for _ in range(failures):
-            await _words(cache.current())
+            await _words(cache.get_current())
             time.now += 10
-        cache.invalidate((await cache.current()).generation)
+        cache.invalidate((await cache.get_current()).generation)
     assert told == [
         TokenRefreshed(generation=1, expires_in=600.0),
         RenewalFailed(error="TransportError", back_off=1.0),
@@ -56,24 +56,24 @@ async def _two_words() -> str:
 
 
 async def test_text_is_a_token_without_an_end(time: ManualClock) -> None:
-    cache = TokenCache(token_source(_two_words), time)
-    first = await cache.current()
+    cache = TokenCache(make_token_source(_two_words), time)
+    first = await cache.get_current()
     time.now = 1e9
-    assert await cache.current() is first
+    assert await cache.get_current() is first
     assert first.token.reveal() == "two words"
 
 
 def test_source_does_not_show_the_function_behind_it() -> None:
-    assert repr(token_source(_two_words)) == "CallableToken(renewable=True)"
+    assert repr(make_token_source(_two_words)) == "CallableToken(renewable=True)"
 
 
 async def test_adopted_token_that_ends_sooner_is_renewed_within_the_hour() -> None:
     source = Source(lifetime=None)
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
-    cache.adopt(AccessToken("adopted", 600), cache.now())
+    await cache.get_current()
+    cache.store(AccessToken("adopted", 600), cache.now())
     await asyncio.sleep(3601)
-    await turns()
+    await yield_to_loop()
     assert source.asked == 2
     await cache.aclose()
 
@@ -89,7 +89,7 @@ STATIC = {
 @pytest.mark.parametrize(("token", "words"), STATIC.items())
 def test_token_that_cannot_be_right_is_named_with_what_to_do(token: object, words: str) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
-        token_source(cast("str", token))
+        make_token_source(cast("str", token))
     assert str(caught.value) == words
 
 
@@ -127,7 +127,7 @@ SOURCES: dict[Callable[[], Awaitable[str]], str] = {
 async def test_source_that_fails_is_named_with_how(
     ask: Callable[[], Awaitable[str]], words: str, time: ManualClock
 ) -> None:
-    assert await _words(TokenCache(token_source(ask), time).current()) == words
+    assert await _words(TokenCache(make_token_source(ask), time).get_current()) == words
 
 
 GIVEN: list[tuple[object, str]] = [
@@ -147,7 +147,7 @@ async def test_source_that_gives_something_else_is_named_with_what(
         async def fetch(self) -> AccessToken:
             return cast("AccessToken", given)
 
-    assert await _words(TokenCache(Odd(), time).current()) == words
+    assert await _words(TokenCache(Odd(), time).get_current()) == words
 
 
 LOST = ds.ConnectionLostError("lost")
@@ -161,9 +161,9 @@ async def test_failure_keeps_a_cause_of_ours_while_it_is_remembered(
     failure.__cause__ = cause
     source.failures = [failure]
     cache = TokenCache(source, time)
-    await _words(cache.current())
+    await _words(cache.get_current())
     with pytest.raises(ds.TransportError, match="no token") as caught:
-        await cache.current()
+        await cache.get_current()
     again = caught.value.__cause__
     assert again is not cause
     assert (None if again is None else str(again)) == remembered
@@ -173,26 +173,26 @@ async def test_failure_keeps_a_cause_of_ours_while_it_is_remembered(
 async def test_closed_cache_says_so(source: Source, time: ManualClock) -> None:
     cache = TokenCache(source, time)
     source.gate.clear()
-    waiting = asyncio.create_task(_words(cache.current()))
-    await turns()
+    waiting = asyncio.create_task(_words(cache.get_current()))
+    await yield_to_loop()
     await cache.aclose()
     assert await waiting == "the suite was closed while a token was being fetched"
-    assert await _words(cache.current()) == "the suite is closed: create a new DirectSuite"
+    assert await _words(cache.get_current()) == "the suite is closed: create a new DirectSuite"
     assert source.asked == 1
 
 
 async def test_clock_may_begin_below_zero(source: Source, time: ManualClock) -> None:
     time.now = -1000.0
-    assert await text(TokenCache(source, time)) == "token-1"
+    assert await get_token_text(TokenCache(source, time)) == "token-1"
 
 
 async def test_tasks_in_the_background_are_named(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    await cache.current()
+    await cache.get_current()
     cache.invalidate(1)
     source.gate.clear()
-    waiting = asyncio.create_task(text(cache))
-    await turns()
+    waiting = asyncio.create_task(get_token_text(cache))
+    await yield_to_loop()
     names = {task.get_name() for task in asyncio.all_tasks()}
     assert {"directsuite-keep-alive", "directsuite-token"} <= names
     source.gate.set()
@@ -202,12 +202,12 @@ async def test_tasks_in_the_background_are_named(source: Source) -> None:
 
 async def test_refused_token_is_fetched_anew_before_anybody_asks(source: Source) -> None:
     cache = TokenCache(source, LoopClock(), keep_alive=True)
-    cache.invalidate((await cache.current()).generation)
+    cache.invalidate((await cache.get_current()).generation)
     await asyncio.sleep(541)
-    await turns()
+    await yield_to_loop()
     assert source.asked == 2
     await asyncio.sleep(541)
-    await turns()
+    await yield_to_loop()
     assert source.asked == 3
     await cache.aclose()
 
@@ -217,16 +217,16 @@ async def test_renewal_ahead_that_ends_badly_is_no_complaint(source: Source, tim
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     cache = TokenCache(source, time)
-    await cache.current()
+    await cache.get_current()
     source.gate.clear()
     source.failures = [ValueError("broken")]
     time.now = 550
-    await cache.current()
-    await turns()
+    await cache.get_current()
+    await yield_to_loop()
     if ending == "closing":
         await cache.aclose()
     source.gate.set()
-    await turns()
+    await yield_to_loop()
     gc.collect()
     assert source.asked == 2
     assert complaints == []
@@ -240,17 +240,17 @@ async def test_fetch_that_begins_as_another_ends_is_the_only_one(time: ManualClo
             token = await super().fetch()
             if self.asked == 1:
                 self.gate.clear()
-                callers.append(asyncio.create_task(text(cache)))
+                callers.append(asyncio.create_task(get_token_text(cache)))
                 return AccessToken(token.token, 0)
             return token
 
     callers: list[asyncio.Task[str]] = []
     source = Hasty()
     cache = TokenCache(source, time)
-    assert await text(cache) == "token-1"
-    await turns()
-    callers.append(asyncio.create_task(text(cache)))
-    await turns()
+    assert await get_token_text(cache) == "token-1"
+    await yield_to_loop()
+    callers.append(asyncio.create_task(get_token_text(cache)))
+    await yield_to_loop()
     source.gate.set()
     assert await asyncio.gather(*callers) == ["token-2", "token-2"]
     assert source.asked == 2

@@ -11,23 +11,23 @@ import directsuite as ds
 from directsuite.core.call import Call
 from directsuite.core.credentials import AccessToken
 
-from . import plays
-from .opened import (
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import (
     GET_DOC_INFO,
     GET_PATIENT_ADDRESS,
     INDIVIDUAL,
-    LOGGED_IN,
+    LOGIN_RESPONSE,
     PASSWORD,
     PROVISION,
     SAVE_STREAM,
     SESSION,
     TOKEN,
-    failure_of,
-    opened,
+    catch_error,
+    open_suite,
 )
-from .scripted_server import Exchange, Play, ScriptedServer
 from .test_credentials import Source
-from .virtual_time import LoopClock, elapsed, turns, until
+from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
 
 OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
 
@@ -44,15 +44,15 @@ class Sessions:
             self.logins += 1
             session = f"session-{self.logins}"
             self.valid = {session}
-            await plays.answer(LOGGED_IN | {"sessionId": session})(exchange)
+            await responses.respond(LOGIN_RESPONSE | {"sessionId": session})(exchange)
             return
         known = any(f"/{session}/" in exchange.request.target for session in self.valid)
-        await plays.answer(OK if known else {"success": False, "code": "011"})(exchange)
+        await responses.respond(OK if known else {"success": False, "code": "011"})(exchange)
 
 
 @pytest.fixture
 def sessions(server: ScriptedServer) -> Sessions:
-    server.otherwise = service = Sessions()
+    server.default_responder = service = Sessions()
     return service
 
 
@@ -61,13 +61,13 @@ async def look(suite: ds.DirectSuite) -> None:
 
 
 async def test_hundred_callers_without_a_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await asyncio.gather(*(look(suite) for _ in range(100)))
     assert sessions.logins == 1
 
 
 async def test_hundred_callers_on_a_refused_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
-    async with opened(server, requests_per_second=10_000, burst=1000) as suite:
+    async with open_suite(server, requests_per_second=10_000, burst=1000) as suite:
         await look(suite)
         sessions.valid.clear()
         await asyncio.gather(*(look(suite) for _ in range(100)))
@@ -78,11 +78,11 @@ async def test_hundred_callers_on_a_refused_session_cause_one_login(server: Scri
 async def test_session_is_renewed_a_minute_before_its_ten_are_over(
     server: ScriptedServer, sessions: Sessions, age: float, logins: int
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await look(suite)
         await asyncio.sleep(age)
         await look(suite)
-        await until(lambda: sessions.logins == logins and not suite._session.calls)
+        await yield_until(lambda: sessions.logins == logins and not suite._session.calls)
     assert sessions.logins == logins
     assert len(server.requests) == 2 + logins
 
@@ -90,7 +90,7 @@ async def test_session_is_renewed_a_minute_before_its_ten_are_over(
 async def test_refused_session_is_replayed_once_outside_the_retry_budget(
     server: ScriptedServer, sessions: Sessions
 ) -> None:
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         await look(suite)
         sessions.valid.clear()
         raw = await suite.registration.with_raw_response.get_patient_address_by_username("direct.example.test", "ada")
@@ -99,7 +99,7 @@ async def test_refused_session_is_replayed_once_outside_the_retry_budget(
 
 
 async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedServer, sessions: Sessions) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await look(suite)
         response = await suite.registration.login()
         assert response.session_id.reveal() == "session-2"
@@ -110,12 +110,12 @@ async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedS
 
 async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedServer, sessions: Sessions) -> None:
     gate = asyncio.Event()
-    server.plays(plays.gated(gate, sessions))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond_after(gate, sessions))
+    async with open_suite(server) as suite:
         first, second = (asyncio.create_task(look(suite)) for _ in range(2))
-        await until(lambda: len(server.requests) == 1)
+        await yield_until(lambda: len(server.requests) == 1)
         first.cancel()
-        await turns()
+        await yield_to_loop()
         gate.set()
         await second
     assert first.cancelled()
@@ -126,21 +126,21 @@ async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedS
 @pytest.mark.parametrize(
     ("play", "error"),
     [
-        (plays.reset, ds.ConnectionLostError),
-        (plays.silence, ds.TransportError),
-        (plays.answer(b"", 500), ds.ServerError),
-        (plays.answer(b"{"), ds.ResponseDecodeError),
-        (plays.answer({"success": True, "code": "000"}), ds.ResponseDecodeError),
+        (responses.reset, ds.ConnectionLostError),
+        (responses.never_respond, ds.TransportError),
+        (responses.respond(b"", 500), ds.ServerError),
+        (responses.respond(b"{"), ds.ResponseDecodeError),
+        (responses.respond({"success": True, "code": "000"}), ds.ResponseDecodeError),
     ],
     ids=["reset", "silence", "500", "malformed", "no session id"],
 )
 async def test_lost_login_leaves_the_call_unsent(
-    server: ScriptedServer, ask: object, play: Play, error: type[ds.DirectSuiteError]
+    server: ScriptedServer, ask: object, play: Responder, error: type[ds.DirectSuiteError]
 ) -> None:
-    server.otherwise = play
-    async with opened(server, leaky=True) as suite:  # the login goes on when the call's time is up
+    server.default_responder = play
+    async with open_suite(server, leaky=True) as suite:  # the login goes on when the call's time is up
         call = PROVISION if ask is PROVISION else GET_PATIENT_ADDRESS
-        failure = await failure_of(call.call(suite))
+        failure = await catch_error(call.call(suite))
     assert isinstance(failure, error)
     assert not isinstance(failure, ds.OutcomeUnknownError)
     assert failure.outcome is ds.Outcome.NOT_SENT
@@ -148,17 +148,17 @@ async def test_lost_login_leaves_the_call_unsent(
 
 
 async def test_refused_login_is_told_once_and_backs_off(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer({"success": False, "code": "011"})
-    async with opened(server) as suite:
-        errors = [await failure_of(GET_PATIENT_ADDRESS.call(suite)) for _ in range(3)]
+    server.default_responder = responses.respond({"success": False, "code": "011"})
+    async with open_suite(server) as suite:
+        errors = [await catch_error(GET_PATIENT_ADDRESS.call(suite)) for _ in range(3)]
     assert {type(error) for error in errors} == {ds.AuthenticationError}
     assert {error.operation for error in errors} == {"login"}
     assert len(server.requests) == 1
 
 
 async def test_failed_login_recovers(server: ScriptedServer, sessions: Sessions) -> None:
-    server.plays(plays.reset, plays.reset)
-    async with opened(server, retry=ds.RetryPolicy(attempts=2)) as suite:
+    server.enqueue(responses.reset, responses.reset)
+    async with open_suite(server, retry=ds.RetryPolicy(attempts=2)) as suite:
         try:
             await look(suite)
         except ds.TransportError:
@@ -169,12 +169,12 @@ async def test_failed_login_recovers(server: ScriptedServer, sessions: Sessions)
 
 async def test_login_goes_through_while_all_connections_are_held(server: ScriptedServer, sessions: Sessions) -> None:
     gate = asyncio.Event()
-    async with opened(server, max_connections=2) as suite:
+    async with open_suite(server, max_connections=2) as suite:
         await look(suite)
-        server.plays(plays.gated(gate, sessions), plays.gated(gate, sessions))
+        server.enqueue(responses.respond_after(gate, sessions), responses.respond_after(gate, sessions))
         held = [asyncio.create_task(look(suite)) for _ in range(2)]
-        await until(lambda: server.busy == 2)
-        assert await elapsed(suite.registration.login()) == 0
+        await yield_until(lambda: server.busy == 2)
+        assert await measure_elapsed(suite.registration.login()) == 0
         gate.set()
         await asyncio.gather(*held)
     assert sessions.logins == 2
@@ -182,9 +182,9 @@ async def test_login_goes_through_while_all_connections_are_held(server: Scripte
 
 @pytest.mark.parametrize("token", [TOKEN, ds.Secret(TOKEN)])
 async def test_static_token_is_not_replayed(server: ScriptedServer, token: str | ds.Secret) -> None:
-    server.otherwise = plays.answer(b"", 401)
-    async with opened(server, token=token) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    server.default_responder = responses.respond(b"", 401)
+    async with open_suite(server, token=token) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert type(error) is ds.AuthenticationError
     assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 1)
     assert len(server.requests) == 1
@@ -194,9 +194,9 @@ async def test_renewable_token_is_replayed_once_and_then_refused(server: Scripte
     async def token() -> str:
         return TOKEN
 
-    server.otherwise = plays.answer(b"", 401)
-    async with opened(server, token=token) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    server.default_responder = responses.respond(b"", 401)
+    async with open_suite(server, token=token) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert type(error) is ds.AuthenticationError
     assert (error.outcome, error.attempts) == (ds.Outcome.FAILED, 2)
 
@@ -211,14 +211,14 @@ async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedSer
 
     async def judge(exchange: Exchange) -> None:
         old = exchange.request.headers["authorization"] == "Bearer token-1"
-        await plays.answer(b"" if old else {"identifier": "doc"}, 401 if old else 200)(exchange)
+        await responses.respond(b"" if old else {"identifier": "doc"}, 401 if old else 200)(exchange)
 
     gate = asyncio.Event()
-    server.otherwise = judge
-    async with opened(server, token=token) as suite:
-        server.plays(plays.gated(gate, judge))
+    server.default_responder = judge
+    async with open_suite(server, token=token) as suite:
+        server.enqueue(responses.respond_after(gate, judge))
         late = asyncio.create_task(suite.signing.get_doc_info("late"))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         await suite.signing.get_doc_info("early")
         assert asked == 2
         gate.set()
@@ -233,8 +233,8 @@ async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server:
         raise broken
 
     clock = LoopClock()
-    async with opened(server, token=token, clock=clock) as suite:
-        error = await failure_of(GET_DOC_INFO.call(suite))
+    async with open_suite(server, token=token, clock=clock) as suite:
+        error = await catch_error(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.TransportError)
     assert error.outcome is ds.Outcome.NOT_SENT
     assert error.__cause__ is broken
@@ -247,8 +247,8 @@ async def test_token_source_that_hangs_ends_with_the_call_s_deadline(server: Scr
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with opened(server, token=token) as suite:
-        error = await failure_of(suite.signing.get_doc_info("doc", timeout=3))
+    async with open_suite(server, token=token) as suite:
+        error = await catch_error(suite.signing.get_doc_info("doc", timeout=3))
     assert type(error) is ds.DeadlineExceededError
     assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 0)
     assert error.elapsed == pytest.approx(3)
@@ -258,9 +258,9 @@ async def test_token_source_that_hangs_ends_with_the_call_s_deadline(server: Scr
 async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
     server: ScriptedServer,
 ) -> None:
-    server.plays(plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer(OK)
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond(OK)
+    async with open_suite(server) as suite:
         await suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)
     login, request = server.requests
     assert login.document["password"] == PASSWORD
@@ -282,38 +282,38 @@ class Tokens:
     async def __call__(self, exchange: Exchange) -> None:
         stale = exchange.request.headers["authorization"] == "Bearer token-1"
         self.refused += stale
-        await (plays.answer(b"", 401) if stale else plays.answer({"identifier": "doc"}))(exchange)
+        await (responses.respond(b"", 401) if stale else responses.respond({"identifier": "doc"}))(exchange)
 
 
-async def test_calls_that_queue_do_not_send_a_token_that_was_refused_meanwhile(server: ScriptedServer) -> None:
-    server.otherwise = tokens = Tokens()
-    async with opened(server, token=tokens.token, max_connections=2) as suite:
+async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -> None:
+    server.default_responder = tokens = Tokens()
+    async with open_suite(server, token=tokens.token, max_connections=2) as suite:
         await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(40)))
     assert (tokens.asked, tokens.refused) == (2, 2)
 
 
 async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: ScriptedServer) -> None:
     source = Source(lifetime=0)
-    server.otherwise = plays.answer({"identifier": "doc"})
-    async with opened(server, token=source) as suite:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(server, token=source) as suite:
         for _ in range(3):
             await GET_DOC_INFO.call(suite)
     assert source.asked == 3
 
 
 async def test_upload_behind_a_refused_call_takes_the_new_token(server: ScriptedServer) -> None:
-    server.otherwise = tokens = Tokens()
-    async with opened(server, token=tokens.token, max_connections=1) as suite:
+    server.default_responder = tokens = Tokens()
+    async with open_suite(server, token=tokens.token, max_connections=1) as suite:
         await asyncio.gather(GET_DOC_INFO.call(suite), SAVE_STREAM.call(suite))
     assert tokens.refused == 1
 
 
-async def test_failed_login_that_is_remembered_keeps_no_call_alive(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"", 500)
-    async with opened(server) as suite:
-        await failure_of(GET_PATIENT_ADDRESS.call(suite))
-        await turns()
+async def test_remembered_login_failure_references_no_call(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond(b"", 500)
+    async with open_suite(server) as suite:
+        await catch_error(GET_PATIENT_ADDRESS.call(suite))
+        await yield_to_loop()
         gc.collect()
         endpoints = list(suite._transport._endpoints.values())
         assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.endpoint in endpoints]
-        assert isinstance(await failure_of(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)
+        assert isinstance(await catch_error(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)

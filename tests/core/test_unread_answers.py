@@ -12,16 +12,16 @@ import pytest
 
 import directsuite as ds
 
-from . import plays
-from .opened import PDF, failure_of, opened
-from .scripted_server import Play, ScriptedServer
-from .virtual_time import until
+from . import responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import PDF, catch_error, open_suite
+from .virtual_time import yield_until
 
 CODED = pybase64.b64encode(PDF * 9)
-SAYS_NO = plays.answer({"error": "boom", "description": "nothing was done"})
+SAYS_NO = responses.respond({"error": "boom", "description": "nothing was done"})
 SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
 OLD = ds.DocumentUpdate(identifier="doc", document_digest="old")
-SIGNED = plays.answer(
+SIGNED = responses.respond(
     {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
 )
 
@@ -35,13 +35,13 @@ def gone(_done: int, _total: int | None) -> None:
     raise GoneError
 
 
-@pytest.mark.parametrize("answer", [SAYS_NO, plays.answer(CODED)], ids=["says no", "is good"])
-async def test_progress_that_fails_before_the_first_byte_leaves_the_outcome_unknown(
-    server: ScriptedServer, answer: Play
+@pytest.mark.parametrize("answer", [SAYS_NO, responses.respond(CODED)], ids=["says no", "is good"])
+async def test_progress_error_before_first_byte_leaves_outcome_unknown(
+    server: ScriptedServer, answer: Responder
 ) -> None:
-    server.otherwise = answer
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone))
+    server.default_responder = answer
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert not error.happened
     assert error.__cause__ is not None
@@ -50,26 +50,24 @@ async def test_progress_that_fails_before_the_first_byte_leaves_the_outcome_unkn
 
 
 async def test_unread_answer_of_a_change_is_settled(server: ScriptedServer) -> None:
-    server.plays(SAYS_NO, SIGNED, plays.answer(CODED), SIGNED)
-    async with opened(server) as suite:
+    server.enqueue(SAYS_NO, SIGNED, responses.respond(CODED), SIGNED)
+    async with open_suite(server) as suite:
         signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone)
-        error = await failure_of(signing)
+        error = await catch_error(signing)
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert len(server.requests) > 1
 
 
-async def test_file_that_vanishes_before_the_first_byte_leaves_the_outcome_unknown(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
+async def test_file_missing_before_first_byte_leaves_outcome_unknown(server: ScriptedServer, tmp_path: Path) -> None:
     folder, gate = tmp_path / "pulled", asyncio.Event()
     folder.mkdir()
-    server.plays(plays.gated(gate, SAYS_NO))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond_after(gate, SAYS_NO))
+    async with open_suite(server) as suite:
         pulling = asyncio.ensure_future(
-            failure_of(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf"))
+            catch_error(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf"))
         )
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         shutil.rmtree(folder)
         gate.set()
         error = await pulling
@@ -83,17 +81,17 @@ async def test_progress_that_fails_at_the_first_byte_comes_after_the_change(serv
         if done:
             raise GoneError
 
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone_later))
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone_later))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert isinstance(error.__cause__, GoneError)
 
 
 async def test_download_ends_with_what_its_progress_raised(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with pytest.raises(GoneError):
             await suite.signing.download("doc", io.BytesIO(), progress=gone)
     assert len(server.requests) == 1
@@ -108,10 +106,10 @@ async def test_progress_that_fails_once_is_not_asked_again_by_settling(server: S
         if len(told) == 1:
             raise GoneError
 
-    server.plays(plays.answer(CODED), SIGNED, plays.answer(CODED), SIGNED)
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(CODED), SIGNED, responses.respond(CODED), SIGNED)
+    async with open_suite(server) as suite:
         signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone_at_first)
-        error = await failure_of(signing)
+        error = await catch_error(signing)
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert isinstance(error.__cause__, GoneError)

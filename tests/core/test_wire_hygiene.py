@@ -13,27 +13,27 @@ import pytest
 import directsuite as ds
 from directsuite._version import __version__
 
-from . import plays
-from .certificates import allow_old, certificate, server_context
-from .failing_networks import everywhere
-from .opened import (
+from . import responses
+from .certificates import limit_tls_version, make_certificate, make_server_context
+from .failing_networks import make_service_urls
+from .outcome_cases import MAX_RESPONSE_BYTES, UPLOAD_CALLS
+from .scripted_server import Exchange, ScriptedServer
+from .scripted_suite import (
     ALICE,
-    ASKS,
+    API_CALLS,
     FLATTEN,
     GET_DOC_INFO,
     GET_MESSAGE_COUNT,
-    LOGGED_IN,
+    LOGIN_RESPONSE,
     PASSWORD,
     PATIENT,
     SAVE_STREAM,
     SEND,
     TOKEN,
-    Ask,
-    failure_of,
-    opened,
+    ApiCall,
+    catch_error,
+    open_suite,
 )
-from .outcome_scenes import LIMIT, UPLOADS
-from .scripted_server import Exchange, ScriptedServer
 
 GOOD = {"success": True, "count": 7, "identifier": "doc"}
 ALWAYS = {
@@ -43,12 +43,12 @@ ALWAYS = {
 ENCODINGS = {"gzip", "deflate", "br", "zstd"}
 
 
-@pytest.mark.parametrize("ask", [*ASKS, SAVE_STREAM], ids=str)
-async def test_request_carries_these_headers_and_no_others(server: ScriptedServer, ask: Ask) -> None:
+@pytest.mark.parametrize("ask", [*API_CALLS, SAVE_STREAM], ids=str)
+async def test_request_carries_these_headers_and_no_others(server: ScriptedServer, ask: ApiCall) -> None:
     if ask.service == "registration":
-        server.plays(plays.answer(LOGGED_IN))
-    server.otherwise = plays.answer(ask.good)
-    async with opened(server) as suite:
+        server.enqueue(responses.respond(LOGIN_RESPONSE))
+    server.default_responder = responses.respond(ask.success_body)
+    async with open_suite(server) as suite:
         await ask.call(suite)
     for request in server.requests:
         headers = dict(request.headers)
@@ -61,21 +61,21 @@ async def test_request_carries_these_headers_and_no_others(server: ScriptedServe
 
 
 async def test_base_url_that_is_not_ascii_is_encoded(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(GOOD)
-    async with opened(server, message_url=server.url("Postfächer")) as suite:
+    server.default_responder = responses.respond(GOOD)
+    async with open_suite(server, message_url=server.url("Postfächer")) as suite:
         await GET_MESSAGE_COUNT.call(suite)
     assert server.requests[0].target == "/Postf%C3%A4cher/GetMessageCount/INBOX"
 
 
 @pytest.mark.parametrize("ask", [SEND, GET_DOC_INFO], ids=str)
 async def test_environment_gives_no_proxy_and_no_password(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Ask
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: ApiCall
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login mallory password taken\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    server.otherwise = plays.answer(ask.good)
-    async with ScriptedServer(plays.answer(b"", 502)) as trap, opened(server) as suite:
+    server.default_responder = responses.respond(ask.success_body)
+    async with ScriptedServer(responses.respond(b"", 502)) as trap, open_suite(server) as suite:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{trap.port}")
         monkeypatch.delenv("no_proxy", raising=False)
@@ -91,11 +91,11 @@ async def test_environment_gives_no_proxy_and_no_password(
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
-async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: Ask, status: int) -> None:
-    async with ScriptedServer(plays.answer(GOOD)) as elsewhere:
-        server.otherwise = plays.answer(b"", status, Location=elsewhere.url("signing"), Refresh="0")
-        async with opened(server) as suite:
-            error = await failure_of(ask.call(suite))
+async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: ApiCall, status: int) -> None:
+    async with ScriptedServer(responses.respond(GOOD)) as elsewhere:
+        server.default_responder = responses.respond(b"", status, Location=elsewhere.url("signing"), Refresh="0")
+        async with open_suite(server) as suite:
+            error = await catch_error(ask.call(suite))
         assert elsewhere.connections == 0
     assert isinstance(error, ds.ServiceError)
     assert (error.status, len(server.requests)) == (status, 1)
@@ -104,8 +104,8 @@ async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 async def test_cookies_of_one_answer_are_not_in_the_next_request(server: ScriptedServer, name: str) -> None:
-    server.otherwise = plays.answer(GOOD, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
-    async with opened(server, **everywhere(f"http://{name}:{server.port}")) as suite:
+    server.default_responder = responses.respond(GOOD, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
+    async with open_suite(server, **make_service_urls(f"http://{name}:{server.port}")) as suite:
         await SEND.call(suite)
         await SEND.call(suite)
     assert len(server.requests) == 2
@@ -119,17 +119,17 @@ async def test_cookies_of_one_answer_are_not_in_the_next_request(server: Scripte
 async def test_server_of_an_old_tls_is_refused_though_others_would_talk_to_it(
     server: ScriptedServer, tmp_path: Path, version: ssl.TLSVersion, *, taken: bool
 ) -> None:
-    pair = certificate(tmp_path)
-    async with ScriptedServer(plays.answer(GOOD), tls=server_context(pair, newest=version)) as secure:
+    pair = make_certificate(tmp_path)
+    async with ScriptedServer(responses.respond(GOOD), tls=make_server_context(pair, newest=version)) as secure:
         trusting = ssl.create_default_context(cafile=pair[0])
-        async with opened(server, tls=trusting, message_url=secure.url("message")) as suite:
+        async with open_suite(server, tls=trusting, message_url=secure.url("message")) as suite:
             if taken:
                 await SEND.call(suite)
             else:
-                assert type(await failure_of(SEND.call(suite))) is ds.ConnectFailedError
+                assert type(await catch_error(SEND.call(suite))) is ds.ConnectFailedError
         assert len(secure.requests) == taken
         careless = ssl.create_default_context(cafile=pair[0])
-        allow_old(careless, version)
+        limit_tls_version(careless, version)
         async with aiohttp.ClientSession() as session:
             response = await session.get(secure.url("message"), ssl=careless)
             response.close()
@@ -142,14 +142,14 @@ async def test_answer_without_end_is_left_soon_after_the_limit(server: ScriptedS
     async def flood(exchange: Exchange) -> None:
         nonlocal sent
         await exchange.read()
-        await exchange.write(plays.head(200, None))
+        await exchange.write(responses.make_head(200, None))
         while True:
             await exchange.write(b"400\r\n%b\r\n" % (b" " * 1024))
             sent += 1024
 
-    server.otherwise = flood
-    async with opened(server, max_response_bytes=LIMIT) as suite:
-        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+    server.default_responder = flood
+    async with open_suite(server, max_response_bytes=MAX_RESPONSE_BYTES) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
         assert server.connections == 1
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
@@ -158,23 +158,25 @@ async def test_answer_without_end_is_left_soon_after_the_limit(server: ScriptedS
 
 @pytest.mark.parametrize(("size", "fits"), [(8000, True), (9000, False)])
 async def test_line_of_8_kb_is_the_longest(server: ScriptedServer, size: int, *, fits: bool) -> None:
-    server.otherwise = plays.answer(GOOD, X="a" * size)
+    server.default_responder = responses.respond(GOOD, X="a" * size)
     await _read(server, fits=fits)
 
 
 @pytest.mark.parametrize(("count", "fits"), [(120, True), (130, False)])
 async def test_128_headers_are_the_most(server: ScriptedServer, count: int, *, fits: bool) -> None:
-    text = plays.content(GOOD)
-    server.otherwise = plays.raw(plays.head(200, len(text), {f"X-{number}": "a" for number in range(count)}) + text)
+    text = responses.encode_body(GOOD)
+    server.default_responder = responses.send_raw(
+        responses.make_head(200, len(text), {f"X-{number}": "a" for number in range(count)}) + text
+    )
     await _read(server, fits=fits)
 
 
 async def _read(server: ScriptedServer, *, fits: bool) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         if fits:
             await GET_MESSAGE_COUNT.call(suite)
         else:
-            assert type(await failure_of(GET_MESSAGE_COUNT.call(suite))) is ds.ResponseDecodeError
+            assert type(await catch_error(GET_MESSAGE_COUNT.call(suite))) is ds.ResponseDecodeError
 
 
 @pytest.mark.parametrize(
@@ -185,11 +187,11 @@ async def _read(server: ScriptedServer, *, fits: bool) -> None:
     ],
 )
 async def test_head_that_is_too_large_is_explained(server: ScriptedServer, size: int, count: int, says: str) -> None:
-    text = plays.content(GOOD)
+    text = responses.encode_body(GOOD)
     headers = {f"X-{number}": PATIENT + "a" * size for number in range(count)}
-    server.otherwise = plays.raw(plays.head(200, len(text), headers) + text)
-    async with opened(server) as suite:
-        error = await failure_of(GET_MESSAGE_COUNT.call(suite))
+    server.default_responder = responses.send_raw(responses.make_head(200, len(text), headers) + text)
+    async with open_suite(server) as suite:
+        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
     assert says in str(error)
     assert PATIENT not in str(error)
 
@@ -218,9 +220,9 @@ async def _stream_messages(suite: ds.DirectSuite) -> object:
 async def test_encoding_that_is_not_supported_is_explained(
     server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], encoding: str, says: str
 ) -> None:
-    server.otherwise = plays.answer(b"not compressed", Content_Encoding=encoding)
-    async with opened(server) as suite:
-        error = await failure_of(call(suite))
+    server.default_responder = responses.respond(b"not compressed", Content_Encoding=encoding)
+    async with open_suite(server) as suite:
+        error = await catch_error(call(suite))
     assert type(error) is ds.ResponseDecodeError
     assert says in str(error)
     assert PATIENT not in str(error)
@@ -228,71 +230,71 @@ async def test_encoding_that_is_not_supported_is_explained(
 
 @pytest.mark.parametrize("encoding", ["", "identity", "Identity", "UTF-8", "utf8", "none", "binary"])
 async def test_encoding_that_says_nothing_is_accepted(server: ScriptedServer, encoding: str) -> None:
-    server.otherwise = plays.answer(GOOD, Content_Encoding=encoding)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(GOOD, Content_Encoding=encoding)
+    async with open_suite(server) as suite:
         assert await GET_MESSAGE_COUNT.call(suite) == 7
 
 
 async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"\xef\xbb\xbfUERG")
+    server.default_responder = responses.respond(b"\xef\xbb\xbfUERG")
     file = io.BytesIO()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", file)
         assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
 
 
 async def test_byte_order_mark_alone_is_no_document(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"\xef\xbb\xbf")
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(b"\xef\xbb\xbf")
+    async with open_suite(server) as suite:
         for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
-            assert type(await failure_of(call)) is ds.ResponseDecodeError
+            assert type(await catch_error(call)) is ds.ResponseDecodeError
 
 
 async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(b"compressed", 429, Content_Encoding="x-gzip")
-    async with opened(server) as suite:
-        assert type(await failure_of(GET_MESSAGE_COUNT.call(suite))) is ds.RateLimitedError
+    server.default_responder = responses.respond(b"compressed", 429, Content_Encoding="x-gzip")
+    async with open_suite(server) as suite:
+        assert type(await catch_error(GET_MESSAGE_COUNT.call(suite))) is ds.RateLimitedError
 
 
 @pytest.mark.parametrize(
     "media_type", ["text/plain", "text/html", "application/octet-stream", "application/json;charset=UTF-8", ""]
 )
 async def test_answer_is_known_by_what_it_holds(server: ScriptedServer, media_type: str) -> None:
-    server.otherwise = plays.answer(GOOD, Content_Type=media_type)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(GOOD, Content_Type=media_type)
+    async with open_suite(server) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         await SEND.call(suite)
 
 
 @pytest.mark.parametrize("error", ["", None])
-async def test_error_that_says_nothing_is_none(server: ScriptedServer, error: str | None) -> None:
-    server.otherwise = plays.answer(GOOD | {"error": error, "description": "saved"})
-    async with opened(server) as suite:
+async def test_empty_error_member_is_no_error(server: ScriptedServer, error: str | None) -> None:
+    server.default_responder = responses.respond(GOOD | {"error": error, "description": "saved"})
+    async with open_suite(server) as suite:
         await GET_DOC_INFO.call(suite)
         await FLATTEN.call(suite)
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_informational_answers_before_the_answer_are_passed_over(server: ScriptedServer, ask: Ask) -> None:
+async def test_informational_answers_before_the_answer_are_passed_over(server: ScriptedServer, ask: ApiCall) -> None:
     before = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3
-    text = plays.content(GOOD)
-    server.otherwise = plays.raw(before, plays.Pause(1), before + plays.head(200, len(text)) + text)
-    async with opened(server) as suite:
+    text = responses.encode_body(GOOD)
+    server.default_responder = responses.send_raw(
+        before, responses.Pause(1), before + responses.make_head(200, len(text)) + text
+    )
+    async with open_suite(server) as suite:
         await ask.call(suite)
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("ask", UPLOADS, ids=str)
-async def test_refusal_that_came_before_a_reset_is_told_or_the_outcome_is_open(
-    server: ScriptedServer, ask: Ask
-) -> None:
+@pytest.mark.parametrize("ask", UPLOAD_CALLS, ids=str)
+async def test_rejection_before_reset_is_raised_or_outcome_unknown(server: ScriptedServer, ask: ApiCall) -> None:
     async def refuse(exchange: Exchange) -> None:
-        await exchange.write(plays.head(413, 0))
+        await exchange.write(responses.make_head(413, 0))
         exchange.reset()
 
-    server.otherwise = refuse
-    async with opened(server) as suite:
-        error = await failure_of(ask.call(suite))
+    server.default_responder = refuse
+    async with open_suite(server) as suite:
+        error = await catch_error(ask.call(suite))
     # The kernel may throw an answer away that nobody has read when the reset comes; then it is as if none had come.
     if isinstance(error, ds.ServiceError):
         assert (error.status, error.outcome, len(server.requests)) == (413, ds.Outcome.FAILED, 1)

@@ -12,23 +12,23 @@ import pytest
 import directsuite as ds
 from directsuite.core.session import FreshConnector, SessionFactory
 
-from . import plays
-from .failing_networks import ends_before_the_request, everywhere
-from .opened import FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, SEND, Ask, failure_of, opened
-from .scripted_server import Exchange, Play, ScriptedServer
-from .virtual_time import turns
+from . import responses
+from .failing_networks import closed_before_request, make_service_urls
+from .scripted_server import Exchange, Responder, ScriptedServer
+from .scripted_suite import FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, SEND, ApiCall, catch_error, open_suite
+from .virtual_time import yield_to_loop
 
 FIRST = {"success": True, "count": 7, "identifier": "doc"}
 SECOND = {"success": True, "count": 666, "identifier": "of another", "smtpId": "of another"}
 
 
-def and_later(extra: bytes) -> Play:
+def and_later(extra: bytes) -> Responder:
     """A good answer, and a second later bytes that nobody asked for."""
 
     async def play(exchange: Exchange) -> None:
-        text = plays.content(FIRST)
+        text = responses.encode_body(FIRST)
         await exchange.read()
-        await exchange.write(plays.head(200, len(text)) + text)
+        await exchange.write(responses.make_head(200, len(text)) + text)
         await asyncio.sleep(1)
         await exchange.write(extra)
 
@@ -36,8 +36,8 @@ def and_later(extra: bytes) -> Play:
 
 
 def whole(document: object) -> bytes:
-    text = plays.content(document)
-    return plays.head(200, len(text)) + text
+    text = responses.encode_body(document)
+    return responses.make_head(200, len(text)) + text
 
 
 def fresh() -> aiohttp.ClientSession:
@@ -51,7 +51,7 @@ def closing() -> aiohttp.ClientSession:
 UNASKED = {
     "a second answer": whole(SECOND),
     "two more": whole(SECOND) * 2,
-    "408": plays.head(408, 0),
+    "408": responses.make_head(408, 0),
     "103": b"HTTP/1.1 103 Early Hints\r\n\r\n",
     "not HTTP": b"220 mail.example.test ESMTP\r\n\r\n",
 }
@@ -60,25 +60,25 @@ UNASKED = {
 @pytest.mark.parametrize("extra", UNASKED)
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
 @pytest.mark.parametrize("factory", [None, fresh, closing], ids=["our session", "fresh connector", "force_close"])
-async def test_answer_that_nobody_asked_for_is_nobody_s_answer(
-    server: ScriptedServer, ask: Ask, extra: str, factory: SessionFactory | None
+async def test_unrequested_response_is_discarded(
+    server: ScriptedServer, ask: ApiCall, extra: str, factory: SessionFactory | None
 ) -> None:
-    server.plays(and_later(UNASKED[extra]), plays.answer(b"", 400))
-    async with opened(server, session_factory=factory) as suite:
+    server.enqueue(and_later(UNASKED[extra]), responses.respond(b"", 400))
+    async with open_suite(server, session_factory=factory) as suite:
         await GET_MESSAGE_COUNT.call(suite)
         await asyncio.sleep(5)
-        await turns()
-        error = await failure_of(ask.call(suite))
+        await yield_to_loop()
+        error = await catch_error(ask.call(suite))
     assert isinstance(error, ds.BadRequestError)
     assert [request.connection for request in server.requests] == [1, 2]
 
 
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
 async def test_connection_that_ended_before_the_request_was_written_sent_nothing(
-    server: ScriptedServer, tmp_path: Path, ask: Ask
+    server: ScriptedServer, tmp_path: Path, ask: ApiCall
 ) -> None:
-    async with ends_before_the_request(server, tmp_path) as network, opened(server, **network) as suite:
-        error = await failure_of(ask.call(suite))
+    async with closed_before_request(server, tmp_path) as network, open_suite(server, **network) as suite:
+        error = await catch_error(ask.call(suite))
     assert type(error) is ds.ConnectFailedError
     assert (error.outcome, error.attempts, len(server.requests)) == (ds.Outcome.NOT_SENT, 2, 0)
 
@@ -88,13 +88,13 @@ async def test_connection_that_ended_before_the_request_was_written_sent_nothing
 async def test_cookie_jar_of_the_user_s_session_is_not_for_mailboxes(
     server: ScriptedServer, name: str, jar: Callable[[], aiohttp.CookieJar]
 ) -> None:
-    server.otherwise = plays.answer(FIRST, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
+    server.default_responder = responses.respond(FIRST, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
 
     def factory() -> aiohttp.ClientSession:
         return aiohttp.ClientSession(connector=FreshConnector(), cookie_jar=jar())
 
-    network = everywhere(f"http://{name}:{server.port}")
-    async with opened(server, session_factory=factory, **network) as suite:
+    network = make_service_urls(f"http://{name}:{server.port}")
+    async with open_suite(server, session_factory=factory, **network) as suite:
         await SEND.call(suite)
         await SEND.call(suite)
     assert len(server.requests) == 2

@@ -11,12 +11,12 @@ import attrs
 from directsuite.core.credentials import AccessToken, Credential
 from directsuite.core.events import Event, RenewalFailed, Renewed
 
-from .virtual_time import VirtualTimeLoop, turns
+from .virtual_time import VirtualTimeLoop, yield_to_loop
 
 T = TypeVar("T")
 
 
-class ClockOf:
+class VirtualLoopClock:
     """The time of a loop, which need not run."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
@@ -30,38 +30,38 @@ class ClockOf:
 
 
 @attrs.define
-class Fetches:
+class ControlledTokenSource:
     """A token source whose fetches end when the test says so.
 
     begun: how many there were. killed: how many were cancelled from outside. most: how many there were at a time.
     """
 
     renewable = True
-    begun: int = 0
-    killed: int = 0
-    most: int = 0
+    started: int = 0
+    cancelled: int = 0
+    max_concurrent: int = 0
     _open: list[asyncio.Future[AccessToken]] = attrs.Factory(list[asyncio.Future[AccessToken]])
 
     async def fetch(self) -> AccessToken:
         """What the test gives it."""
         answer: asyncio.Future[AccessToken] = asyncio.get_running_loop().create_future()
-        self.begun += 1
+        self.started += 1
         self._open.append(answer)
-        self.most = max(self.most, len(self._open))
+        self.max_concurrent = max(self.max_concurrent, len(self._open))
         try:
             return await answer
         except asyncio.CancelledError:
-            self.killed += not answer.done() or answer.cancelled()
+            self.cancelled += not answer.done() or answer.cancelled()
             raise
         finally:
             self._open.remove(answer)
 
     @property
-    def under_way(self) -> bool:
+    def is_fetching(self) -> bool:
         """Whether a fetch waits for the test's word."""
         return any(not answer.done() for answer in self._open)
 
-    def give(self, token: AccessToken) -> None:
+    def complete(self, token: AccessToken) -> None:
         """End the fetch under way with a token."""
         [answer] = self._open
         answer.set_result(token)
@@ -81,7 +81,7 @@ class Caller:
 
 
 @attrs.define
-class Told:
+class TokenEvents:
     """What the cache told, by kind."""
 
     renewed: list[Renewed] = attrs.Factory(list[Renewed])
@@ -94,27 +94,27 @@ class Told:
             self.failed.append(event)
 
 
-class ByHand:
+class ManualLoop:
     """A loop that turns only when it is told to."""
 
     def __init__(self) -> None:
         self.loop = VirtualTimeLoop()
-        self.complaints: list[str] = []
-        self.loop.set_exception_handler(lambda _, context: self.complaints.append(context["message"]))
+        self.loop_errors: list[str] = []
+        self.loop.set_exception_handler(lambda _, context: self.loop_errors.append(context["message"]))
 
     @property
     def now(self) -> float:
         return self.loop.time()
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Turn until nothing more can happen without time, or a word of the test's."""
-        self.loop.run_until_complete(turns(12))
+        self.loop.run_until_complete(yield_to_loop(12))
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What it gives."""
         return self.loop.run_until_complete(coroutine)
 
-    def do(self, action: Callable[[], T]) -> T:
+    def call(self, action: Callable[[], T]) -> T:
         """Do something within the loop that doesn't wait."""
 
         async def within() -> T:
@@ -125,7 +125,7 @@ class ByHand:
     def pass_time(self, seconds: float) -> None:
         """Let so many virtual seconds go by."""
         self.run(asyncio.sleep(seconds))
-        self.settle()
+        self.run_until_idle()
 
     def tasks(self) -> set[asyncio.Task[Any]]:
         """All tasks that are there."""
@@ -137,9 +137,9 @@ class ByHand:
         for task in left:
             task.cancel()
         if left:
-            self.run(_ended(left))
+            self.run(_wait_for(left))
         self.loop.close()
 
 
-async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+async def _wait_for(tasks: set[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks)

@@ -16,7 +16,7 @@ from typing import TypeVar, TypeVarTuple
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_ARRIVAL = 0.001  # real seconds in which bytes on loopback arrive before time is let go
+_LOOPBACK_DELAY = 0.001  # real seconds in which bytes on loopback arrive before time is let go
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -34,7 +34,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None or self.threads:
             return super().select(None)
-        ready = super().select(_ARRIVAL)
+        ready = super().select(_LOOPBACK_DELAY)
         if not ready:
             self._elapse(timeout)
         return ready
@@ -98,13 +98,13 @@ class ManualClock:
         self.now += seconds
 
 
-async def turns(count: int = 20) -> None:
+async def yield_to_loop(count: int = 20) -> None:
     """Give way to other tasks and to sockets, so many times; no time passes."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def yield_until(condition: Callable[[], bool]) -> None:
     """Give way until something has happened; AssertionError where it never does.
 
     What happens in another thread may take its time on a machine that is busy.
@@ -117,7 +117,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never happened")
 
 
-async def elapsed(awaitable: Awaitable[object]) -> float:
+async def measure_elapsed(awaitable: Awaitable[object]) -> float:
     """Virtual seconds that something took."""
     loop = asyncio.get_running_loop()
     began = loop.time()

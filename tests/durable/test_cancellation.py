@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from directsuite.durable.postgres import cancellable
+from directsuite.durable.postgres import propagate_cancellation
 
 
 async def loses(outcome: Exception | None) -> str:
@@ -22,7 +22,7 @@ async def loses(outcome: Exception | None) -> str:
 @pytest.mark.parametrize("outcome", [None, ValueError("broken off")], ids=["a result", "an error"])
 async def test_a_lost_cancellation_comes_out_of_the_block(outcome: Exception | None) -> None:
     async def work() -> None:
-        with cancellable():
+        with propagate_cancellation():
             await loses(outcome)
 
     working = asyncio.create_task(work())
@@ -33,13 +33,13 @@ async def test_a_lost_cancellation_comes_out_of_the_block(outcome: Exception | N
 
 
 async def test_results_and_errors_pass() -> None:
-    with cancellable():
+    with propagate_cancellation():
         await asyncio.sleep(0)
-    with pytest.raises(ValueError, match="own"), cancellable():
+    with pytest.raises(ValueError, match="own"), propagate_cancellation():
         raise ValueError("own")
 
 
-async def test_who_was_cancelled_before_may_still_end_what_has_to_be_ended() -> None:
+async def test_cancelled_task_may_still_finish_cleanup() -> None:
     ended = False
 
     async def work() -> None:
@@ -47,7 +47,7 @@ async def test_who_was_cancelled_before_may_still_end_what_has_to_be_ended() -> 
         try:
             await asyncio.Event().wait()
         finally:
-            with cancellable():
+            with propagate_cancellation():
                 await asyncio.sleep(0)
             ended = True
 
@@ -61,7 +61,7 @@ async def test_who_was_cancelled_before_may_still_end_what_has_to_be_ended() -> 
 async def test_a_time_out_around_it_stays_a_time_out() -> None:
     async def bounded() -> None:
         async with asyncio.timeout(0.01):
-            with cancellable():
+            with propagate_cancellation():
                 await loses(None)
 
     with pytest.raises(TimeoutError):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.durable.files import FileLock, create, lock_file, replacing, sync_folder
+from directsuite.durable.files import FileLock, create_file, lock_file, replace_file, sync_folder
 
 NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
@@ -127,7 +127,7 @@ def test_the_names_of_a_missing_folder_are_not_on_the_disk(tmp_path: Path) -> No
 def test_a_file_has_its_name_when_it_is_whole(tmp_path: Path, synced: bool) -> None:
     path, temporary = tmp_path / "file", tmp_path / "new"
     path.write_bytes(b"before")
-    with replacing(path, temporary=temporary, synced=synced) as file:
+    with replace_file(path, temporary=temporary, synced=synced) as file:
         file.write(b"whole")
         file.flush()
         assert path.read_bytes() == b"before"
@@ -141,7 +141,7 @@ def test_a_file_that_was_not_written_to_its_end_is_removed(tmp_path: Path) -> No
     path.write_bytes(b"before")
 
     def interrupt() -> None:
-        with replacing(path, temporary=tmp_path / "new", synced=True) as file:
+        with replace_file(path, temporary=tmp_path / "new", synced=True) as file:
             file.write(b"half")
             raise KeyboardInterrupt
 
@@ -155,5 +155,5 @@ def test_a_file_that_was_not_written_to_its_end_is_removed(tmp_path: Path) -> No
 def test_a_new_file_is_not_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
-        create(tmp_path / "link")
+        create_file(tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()

@@ -30,7 +30,7 @@ async def test_connections_of_the_parent_are_an_error_in_a_child(
             await connections.fetch("SELECT 1")
         await connections.disconnect()
     assert await connections.fetch("SELECT 2") == [(2,)]
-    assert connections.made == 1
+    assert connections.connections_made == 1
 
 
 async def test_connections_that_were_not_used_before_a_fork_work_in_the_child(

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from directsuite.durable.group_commit import _OVERSTEPPED, GroupCommitter
+from directsuite.durable.group_commit import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
 from directsuite.errors import ClosedError
-from tests.core.virtual_time import until
+from tests.core.virtual_time import yield_until
 
 
 class ExplainedError(Exception):
@@ -111,7 +111,7 @@ async def test_a_result_is_given_when_it_is_committed(writer: GroupCommitter, pa
     assert kept(path) == [7]
 
 
-async def test_those_that_wait_share_a_commit(writer: GroupCommitter, path: Path) -> None:
+async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path: Path) -> None:
     commits = list[str]()
     await writer.run(lambda connection: connection.set_trace_callback(commits.append))
     async with queued(writer, *(insert(number) for number in range(200))) as tasks:
@@ -142,7 +142,7 @@ async def test_a_work_that_raises_is_undone_alone(writer: GroupCommitter, path: 
 
 
 @pytest.mark.parametrize("error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
-async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
+async def test_any_exception_leaves_thread_running_and_waiter_released(
     writer: GroupCommitter, path: Path, error: BaseException
 ) -> None:
     def fail(connection: sqlite3.Connection) -> None:
@@ -231,7 +231,7 @@ async def test_a_work_cannot_end_the_transaction_of_all(
         pass
     error = tasks[1].exception()
     assert isinstance(error, sqlite3.DatabaseError)
-    assert error.__notes__ == [_OVERSTEPPED]
+    assert error.__notes__ == [_HINT_NO_TRANSACTION_CONTROL]
     with pytest.raises(sqlite3.DatabaseError):
         await writer.run(work)  # alone
     assert kept(path) == [2, 3]
@@ -409,9 +409,7 @@ class Failing(sqlite3.Connection):
 
 @pytest.mark.parametrize("error", [MemoryError(), Unexplained(), sqlite3.OperationalError()], ids=repr)
 @pytest.mark.parametrize("failing", [{n} for n in range(12)] + [{n, n + 1} for n in range(12)], ids=str)
-async def test_whatever_fails_wherever_is_told_and_got_over(
-    path: Path, failing: set[int], error: BaseException
-) -> None:
+async def test_any_failure_is_reported_and_recovered(path: Path, failing: set[int], error: BaseException) -> None:
     writer = transactions(path, factory=Failing)
     await writer.open()
 
@@ -471,4 +469,4 @@ async def test_a_thread_that_cannot_be_started_keeps_nobody_waiting(
         with pytest.raises(RuntimeError, match="can't start"):
             await writer.open()
     closing = asyncio.create_task(writer.aclose())
-    await until(closing.done)
+    await yield_until(closing.done)

@@ -9,20 +9,20 @@ import pytest
 import directsuite as ds
 from directsuite.testing import mocked_services
 
-from .stage import ALICE, SETTINGS, Stage
+from .fake_services import ALICE, SETTINGS, FakeServices
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def services() -> Iterator[FakeServices]:
     with mocked_services() as mocked:
-        yield Stage(mocked)
+        yield FakeServices(mocked)
 
 
 @pytest.fixture
-async def suite(stage: Stage) -> AsyncIterator[ds.DirectSuite]:
+async def suite(services: FakeServices) -> AsyncIterator[ds.DirectSuite]:
     async with ds.DirectSuite(SETTINGS, token="access-token", login=ds.Login("reseller", "secret")) as suite:
         yield suite
 

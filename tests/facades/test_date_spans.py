@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.errors import InvalidArgumentError
-from directsuite.messaging.arguments import span_in_milliseconds, span_in_utc
+from directsuite.messaging.arguments import format_span_in_milliseconds, format_span_in_utc
 
-from .stage import MESSAGE, SUCCESS, Stage
+from .fake_services import MESSAGE, SUCCESS, FakeServices
 
 if TYPE_CHECKING:
     import directsuite as ds
@@ -66,7 +66,7 @@ async def test_span_in_the_path(
     in_milliseconds: str,
     in_utc: str,
     metadata: bool,
-    stage: Stage,
+    services: FakeServices,
     box: ds.Mailbox,
 ) -> None:
     name = "SearchMessagesMetadataByReceivedDate" if metadata else "GetMessagesByReceivedDate"
@@ -74,10 +74,10 @@ async def test_span_in_the_path(
     by_utc = box.search_messages_metadata_by_received_date_utc if metadata else box.get_messages_by_received_date_utc
     urls = [f"{MESSAGE}/{name}/INBOX/{in_milliseconds}", f"{MESSAGE}/{name}UTC/INBOX/{in_utc}"]
     for url in urls:
-        stage.answer("POST", url, SUCCESS)
+        services.add_response("POST", url, SUCCESS)
     assert await by_date("INBOX", begin, end) == []
     assert await by_utc("INBOX", begin, end) == []
-    assert [request.url for request in stage.sent] == urls
+    assert [request.url for request in services.requests_by_url] == urls
 
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -86,10 +86,10 @@ MOMENTS = st.datetimes(min_value=datetime(1970, 1, 3), max_value=datetime(9999, 
 
 @given(MOMENTS)
 def test_span_of_one_moment_holds_it_and_hardly_more(moment: datetime) -> None:
-    begin, end = (EPOCH + timedelta(milliseconds=int(text)) for text in span_in_milliseconds(moment, moment))
+    begin, end = (EPOCH + timedelta(milliseconds=int(text)) for text in format_span_in_milliseconds(moment, moment))
     assert begin <= moment <= end
     assert end - begin <= timedelta(milliseconds=1)
-    first, last = (datetime.strptime(f"{text}+0000", "%Y%m%d%H%M%S%z") for text in span_in_utc(moment, moment))
+    first, last = (datetime.strptime(f"{text}+0000", "%Y%m%d%H%M%S%z") for text in format_span_in_utc(moment, moment))
     assert first <= moment <= last
     assert last - first <= SECOND
 
@@ -105,9 +105,9 @@ def test_span_of_one_moment_holds_it_and_hardly_more(moment: datetime) -> None:
     ids=str,
 )
 def test_ends_of_time_are_ends_of_a_span(moment: datetime) -> None:
-    begin, end = span_in_milliseconds(moment, moment)
+    begin, end = format_span_in_milliseconds(moment, moment)
     assert int(begin) <= int(end)
-    first, last = span_in_utc(moment, moment)
+    first, last = format_span_in_utc(moment, moment)
     assert len(first) == len(last) == len("yyyyMMddHHmmss")
     assert first <= last
 
@@ -125,7 +125,7 @@ class NoOffset(tzinfo):
         """Unknown."""
 
 
-@pytest.mark.parametrize("span", [span_in_milliseconds, span_in_utc], ids=lambda span: span.__name__)
+@pytest.mark.parametrize("span", [format_span_in_milliseconds, format_span_in_utc], ids=lambda span: span.__name__)
 @pytest.mark.parametrize("parameter", ["begin", "end"])
 @pytest.mark.parametrize("zone", [None, NoOffset()], ids=["none", "no offset"])
 def test_naive_datetime_is_refused(span: object, parameter: str, zone: tzinfo | None) -> None:
@@ -141,7 +141,7 @@ def test_the_hour_that_a_zone_has_twice_counts_as_it_passes() -> None:
     zone = ZoneInfo("America/New_York")
     before = datetime(2026, 11, 1, 1, 30, tzinfo=zone)
     after = datetime(2026, 11, 1, 1, 10, fold=1, tzinfo=zone)
-    assert span_in_utc(before, after) == ("20261101053000", "20261101061000")
-    for span in (span_in_milliseconds, span_in_utc):
+    assert format_span_in_utc(before, after) == ("20261101053000", "20261101061000")
+    for span in (format_span_in_milliseconds, format_span_in_utc):
         with pytest.raises(InvalidArgumentError):
             span(after, before)

@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 
-from .stage import FAX, Row, Stage
+from .fake_services import FAX, FacadeRow, FakeServices
 
 NUMBER = "15550100100"
 LIST = f"{FAX}/api/fax/getMessageList/{NUMBER}"
@@ -32,25 +32,25 @@ _MESSAGE = ds.FaxMessage(
     recipients=[ds.FaxRecipient(address=NUMBER, name="Clinic", page_count=3, description="sent")],
     description="Fax 1",
 )
-_ANSWER = {"Username": "demo", "MessageHandle": "h1", "MessageDetail": [_RECORD], "description": "1 message"}
+_RESPONSE = {"Username": "demo", "MessageHandle": "h1", "MessageDetail": [_RECORD], "description": "1 message"}
 _INFORMATION = ds.FaxMessageInformation(
     username="demo", message_handle="h1", message_detail=[_MESSAGE], description="1 message"
 )
 
 ROWS = [
-    Row(
+    FacadeRow(
         "getSingleMessageInfo",
         "GET",
         f"{FAX}/api/fax/{NUMBER}/h1",
-        _ANSWER,
+        _RESPONSE,
         lambda suite: suite.fax.get_single_message_info(NUMBER, "h1"),
         _INFORMATION,
     ),
-    Row(
+    FacadeRow(
         "getMultipleMessageInfo",
         "GET",
         f"{LIST}/0",
-        _ANSWER,
+        _RESPONSE,
         lambda suite: suite.fax.get_multiple_message_info(NUMBER),
         _INFORMATION,
     ),
@@ -58,30 +58,30 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
-async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
-    await row.check(stage, suite)
+async def test_typical_answer(row: FacadeRow, services: FakeServices, suite: ds.DirectSuite) -> None:
+    await row.check(services, suite)
 
 
-def record(number: int, *, handle: bool = True) -> dict[str, Any]:
+def make_record(number: int, *, handle: bool = True) -> dict[str, Any]:
     """A fax told apart by its number."""
     return {"MessageHandle": f"h{number}"} if handle else {"description": f"Fax {number}"}
 
 
-def page(*numbers: int, handle: bool = True) -> dict[str, Any]:
+def make_page(*numbers: int, handle: bool = True) -> dict[str, Any]:
     """An answer with these faxes."""
-    return {"Username": "demo", "MessageDetail": [record(number, handle=handle) for number in numbers]}
+    return {"Username": "demo", "MessageDetail": [make_record(number, handle=handle) for number in numbers]}
 
 
-def numbers_of(messages: list[ds.FaxMessage]) -> list[int]:
+def list_numbers(messages: list[ds.FaxMessage]) -> list[int]:
     """The faxes' numbers."""
     return [int((message.message_handle or message.description or "").strip("Faxh ")) for message in messages]
 
 
-def answer_pages(stage: Stage, *pages: range | list[int], handle: bool = True) -> None:
+def add_page_responses(stage: FakeServices, *pages: range | list[int], handle: bool = True) -> None:
     """Answer with these faxes, page by page, once each, and with an empty page after them."""
     offset = 0
     for numbers in [*pages, []]:
-        stage.answer("GET", f"{LIST}/{offset}", page(*numbers, handle=handle))
+        stage.add_response("GET", f"{LIST}/{offset}", make_page(*numbers, handle=handle))
         offset += len(numbers)
 
 
@@ -107,49 +107,51 @@ PAGES: dict[str, tuple[list[list[int]], list[int]]] = {
 @pytest.mark.parametrize("handle", [True, False], ids=["by handle", "by the whole record"])
 @pytest.mark.parametrize(("pages", "expected"), PAGES.values(), ids=PAGES)
 async def test_every_fax_comes_once_newest_first(
-    pages: list[list[int]], expected: list[int], handle: bool, stage: Stage, suite: ds.DirectSuite
+    pages: list[list[int]], expected: list[int], handle: bool, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    answer_pages(stage, *pages, handle=handle)
-    assert numbers_of([message async for message in suite.fax.iter_messages(NUMBER)]) == expected
+    add_page_responses(services, *pages, handle=handle)
+    assert list_numbers([message async for message in suite.fax.iter_messages(NUMBER)]) == expected
     offsets = itertools.accumulate(map(len, pages), initial=0)
-    assert [request.url for request in stage.sent] == [f"{LIST}/{offset}" for offset in offsets]
+    assert [request.url for request in services.requests_by_url] == [f"{LIST}/{offset}" for offset in offsets]
 
 
-async def test_same_handle_with_a_new_status_is_the_same_fax(stage: Stage, suite: ds.DirectSuite) -> None:
-    waiting, complete = record(1) | {"status": "waiting"}, record(1) | {"status": "complete"}
-    stage.answer("GET", f"{LIST}/0", {"MessageDetail": [waiting, complete]})
-    stage.answer("GET", f"{LIST}/2", page())
+async def test_same_handle_with_a_new_status_is_the_same_fax(services: FakeServices, suite: ds.DirectSuite) -> None:
+    waiting, complete = make_record(1) | {"status": "waiting"}, make_record(1) | {"status": "complete"}
+    services.add_response("GET", f"{LIST}/0", {"MessageDetail": [waiting, complete]})
+    services.add_response("GET", f"{LIST}/2", make_page())
     assert [message.status async for message in suite.fax.iter_messages(NUMBER)] == [ds.FaxStatus.WAITING]
 
 
-async def test_records_without_handle_that_differ_are_different_faxes(stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_records_without_handle_that_differ_are_different_faxes(
+    services: FakeServices, suite: ds.DirectSuite
+) -> None:
     records = [{"description": "Fax", "updated_ts": 1}, {"description": "Fax", "updated_ts": 2}]
-    stage.answer("GET", f"{LIST}/0", {"MessageDetail": records})
-    stage.answer("GET", f"{LIST}/2", page())
+    services.add_response("GET", f"{LIST}/0", {"MessageDetail": records})
+    services.add_response("GET", f"{LIST}/2", make_page())
     assert len([message async for message in suite.fax.iter_messages(NUMBER)]) == 2
 
 
 @pytest.mark.parametrize(("limit", "offsets"), [(1, [0]), (10, [0]), (11, [0, 10]), (99, [0, 10, 20, 21])])
 async def test_limit_ends_the_listing_without_a_further_page(
-    limit: int, offsets: list[int], stage: Stage, suite: ds.DirectSuite
+    limit: int, offsets: list[int], services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    answer_pages(stage, range(25, 15, -1), range(15, 5, -1), [5])
-    listed = numbers_of([message async for message in suite.fax.iter_messages(NUMBER, limit=limit)])
+    add_page_responses(services, range(25, 15, -1), range(15, 5, -1), [5])
+    listed = list_numbers([message async for message in suite.fax.iter_messages(NUMBER, limit=limit)])
     assert listed == list(range(25, 4, -1))[:limit]
-    assert [request.url for request in stage.sent] == [f"{LIST}/{offset}" for offset in offsets]
+    assert [request.url for request in services.requests_by_url] == [f"{LIST}/{offset}" for offset in offsets]
 
 
-async def test_leaving_early_asks_for_no_further_page(stage: Stage, suite: ds.DirectSuite) -> None:
-    answer_pages(stage, range(25, 15, -1))
+async def test_leaving_early_asks_for_no_further_page(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_page_responses(services, range(25, 15, -1))
     async with suite.fax.iter_messages(NUMBER) as messages:
         async for message in messages:
             assert message.message_handle == "h25"
             break
     assert [message async for message in messages] == []
-    assert len(stage.sent) == 1
+    assert len(services.requests_by_url) == 1
 
 
-async def test_nothing_is_sent_before_the_first_step(stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_nothing_is_sent_before_the_first_step(services: FakeServices, suite: ds.DirectSuite) -> None:
     async with aclosing(suite.fax.iter_messages(NUMBER)):
         pass
-    assert stage.sent == []
+    assert services.requests_by_url == []

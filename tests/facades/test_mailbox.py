@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 
-from .stage import ALICE, BOB, MESSAGE, SUCCESS, Row, Stage
+from .fake_services import ALICE, BOB, MESSAGE, SUCCESS, FacadeRow, FakeServices
 
 _DETAIL = {
     "uid": 7,
@@ -69,7 +69,7 @@ _RECORD = ds.DirectMessageLog(
     patient_id="p1",
 )
 _REPORT = SUCCESS | {"hasCvData": False, "csvData": None, "messageLogs": [_LOG]}
-_REPORTED = ds.DirectMessageStatusReportResponse(success=True, code=0, has_cv_data=False, message_logs=[_RECORD])
+_REPORT_VALUE = ds.DirectMessageStatusReportResponse(success=True, code=0, has_cv_data=False, message_logs=[_RECORD])
 _COUNT = SUCCESS | {"count": 3}
 _MESSAGES = SUCCESS | {"messages": [_DETAIL]}
 _FOLDERS = SUCCESS | {"folders": ["INBOX.a", "INBOX.a.b"]}
@@ -77,115 +77,121 @@ _NOON, _ONE = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 1, 13, tzi
 _MILLISECONDS, _UTC = "1777636800000/1777640400000", "20260501120000/20260501130000"
 
 
-def row(path: str, answer: object, call: Callable[[ds.Mailbox], Awaitable[object]], gives: object) -> Row:
+def make_row(path: str, answer: object, call: Callable[[ds.Mailbox], Awaitable[object]], gives: object) -> FacadeRow:
     """A row of a POST to the mailbox."""
     operation = "GetMessageStatusMany" if path == "GetMessageStatus/" else path.partition("/")[0]
-    return Row(
+    return FacadeRow(
         operation, "POST", f"{MESSAGE}/{path}", answer, lambda suite: call(suite.mailbox(ALICE, "secret")), gives
     )
 
 
 ROWS = [
-    row("GetMessageStatus/<m@x>", _REPORT, lambda box: box.get_message_status("<m@x>"), _REPORTED),
-    row("GetMessageStatus/", _REPORT, lambda box: box.get_message_statuses(iter(["<m@x>", "<n@x>"])), _REPORTED),
-    row("GetMessageCount/INBOX", _COUNT, lambda box: box.get_message_count(), 3),
-    row("GetUnreadMessageCount/INBOX.a", _COUNT, lambda box: box.get_unread_message_count("INBOX.a"), 3),
-    row("GetDeletedMessageCount/INBOX", _COUNT, lambda box: box.get_deleted_message_count(), 3),
-    row("GetMessagesByUIDs/INBOX", _MESSAGES, lambda box: box.get_messages_by_uids("INBOX", iter([7])), [_MESSAGE]),
-    row("GetUnreadMessages/INBOX", _MESSAGES, lambda box: box.get_unread_messages(), [_MESSAGE]),
-    row(
+    make_row("GetMessageStatus/<m@x>", _REPORT, lambda box: box.get_message_status("<m@x>"), _REPORT_VALUE),
+    make_row(
+        "GetMessageStatus/", _REPORT, lambda box: box.get_message_statuses(iter(["<m@x>", "<n@x>"])), _REPORT_VALUE
+    ),
+    make_row("GetMessageCount/INBOX", _COUNT, lambda box: box.get_message_count(), 3),
+    make_row("GetUnreadMessageCount/INBOX.a", _COUNT, lambda box: box.get_unread_message_count("INBOX.a"), 3),
+    make_row("GetDeletedMessageCount/INBOX", _COUNT, lambda box: box.get_deleted_message_count(), 3),
+    make_row(
+        "GetMessagesByUIDs/INBOX", _MESSAGES, lambda box: box.get_messages_by_uids("INBOX", iter([7])), [_MESSAGE]
+    ),
+    make_row("GetUnreadMessages/INBOX", _MESSAGES, lambda box: box.get_unread_messages(), [_MESSAGE]),
+    make_row(
         f"GetMessagesByReceivedDate/INBOX/{_MILLISECONDS}",
         _MESSAGES,
         lambda box: box.get_messages_by_received_date("INBOX", _NOON, _ONE),
         [_MESSAGE],
     ),
-    row(
+    make_row(
         f"GetMessagesByReceivedDateUTC/INBOX/{_UTC}",
         _MESSAGES,
         lambda box: box.get_messages_by_received_date_utc("INBOX", _NOON, _ONE),
         [_MESSAGE],
     ),
-    row(
+    make_row(
         f"GetMessagesBySender/INBOX/{BOB}",
         _MESSAGES,
         lambda box: box.get_messages_by_sender("INBOX", BOB),
         [_MESSAGE],
     ),
-    row(
+    make_row(
         "GetMessagesBySubject/INBOX/a b",
         _MESSAGES,
         lambda box: box.get_messages_by_subject("INBOX", "a b"),
         [_MESSAGE],
     ),
-    row("GetMessages/INBOX", _MESSAGES, lambda box: box.get_messages(), [_MESSAGE]),
-    row("GetMessageMetaData/INBOX", _MESSAGES, lambda box: box.get_message_metadata(), [_MESSAGE]),
-    row(
+    make_row("GetMessages/INBOX", _MESSAGES, lambda box: box.get_messages(), [_MESSAGE]),
+    make_row("GetMessageMetaData/INBOX", _MESSAGES, lambda box: box.get_message_metadata(), [_MESSAGE]),
+    make_row(
         f"SearchMessagesMetadataByReceivedDate/INBOX/{_MILLISECONDS}",
         _MESSAGES,
         lambda box: box.search_messages_metadata_by_received_date("INBOX", _NOON, _ONE),
         [_MESSAGE],
     ),
-    row(
+    make_row(
         f"SearchMessagesMetadataByReceivedDateUTC/INBOX/{_UTC}",
         _MESSAGES,
         lambda box: box.search_messages_metadata_by_received_date_utc("INBOX", _NOON, _ONE),
         [_MESSAGE],
     ),
-    row(
+    make_row(
         "GetUIDs/INBOX",
         SUCCESS | {"uids": [9, 1, "5", 0, 9, 2**63 - 1]},
         lambda box: box.get_uids(),
         [0, 1, 5, 9, 2**63 - 1],
     ),
-    row("GetFolders/INBOX/false", _FOLDERS, lambda box: box.get_folders(), ["INBOX.a", "INBOX.a.b"]),
-    row(
+    make_row("GetFolders/INBOX/false", _FOLDERS, lambda box: box.get_folders(), ["INBOX.a", "INBOX.a.b"]),
+    make_row(
         "GetFolders/INBOX.a/true",
         _FOLDERS,
         lambda box: box.get_folders("INBOX.a", subscribed_only=True),
         ["INBOX.a", "INBOX.a.b"],
     ),
-    row(
+    make_row(
         "SetFoldersSubscribed/",
         _FOLDERS,
         lambda box: box.set_folders_subscribed(iter(["INBOX.a"]), True),
         ["INBOX.a", "INBOX.a.b"],
     ),
-    row("CreateFolder/INBOX.a", SUCCESS, lambda box: box.create_folder("INBOX.a"), None),
-    row("MoveFolder/INBOX.a/INBOX.b", SUCCESS, lambda box: box.move_folder("INBOX.a", "INBOX.b"), None),
-    row("DeleteFolder/INBOX.a", SUCCESS, lambda box: box.delete_folder("INBOX.a"), None),
-    row(
+    make_row("CreateFolder/INBOX.a", SUCCESS, lambda box: box.create_folder("INBOX.a"), None),
+    make_row("MoveFolder/INBOX.a/INBOX.b", SUCCESS, lambda box: box.move_folder("INBOX.a", "INBOX.b"), None),
+    make_row("DeleteFolder/INBOX.a", SUCCESS, lambda box: box.delete_folder("INBOX.a"), None),
+    make_row(
         "CopyMessagesByUIDs/INBOX/INBOX.a",
         SUCCESS,
         lambda box: box.copy_messages_by_uids("INBOX", "INBOX.a", iter([7])),
         None,
     ),
-    row(
+    make_row(
         "MoveMessagesByUIDs/INBOX/INBOX.a",
         SUCCESS,
         lambda box: box.move_messages_by_uids("INBOX", "INBOX.a", [7]),
         None,
     ),
-    row("DeleteMessagesByUIDs/INBOX/false", SUCCESS, lambda box: box.delete_messages_by_uids("INBOX", [7]), None),
-    row(
+    make_row("DeleteMessagesByUIDs/INBOX/false", SUCCESS, lambda box: box.delete_messages_by_uids("INBOX", [7]), None),
+    make_row(
         "DeleteMessagesByUIDs/INBOX/true",
         SUCCESS,
         lambda box: box.delete_messages_by_uids("INBOX", [7], forever=True),
         None,
     ),
-    row("MarkMessagesAsReadByUIDs/INBOX", SUCCESS, lambda box: box.mark_messages_as_read_by_uids("INBOX", [7]), None),
-    row(
+    make_row(
+        "MarkMessagesAsReadByUIDs/INBOX", SUCCESS, lambda box: box.mark_messages_as_read_by_uids("INBOX", [7]), None
+    ),
+    make_row(
         "MarkMessagesAsUnreadByUIDs/INBOX",
         SUCCESS,
         lambda box: box.mark_messages_as_unread_by_uids("INBOX", [7]),
         None,
     ),
-    row(
+    make_row(
         "GetRawMessagesByUIDs/INBOX",
         SUCCESS | {"messages": [{"uid": 7, "msgID": None, "folder": "INBOX", "data": "U3ViamVjdDogSGkN\r\nCg0KSGk="}]},
         lambda box: box.get_raw_messages_by_uids("INBOX", [7]),
         [ds.RawMessage(uid=7, folder="INBOX", data=b"Subject: Hi\r\n\r\nHi")],
     ),
-    row(
+    make_row(
         "SaveRawMessages/INBOX.a",
         SUCCESS,
         lambda box: box.save_raw_messages("INBOX.a", iter([ds.RawMessage(data=b"Subject: Hi\r\n\r\nHi")])),
@@ -218,13 +224,15 @@ ABSENT_LISTS: dict[str, tuple[str, str, Callable[[ds.Mailbox], Awaitable[Any]]]]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.url.removeprefix(MESSAGE))
-async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
-    await row.check(stage, suite)
+async def test_typical_answer(row: FacadeRow, services: FakeServices, suite: ds.DirectSuite) -> None:
+    await row.check(services, suite)
 
 
 @pytest.mark.parametrize("uid", [-5, "-1", 2**63, 1e30, "9" * 30, None, "1\xff"])
-async def test_a_listing_with_a_uid_that_can_t_be_names_its_place(uid: object, stage: Stage, box: ds.Mailbox) -> None:
-    stage.answer("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": [1, 2, uid]})
+async def test_a_listing_with_a_uid_that_can_t_be_names_its_place(
+    uid: object, services: FakeServices, box: ds.Mailbox
+) -> None:
+    services.add_response("POST", f"{MESSAGE}/GetUIDs/INBOX", SUCCESS | {"uids": [1, 2, uid]})
     with pytest.raises(ds.ResponseDecodeError, match="uid") as caught:
         await anext(box.iter_messages())
     assert caught.value.path == "$.uids[2]"
@@ -232,10 +240,10 @@ async def test_a_listing_with_a_uid_that_can_t_be_names_its_place(uid: object, s
 
 @pytest.mark.parametrize(("call", "gives"), NOTHING_TO_DO.values(), ids=NOTHING_TO_DO)
 async def test_nothing_to_do_sends_nothing(
-    call: Callable[[ds.Mailbox], Awaitable[Any]], gives: Any, stage: Stage, box: ds.Mailbox
+    call: Callable[[ds.Mailbox], Awaitable[Any]], gives: Any, services: FakeServices, box: ds.Mailbox
 ) -> None:
     assert await call(box) == gives
-    assert stage.sent == []
+    assert services.requests_by_url == []
 
 
 @pytest.mark.parametrize("form", ["missing", "null"])
@@ -245,27 +253,27 @@ async def test_absent_list_is_an_empty_list(
     name: str,
     call: Callable[[ds.Mailbox], Awaitable[Any]],
     form: str,
-    stage: Stage,
+    services: FakeServices,
     box: ds.Mailbox,
 ) -> None:
-    stage.answer("POST", f"{MESSAGE}/{path}", SUCCESS | ({} if form == "missing" else {name: None}))
+    services.add_response("POST", f"{MESSAGE}/{path}", SUCCESS | ({} if form == "missing" else {name: None}))
     assert await call(box) == []
 
 
-async def test_report_as_csv_has_the_same_records(stage: Stage, box: ds.Mailbox) -> None:
+async def test_report_as_csv_has_the_same_records(services: FakeServices, box: ds.Mailbox) -> None:
     csv = (
         "From,To,Message ID,Message Size,Status,Sent Time,XDR Message ID,XDR Source ID,XDR Unique ID,XDR Patient ID\r\n"
         f'{ALICE},{BOB},<m@x>,99,NO MDN Received,2026-05-01T12:00:00Z,,,,"p1"\r\n'
     )
     answer = SUCCESS | {"hasCvData": True, "csvData": b64encode(csv.encode()).decode(), "messageLogs": None}
-    stage.answer("POST", f"{MESSAGE}/GetMessageStatus/", answer)
+    services.add_response("POST", f"{MESSAGE}/GetMessageStatus/", answer)
     (record,) = (await box.get_message_statuses(["<m@x>"])).records
     assert (record.from_, record.to, record.message_size, record.status) == (ALICE, BOB, 99, "NO MDN Received")
     assert (record.ts, record.patient_id, record.xdr_id) == (_NOON, "p1", None)
 
 
-async def test_count_without_a_number_is_no_answer(stage: Stage, box: ds.Mailbox) -> None:
-    stage.answer("POST", f"{MESSAGE}/GetMessageCount/INBOX", SUCCESS)
+async def test_count_without_a_number_is_no_answer(services: FakeServices, box: ds.Mailbox) -> None:
+    services.add_response("POST", f"{MESSAGE}/GetMessageCount/INBOX", SUCCESS)
     with pytest.raises(ds.ResponseDecodeError) as caught:
         await box.get_message_count()
     assert caught.value.path == "$.count"
@@ -284,10 +292,10 @@ async def test_count_without_a_number_is_no_answer(stage: Stage, box: ds.Mailbox
     ],
 )
 async def test_code_decides_the_class_whatever_the_status(
-    status: int, code: int | None, expected: type[ds.ServiceError], stage: Stage, box: ds.Mailbox
+    status: int, code: int | None, expected: type[ds.ServiceError], services: FakeServices, box: ds.Mailbox
 ) -> None:
     answer = {"success": False, "code": code, "message": "for alice only"}
-    stage.answer("POST", f"{MESSAGE}/GetMessageCount/INBOX", answer, status=status)
+    services.add_response("POST", f"{MESSAGE}/GetMessageCount/INBOX", answer, status=status)
     with pytest.raises(ds.ServiceError) as caught:
         await box.get_message_count()
     error = caught.value

@@ -14,7 +14,7 @@ from yarl import URL
 import directsuite as ds
 from directsuite.testing import mocked_services
 
-from .stage import ALICE, BOB, MESSAGE, SETTINGS, SUCCESS
+from .fake_services import ALICE, BOB, MESSAGE, SETTINGS, SUCCESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

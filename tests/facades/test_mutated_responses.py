@@ -13,10 +13,10 @@ from yarl import URL
 
 import directsuite as ds
 from directsuite.testing import LeapingClock, mocked_services
-from tests.property.whole_answers import ANSWERS, MARKER, Place, places, replaced
+from tests.property.sample_responses import MARKER, SAMPLE_RESPONSES, Place, list_places, replace_value
 
 from . import test_fax, test_mailbox, test_registration, test_sending, test_signing
-from .stage import ALICE, SETTINGS, Row
+from .fake_services import ALICE, SETTINGS, FacadeRow
 
 Call = Callable[[ds.DirectSuite], Awaitable[object]]
 
@@ -41,7 +41,13 @@ async def _collect(messages: ds.Listing[ds.MessageDetail]) -> list[ds.MessageDet
     return [message async for message in messages]
 
 
-ROWS: list[Row] = [*test_fax.ROWS, *test_mailbox.ROWS, *test_registration.ROWS, *test_sending.ROWS, *test_signing.ROWS]
+ROWS: list[FacadeRow] = [
+    *test_fax.ROWS,
+    *test_mailbox.ROWS,
+    *test_registration.ROWS,
+    *test_sending.ROWS,
+    *test_signing.ROWS,
+]
 CALLS: dict[str, tuple[str, Call]] = {
     "stream_messages": ("GetMessages", lambda suite: _collect(suite.mailbox(ALICE, "secret").stream_messages())),
     "iter_metadata": ("GetMessageMetaData", lambda suite: _collect(suite.mailbox(ALICE, "secret").iter_metadata())),
@@ -85,14 +91,14 @@ class Script:
 
 def _mutate(document: Any, place: Place, value: bytes) -> bytes:
     if value:
-        return msgspec.json.encode(replaced(document, place, msgspec.Raw(value)))
+        return msgspec.json.encode(replace_value(document, place, msgspec.Raw(value)))
     *above, last = place
     around: Any = document
     for step in above:
         around = around[step]
     left: Any = around.copy()
     del left[last]
-    return msgspec.json.encode(replaced(document, tuple(above), left))
+    return msgspec.json.encode(replace_value(document, tuple(above), left))
 
 
 def _is_strict(operation: str, place: Place) -> bool:
@@ -103,7 +109,7 @@ def _is_strict(operation: str, place: Place) -> bool:
 @pytest.mark.parametrize("operation", CALLS)
 async def test_a_value_that_no_later_call_needs_fails_no_response(operation: str, mutation: str) -> None:
     name, call = CALLS[operation]
-    document, value = ANSWERS[name], MUTATIONS[mutation]
+    document, value = SAMPLE_RESPONSES[name], MUTATIONS[mutation]
     script, events = Script(name), list[ds.Event]()
     errors: dict[Place, ds.DirectSuiteError] = {}
     with mocked_services() as mocked:
@@ -112,7 +118,7 @@ async def test_a_value_that_no_later_call_needs_fails_no_response(operation: str
         login = ds.Login("reseller", "secret")
         suite = ds.DirectSuite(SETTINGS, token="t", login=login, clock=LeapingClock(), listeners=[events.append])
         async with suite:
-            for place in places(document):
+            for place in list_places(document):
                 if not place and not value:
                     continue
                 script.begin(_mutate(document, place, value))

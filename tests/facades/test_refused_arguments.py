@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.messaging.arguments import RESERVED
+from directsuite.messaging.arguments import RESERVED_FOLDERS
 
-from .stage import ALICE, BOB, DOMAIN, Stage
+from .fake_services import ALICE, BOB, DOMAIN, FakeServices
 
 AWARE, NAIVE = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1)  # noqa: DTZ001  what is refused
 TO_BOB = [ds.Recipient(BOB)]
@@ -174,14 +174,14 @@ REFUSED_BY_MAILBOX: dict[str, tuple[str, OnBox]] = {
     "raw message without data": ("messages", lambda box: box.save_raw_messages("INBOX", [ds.RawMessage(uid=1)])),
     **{
         f"create {folder}": ("folder", creating(folder))
-        for folder in (*RESERVED, "inbox.sent", "Archive", "INBOX.", "INBOX", "XINBOX.a", "")
+        for folder in (*RESERVED_FOLDERS, "inbox.sent", "Archive", "INBOX.", "INBOX", "XINBOX.a", "")
     },
-    **{f"rename {folder}": ("folder", renaming(folder, "INBOX.new")) for folder in (*RESERVED, "Inbox.Spam")},
+    **{f"rename {folder}": ("folder", renaming(folder, "INBOX.new")) for folder in (*RESERVED_FOLDERS, "Inbox.Spam")},
     **{
         f"rename to {folder}": ("new_folder", renaming("INBOX.a", folder))
-        for folder in (*RESERVED, "Archive", "INBOX.")
+        for folder in (*RESERVED_FOLDERS, "Archive", "INBOX.")
     },
-    **{f"delete {folder}": ("folder", deleting(folder)) for folder in (*RESERVED, "inbox")},
+    **{f"delete {folder}": ("folder", deleting(folder)) for folder in (*RESERVED_FOLDERS, "inbox")},
     "naive begin": ("begin", lambda box: box.get_messages_by_received_date("INBOX", NAIVE, AWARE)),
     "naive end": ("end", lambda box: box.get_messages_by_received_date("INBOX", AWARE, NAIVE)),
     "naive begin in UTC": ("begin", lambda box: box.get_messages_by_received_date_utc("INBOX", NAIVE, None)),
@@ -276,43 +276,49 @@ REFUSED_BY_OTHERS: dict[str, tuple[str, OnSuite]] = {
 }
 
 
-async def assert_refused(call: Callable[[], Any], parameter: str, stage: Stage) -> None:
+async def assert_refused(call: Callable[[], Any], parameter: str, stage: FakeServices) -> None:
     """The call, or what it gives to await, raises for the parameter; nothing was sent."""
     with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
         await call()
     assert isinstance(caught.value, ValueError)
     assert caught.value.parameter == parameter
-    assert stage.sent == []
+    assert stage.requests_by_url == []
 
 
 @pytest.mark.parametrize("address", NO_ADDRESSES.values(), ids=NO_ADDRESSES)
 @pytest.mark.parametrize(("parameter", "call"), ADDRESSED.values(), ids=ADDRESSED)
-async def test_what_is_no_address_is_refused(
-    parameter: str, call: Callable[[ds.DirectSuite, str], Any], address: str, stage: Stage, suite: ds.DirectSuite
+async def test_invalid_address_is_rejected(
+    parameter: str,
+    call: Callable[[ds.DirectSuite, str], Any],
+    address: str,
+    services: FakeServices,
+    suite: ds.DirectSuite,
 ) -> None:
-    await assert_refused(lambda: call(suite, address), parameter, stage)
+    await assert_refused(lambda: call(suite, address), parameter, services)
 
 
 @pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_MAILBOX.values(), ids=REFUSED_BY_MAILBOX)
-async def test_mailbox_refuses(parameter: str, call: OnBox, stage: Stage, box: ds.Mailbox) -> None:
-    await assert_refused(lambda: call(box), parameter, stage)
+async def test_mailbox_refuses(parameter: str, call: OnBox, services: FakeServices, box: ds.Mailbox) -> None:
+    await assert_refused(lambda: call(box), parameter, services)
 
 
 @pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_TUSER.values(), ids=REFUSED_BY_TUSER)
-async def test_tuser_refuses(parameter: str, call: OnTUser, stage: Stage, suite: ds.DirectSuite) -> None:
-    await assert_refused(lambda: call(suite.tuser("front-desk", "secret", ALICE)), parameter, stage)
+async def test_tuser_refuses(parameter: str, call: OnTUser, services: FakeServices, suite: ds.DirectSuite) -> None:
+    await assert_refused(lambda: call(suite.tuser("front-desk", "secret", ALICE)), parameter, services)
 
 
 @pytest.mark.parametrize(("parameter", "call"), REFUSED_BY_OTHERS.values(), ids=REFUSED_BY_OTHERS)
 async def test_signing_fax_and_registration_refuse(
-    parameter: str, call: OnSuite, stage: Stage, suite: ds.DirectSuite
+    parameter: str, call: OnSuite, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    await assert_refused(lambda: call(suite), parameter, stage)
+    await assert_refused(lambda: call(suite), parameter, services)
 
 
 @pytest.mark.parametrize(("parameter", "call"), REFUSED_AT_THE_CALL.values(), ids=REFUSED_AT_THE_CALL)
-async def test_listing_refuses_at_the_call(parameter: str, call: OnSuite, stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_listing_refuses_at_the_call(
+    parameter: str, call: OnSuite, services: FakeServices, suite: ds.DirectSuite
+) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
         call(suite)
     assert caught.value.parameter == parameter
-    assert stage.sent == []
+    assert services.requests_by_url == []

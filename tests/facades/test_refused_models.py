@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 
-from .stage import ALICE, SETTINGS
+from .fake_services import ALICE, SETTINGS
 
 UNTYPED: Any = None
 
@@ -44,7 +44,7 @@ REFUSED_WHEN_MADE: dict[str, tuple[str, Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize(("parameter", "make"), REFUSED_WHEN_MADE.values(), ids=REFUSED_WHEN_MADE)
-def test_what_is_incomplete_or_of_another_type_is_not_made(parameter: str, make: Callable[[], object]) -> None:
+def test_incomplete_or_mistyped_model_is_rejected(parameter: str, make: Callable[[], object]) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=f"^{parameter}: ") as caught:
         make()
     assert caught.value.parameter == parameter

@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 
-from .stage import DOMAIN, REGISTRATION, SETTINGS, Row, Stage
+from .fake_services import DOMAIN, REGISTRATION, SETTINGS, FacadeRow, FakeServices
 
 _SUCCESS: dict[str, Any] = {"code": "000", "success": True, "errorMessage": None}
 _NOBODY: dict[str, Any] = {**_SUCCESS, "patient": None}
@@ -50,7 +50,7 @@ LOGIN = f"{REGISTRATION}/login"
 SCOPE = f"s1/{DOMAIN}"
 
 ROWS = [
-    Row(
+    FacadeRow(
         "login",
         "POST",
         LOGIN,
@@ -58,7 +58,7 @@ ROWS = [
         lambda suite: suite.registration.login(),
         ds.LoginResponse(code="000", success=True, session_id="s2"),
     ),
-    Row(
+    FacadeRow(
         "ProvisionIDProofedPatient",
         "POST",
         f"{REGISTRATION}/ProvisionIDProofedPatient/{SCOPE}",
@@ -66,7 +66,7 @@ ROWS = [
         lambda suite: suite.registration.provision_id_proofed_patient(DOMAIN, _PERSON),
         ds.AddUsersResponseV2(code="000", success=True, users=[_USER], payment_confirmation=_CONFIRMATION),
     ),
-    Row(
+    FacadeRow(
         "GetPatientAddressByMeta",
         "POST",
         f"{REGISTRATION}/GetPatientAddressByMeta/{SCOPE}",
@@ -74,7 +74,7 @@ ROWS = [
         lambda suite: suite.registration.get_patient_address_by_meta(DOMAIN, ds.IDProofedIndividual(id=7)),
         [_USER],
     ),
-    Row(
+    FacadeRow(
         "GetPatientAddressByUsername",
         "GET",
         f"{REGISTRATION}/GetPatientAddressByUsername/{SCOPE}/ada",
@@ -82,7 +82,7 @@ ROWS = [
         lambda suite: suite.registration.get_patient_address_by_username(DOMAIN, "ada"),
         [_USER],
     ),
-    Row(
+    FacadeRow(
         "SetPatientsPasswords",
         "POST",
         f"{REGISTRATION}/SetPatientsPasswords/{SCOPE}",
@@ -118,109 +118,109 @@ CODES: dict[str, type[ds.ServiceError]] = {
 }
 
 
-def logged_in(stage: Stage, *session_ids: str) -> None:
+def add_login_responses(stage: FakeServices, *session_ids: str) -> None:
     """Answer so many logins with these sessions."""
     for session_id in session_ids:
-        stage.answer("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
+        stage.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
-async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_typical_answer(row: FacadeRow, services: FakeServices, suite: ds.DirectSuite) -> None:
     if row.operation != "login":
-        logged_in(stage, "s1")
-    await row.check(stage, suite)
+        add_login_responses(services, "s1")
+    await row.check(services, suite)
 
 
 @pytest.mark.parametrize("status", [200, 400, 500])
 @pytest.mark.parametrize(("code", "expected"), CODES.items(), ids=CODES)
 async def test_code_decides_the_class_and_is_not_tried_again(
-    code: str, expected: type[ds.ServiceError], status: int, stage: Stage, suite: ds.DirectSuite
+    code: str, expected: type[ds.ServiceError], status: int, services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    logged_in(stage, "s1")
+    add_login_responses(services, "s1")
     url = f"{REGISTRATION}/ProvisionIDProofedPatient/{SCOPE}"
-    stage.answer("POST", url, {"code": code, "success": False, "errorMessage": "about Ada"}, status=status)
+    services.add_response("POST", url, {"code": code, "success": False, "errorMessage": "about Ada"}, status=status)
     with pytest.raises(ds.ServiceError) as caught:
         await suite.registration.with_options(retry=ds.RetryPolicy()).provision_id_proofed_patient(DOMAIN, _PERSON)
     assert type(caught.value) is expected
     assert (caught.value.code, caught.value.message) == (code, "about Ada")
     assert "Ada" not in f"{caught.value} {caught.value!r}"
-    assert [request.url for request in stage.sent] == [LOGIN, url]
+    assert [request.url for request in services.requests_by_url] == [LOGIN, url]
 
 
-async def test_one_login_serves_many_calls(stage: Stage, suite: ds.DirectSuite) -> None:
-    logged_in(stage, "s1")
+async def test_one_login_serves_many_calls(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1")
     url = f"{REGISTRATION}/GetPatientAddressByUsername/{SCOPE}/ada"
     for _ in range(3):
-        stage.answer("GET", url, _NOBODY)
+        services.add_response("GET", url, _NOBODY)
         assert await suite.registration.get_patient_address_by_username(DOMAIN, "ada") == []
-    assert [request.url for request in stage.sent] == [LOGIN, url, url, url]
+    assert [request.url for request in services.requests_by_url] == [LOGIN, url, url, url]
 
 
-async def test_login_makes_later_calls_use_the_new_session(stage: Stage, suite: ds.DirectSuite) -> None:
-    logged_in(stage, "s1", "s2")
+async def test_login_makes_later_calls_use_the_new_session(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1", "s2")
     await suite.registration.login()
     await suite.registration.login()
     url = f"{REGISTRATION}/GetPatientAddressByUsername/s2/{DOMAIN}/ada"
-    stage.answer("GET", url, _NOBODY)
+    services.add_response("GET", url, _NOBODY)
     await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
-    assert [request.url for request in stage.sent] == [LOGIN, LOGIN, url]
+    assert [request.url for request in services.requests_by_url] == [LOGIN, LOGIN, url]
 
 
 @pytest.mark.parametrize("session", [{}, {"sessionId": None}, {"sessionId": ""}], ids=str)
 async def test_login_without_a_session_is_no_answer(
-    session: dict[str, Any], stage: Stage, suite: ds.DirectSuite
+    session: dict[str, Any], services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    stage.answer("POST", LOGIN, _SUCCESS | session)
+    services.add_response("POST", LOGIN, _SUCCESS | session)
     with pytest.raises(ds.ResponseDecodeError) as caught:
         await suite.registration.login()
     assert caught.value.path == "$.sessionId"
 
 
 @pytest.mark.parametrize("status", [200, 401])
-async def test_refused_session_is_renewed_once(status: int, stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_refused_session_is_renewed_once(status: int, services: FakeServices, suite: ds.DirectSuite) -> None:
     refusal = {"code": "011", "success": False, "errorMessage": "expired"}
-    logged_in(stage, "s1", "s2")
+    add_login_responses(services, "s1", "s2")
     for session_id in ("s1", "s2"):
         url = f"{REGISTRATION}/GetPatientAddressByUsername/{session_id}/{DOMAIN}/ada"
-        stage.answer("GET", url, refusal, status=status)
+        services.add_response("GET", url, refusal, status=status)
     with pytest.raises(ds.AuthenticationError) as caught:
         await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
     assert (caught.value.code, caught.value.attempts) == ("011", 2)
-    assert len(stage.sent) == 4
+    assert len(services.requests_by_url) == 4
 
 
-async def test_a_session_with_a_broken_character_is_no_answer(stage: Stage, suite: ds.DirectSuite) -> None:
-    logged_in(stage, "a\ud83d")
+async def test_a_session_with_a_broken_character_is_no_answer(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "a\ud83d")
     with pytest.raises(ds.ResponseDecodeError) as caught:
         await suite.registration.login()
     assert caught.value.path == "$.sessionId"
 
 
-async def test_session_id_and_passwords_show_nowhere(stage: Stage, suite: ds.DirectSuite) -> None:
-    logged_in(stage, "s3cr3t-session")
+async def test_session_id_and_passwords_show_nowhere(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s3cr3t-session")
     response = await suite.registration.login()
     assert isinstance(response.session_id, ds.Secret)
     assert response.session_id.reveal() == "s3cr3t-session"
     assert "s3cr3t" not in f"{response} {response!r} {ds.UserPassword('ada', 's3cr3t')!r} {ds.Login('r', 's3cr3t')!r}"
 
 
-async def test_day_of_birth_may_be_a_date_or_text(stage: Stage, suite: ds.DirectSuite) -> None:
-    logged_in(stage, "s1")
+async def test_day_of_birth_may_be_a_date_or_text(services: FakeServices, suite: ds.DirectSuite) -> None:
+    add_login_responses(services, "s1")
     for dob in (date(1980, 2, 29), "02/29/1980"):
-        stage.answer("POST", f"{REGISTRATION}/GetPatientAddressByMeta/{SCOPE}", _NOBODY)
+        services.add_response("POST", f"{REGISTRATION}/GetPatientAddressByMeta/{SCOPE}", _NOBODY)
         person = ds.IDProofedIndividual(first_name="Ada", last_name="Example", ssn4="1234", dob=dob)
         await suite.registration.get_patient_address_by_meta(DOMAIN, person)
-    assert [request.members["dob"] for request in stage.sent[1:]] == ["1980-02-29", "02/29/1980"]
+    assert [request.members["dob"] for request in services.requests_by_url[1:]] == ["1980-02-29", "02/29/1980"]
 
 
-async def test_a_username_that_is_listed_twice_is_refused(stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_a_username_that_is_listed_twice_is_refused(services: FakeServices, suite: ds.DirectSuite) -> None:
     passwords = [ds.UserPassword("ada", "one"), ds.UserPassword("Ada", "two")]
     with pytest.raises(ds.InvalidArgumentError) as refused:
         await suite.registration.set_patients_passwords(DOMAIN, passwords)
     assert refused.value.parameter == "passwords"
 
 
-async def test_calls_without_a_login_say_what_is_missing(stage: Stage) -> None:
+async def test_calls_without_a_login_say_what_is_missing(services: FakeServices) -> None:
     async with ds.DirectSuite(SETTINGS) as suite:
         with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_LOGIN_USERNAME"):
             await suite.registration.get_patient_address_by_username(DOMAIN, "ada")
@@ -228,4 +228,4 @@ async def test_calls_without_a_login_say_what_is_missing(stage: Stage) -> None:
             await suite.registration.login()
         with pytest.raises(ds.ConfigurationError, match="token"):
             await suite.fax.get_multiple_message_info("15550100100")
-    assert stage.sent == []
+    assert services.requests_by_url == []

@@ -13,14 +13,14 @@ import pytest
 
 import directsuite as ds
 
-from .stage import SIGNING, Row, Stage
+from .fake_services import SIGNING, FacadeRow, FakeServices
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 3
 TEXT = base64.b64encode(PDF)
 DOCUMENT = f"{SIGNING}/pdf/d1"
 SIGNATURE = ds.Signature(name="PatientSig", graphical_signature=b"png")
 
-_STORED = {
+_STORED_BODY = {
     "documentType": "PDF",
     "createdTime": "2026-05-01T12:00:00.000+0000",
     "identifier": "d1",
@@ -35,9 +35,9 @@ _DOCUMENT = ds.StoredDocument(
     description="stored",
 )
 _UPDATE = {"documentDigest": "def", "description": "changed"}
-_UPDATED = ds.DocumentUpdate(identifier="d1", document_digest="def", description="changed")
+_UPDATE_VALUE = ds.DocumentUpdate(identifier="d1", document_digest="def", description="changed")
 _INFO = {
-    **_STORED,
+    **_STORED_BODY,
     "signatures": [{"name": "PatientSig", "isSigned": True, "pageIndex": 1, "left": 72.5, "isValid": True}],
     "formFields": [{"name": "patient", "value": "Ada", "tabIndex": 1}],
     "pages": [{"index": 1, "width": 612, "height": 792, "rotate": 90}],
@@ -58,17 +58,19 @@ _INFORMATION = ds.DocumentInfo(
 Pull = Callable[[ds.Signing, Path], Awaitable[Path]]
 
 ROWS = [
-    Row(
+    FacadeRow(
         "Save",
         "POST",
         f"{SIGNING}/pdf",
-        _STORED,
+        _STORED_BODY,
         lambda suite: suite.signing.save(PDF),
         _DOCUMENT,
     ),
-    Row("GetDoc", "GET", DOCUMENT, TEXT, lambda suite: suite.signing.get_doc("d1"), PDF),
-    Row("GetDocInfo", "GET", f"{DOCUMENT}/info", _INFO, lambda suite: suite.signing.get_doc_info("d1"), _INFORMATION),
-    Row(
+    FacadeRow("GetDoc", "GET", DOCUMENT, TEXT, lambda suite: suite.signing.get_doc("d1"), PDF),
+    FacadeRow(
+        "GetDocInfo", "GET", f"{DOCUMENT}/info", _INFO, lambda suite: suite.signing.get_doc_info("d1"), _INFORMATION
+    ),
+    FacadeRow(
         "Delete",
         "DELETE",
         DOCUMENT,
@@ -76,8 +78,10 @@ ROWS = [
         lambda suite: suite.signing.delete("d1"),
         ds.DocumentUpdate(identifier="d1", document_digest="", description="deleted"),
     ),
-    Row("Flatten", "PATCH", f"{DOCUMENT}/flatten", _UPDATE, lambda suite: suite.signing.flatten("d1"), _UPDATED),
-    Row(
+    FacadeRow(
+        "Flatten", "PATCH", f"{DOCUMENT}/flatten", _UPDATE, lambda suite: suite.signing.flatten("d1"), _UPDATE_VALUE
+    ),
+    FacadeRow(
         "FlattenAndPull",
         "PATCH",
         f"{DOCUMENT}/flatten/pull",
@@ -85,15 +89,15 @@ ROWS = [
         lambda suite: suite.signing.flatten_and_pull("d1"),
         PDF,
     ),
-    Row(
+    FacadeRow(
         "ClearUnsignedFields",
         "PATCH",
         f"{DOCUMENT}/clearUnsignedFields",
         _UPDATE,
         lambda suite: suite.signing.clear_unsigned_fields("d1"),
-        _UPDATED,
+        _UPDATE_VALUE,
     ),
-    Row(
+    FacadeRow(
         "ClearUnsignedFieldsAndPull",
         "PATCH",
         f"{DOCUMENT}/clearUnsignedFields/pull",
@@ -101,8 +105,10 @@ ROWS = [
         lambda suite: suite.signing.clear_unsigned_fields_and_pull("d1"),
         PDF,
     ),
-    Row("Sign", "PATCH", f"{DOCUMENT}/sign", _UPDATE, lambda suite: suite.signing.sign("d1", SIGNATURE), _UPDATED),
-    Row(
+    FacadeRow(
+        "Sign", "PATCH", f"{DOCUMENT}/sign", _UPDATE, lambda suite: suite.signing.sign("d1", SIGNATURE), _UPDATE_VALUE
+    ),
+    FacadeRow(
         "SignAndPull",
         "PATCH",
         f"{DOCUMENT}/sign/pull",
@@ -110,15 +116,15 @@ ROWS = [
         lambda suite: suite.signing.sign_and_pull("d1", SIGNATURE),
         PDF,
     ),
-    Row(
+    FacadeRow(
         "MultiSign",
         "PATCH",
         f"{DOCUMENT}/multiSign",
         _UPDATE,
         lambda suite: suite.signing.multi_sign("d1", [SIGNATURE]),
-        _UPDATED,
+        _UPDATE_VALUE,
     ),
-    Row(
+    FacadeRow(
         "MultiSignAndPull",
         "PATCH",
         f"{DOCUMENT}/multiSign/pull",
@@ -153,14 +159,14 @@ PULLS: dict[str, tuple[str, str, Pull]] = {
 }
 
 
-def files_in(folder: Path) -> list[Path]:
+def list_files(folder: Path) -> list[Path]:
     """The folder's files, temporary ones included."""
     return list(folder.iterdir())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.operation)
-async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> None:
-    await row.check(stage, suite)
+async def test_typical_answer(row: FacadeRow, services: FakeServices, suite: ds.DirectSuite) -> None:
+    await row.check(services, suite)
 
 
 @pytest.mark.parametrize(
@@ -169,67 +175,69 @@ async def test_typical_answer(row: Row, stage: Stage, suite: ds.DirectSuite) -> 
     ids=lambda document: type(document).__name__,
 )
 async def test_document_stands_for_its_identifier(
-    document: str | ds.StoredDocument | ds.DocumentUpdate, stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+    document: str | ds.StoredDocument | ds.DocumentUpdate, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
-    stage.answer("GET", DOCUMENT, body=TEXT)
-    stage.answer("GET", DOCUMENT, body=TEXT)
-    stage.answer("PATCH", f"{DOCUMENT}/sign", _UPDATE)
+    services.add_response("GET", DOCUMENT, body=TEXT)
+    services.add_response("GET", DOCUMENT, body=TEXT)
+    services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
     assert await suite.signing.get_doc(document) == PDF
     assert await suite.signing.download(document, tmp_path / "d1.pdf") == tmp_path / "d1.pdf"
     assert (await suite.signing.sign(document, SIGNATURE)).identifier == "d1"
 
 
-async def test_update_leads_on_to_the_next_call(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("PATCH", f"{DOCUMENT}/flatten", _UPDATE)
-    stage.answer("DELETE", DOCUMENT, {"documentDigest": ""})
+async def test_update_leads_on_to_the_next_call(services: FakeServices, suite: ds.DirectSuite) -> None:
+    services.add_response("PATCH", f"{DOCUMENT}/flatten", _UPDATE)
+    services.add_response("DELETE", DOCUMENT, {"documentDigest": ""})
     update = await suite.signing.flatten("d1")
     assert await suite.signing.delete(update) == ds.DocumentUpdate(identifier="d1", document_digest="")
 
 
 @pytest.mark.parametrize("pull", PULLS.values(), ids=PULLS)
 async def test_destination_gets_the_pdf(
-    pull: tuple[str, str, Pull], stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+    pull: tuple[str, str, Pull], services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
     method, url, call = pull
     destination = tmp_path / "signed.pdf"
     destination.write_bytes(b"the file before")
-    stage.answer(method, url, body=base64.encodebytes(PDF), content_type="text/plain")
+    services.add_response(method, url, body=base64.encodebytes(PDF), content_type="text/plain")
     assert await call(suite.signing, destination) == destination
     assert destination.read_bytes() == PDF
-    assert files_in(tmp_path) == [destination]
+    assert list_files(tmp_path) == [destination]
 
 
 @pytest.mark.parametrize("answer", [TEXT[:-5], b'{"identifier": "d1"}', b"%PDF-1.7"], ids=["cut", "json", "bare"])
 async def test_destination_stays_as_it_was_where_the_answer_is_no_base64(
-    answer: bytes, stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+    answer: bytes, services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
     destination = tmp_path / "signed.pdf"
     destination.write_bytes(b"the file before")
-    stage.answer("GET", DOCUMENT, body=answer, content_type="text/plain")
+    services.add_response("GET", DOCUMENT, body=answer, content_type="text/plain")
     with pytest.raises(ds.ResponseDecodeError):
         await suite.signing.download("d1", destination)
     assert destination.read_bytes() == b"the file before"
-    assert files_in(tmp_path) == [destination]
+    assert list_files(tmp_path) == [destination]
 
 
-async def test_refusal_leaves_no_file(stage: Stage, suite: ds.DirectSuite, tmp_path: Path) -> None:
-    stage.answer("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
+async def test_refusal_leaves_no_file(services: FakeServices, suite: ds.DirectSuite, tmp_path: Path) -> None:
+    services.add_response("GET", DOCUMENT, {"error": "no_such_document", "description": "gone"}, status=400)
     with pytest.raises(ds.BadRequestError) as caught:
         await suite.signing.download("d1", tmp_path / "d1.pdf")
     assert caught.value.message == "no_such_document: gone"
-    assert files_in(tmp_path) == []
+    assert list_files(tmp_path) == []
 
 
 async def test_spoilt_answer_to_a_pull_leaves_the_outcome_open(
-    stage: Stage, suite: ds.DirectSuite, tmp_path: Path
+    services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
 ) -> None:
-    stage.answer("PATCH", f"{DOCUMENT}/sign/pull", body=TEXT[:-5])
+    services.add_response("PATCH", f"{DOCUMENT}/sign/pull", body=TEXT[:-5])
     with pytest.raises(ds.OutcomeUnknownError) as caught:
         await suite.signing.sign_and_pull("d1", SIGNATURE, destination=tmp_path / "d1.pdf")
     assert isinstance(caught.value.__cause__, ds.ResponseDecodeError)
 
 
-async def test_save_codes_bytes_files_and_streams_alike(stage: Stage, suite: ds.DirectSuite, tmp_path: Path) -> None:
+async def test_save_codes_bytes_files_and_streams_alike(
+    services: FakeServices, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for start in range(0, len(PDF), 7):
             yield PDF[start : start + 7]
@@ -237,13 +245,13 @@ async def test_save_codes_bytes_files_and_streams_alike(stage: Stage, suite: ds.
     path = tmp_path / "consent.pdf"
     path.write_bytes(PDF)
     for source in (PDF, bytearray(PDF), memoryview(PDF), path, str(path), pieces()):
-        stage.answer("POST", f"{SIGNING}/pdf", _STORED)
+        services.add_response("POST", f"{SIGNING}/pdf", _STORED_BODY)
         assert await suite.signing.save(source) == _DOCUMENT
-    assert [request.body for request in stage.sent] == [TEXT] * 6
+    assert [request.body for request in services.requests_by_url] == [TEXT] * 6
 
 
-async def test_magic_may_stand_anywhere_in_the_first_kilobyte(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("POST", f"{SIGNING}/pdf", _STORED)
+async def test_magic_may_stand_anywhere_in_the_first_kilobyte(services: FakeServices, suite: ds.DirectSuite) -> None:
+    services.add_response("POST", f"{SIGNING}/pdf", _STORED_BODY)
     await suite.signing.save(b"\n" * 1019 + b"%PDF-")
     with pytest.raises(ds.InvalidArgumentError):
         await suite.signing.save(b"\n" * 1020 + b"%PDF-")
@@ -253,36 +261,42 @@ async def test_magic_may_stand_anywhere_in_the_first_kilobyte(stage: Stage, suit
     "identifier", [{}, {"identifier": None}, {"identifier": ""}, {"identifier": "a\ud800"}], ids=ascii
 )
 async def test_save_without_an_identifier_is_no_answer(
-    identifier: dict[str, Any], stage: Stage, suite: ds.DirectSuite
+    identifier: dict[str, Any], services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    stage.answer("POST", f"{SIGNING}/pdf", {"documentDigest": "abc"} | identifier)
+    services.add_response("POST", f"{SIGNING}/pdf", {"documentDigest": "abc"} | identifier)
     with pytest.raises(ds.ResponseDecodeError) as caught:
         await suite.signing.save(PDF)
     assert caught.value.path == "$.identifier"
 
 
-async def test_later_answers_have_the_identifier_that_was_asked_for(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("GET", f"{DOCUMENT}/info", {"documentDigest": "abc"})
-    stage.answer("PATCH", f"{DOCUMENT}/sign", {"documentDigest": "abc"})
-    stage.answer("DELETE", DOCUMENT, {"documentDigest": "", "identifier": None})
+async def test_later_answers_have_the_identifier_that_was_asked_for(
+    services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("GET", f"{DOCUMENT}/info", {"documentDigest": "abc"})
+    services.add_response("PATCH", f"{DOCUMENT}/sign", {"documentDigest": "abc"})
+    services.add_response("DELETE", DOCUMENT, {"documentDigest": "", "identifier": None})
     assert (await suite.signing.get_doc_info("d1")).identifier == "d1"
     assert (await suite.signing.sign("d1", SIGNATURE)).identifier == "d1"
     assert (await suite.signing.delete("d1")).identifier == "d1"
 
 
-async def test_an_image_without_a_byte_is_refused_before_anything_is_sent(stage: Stage, suite: ds.DirectSuite) -> None:
+async def test_an_image_without_a_byte_is_refused_before_anything_is_sent(
+    services: FakeServices, suite: ds.DirectSuite
+) -> None:
     empty = attrs.evolve(SIGNATURE, graphical_signature=b"")
     for sending in (suite.signing.sign("d1", empty), suite.signing.multi_sign_and_pull("d1", [SIGNATURE, empty])):
         with pytest.raises(ds.InvalidArgumentError, match="graphical_signature: it is empty"):
             await sending
-    assert not stage.sent
+    assert not services.requests_by_url
 
 
-async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("PATCH", f"{DOCUMENT}/multiSign", _UPDATE)
+async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(
+    services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    services.add_response("PATCH", f"{DOCUMENT}/multiSign", _UPDATE)
     second = attrs.evolve(SIGNATURE, name="Witness", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
     await suite.signing.multi_sign("d1", (SIGNATURE, second))
-    assert stage.sent[0].members == {
+    assert services.requests_by_url[0].members == {
         "Signatures": [
             {"name": "PatientSig", "graphicalSignature": "cG5n"},
             {
@@ -294,8 +308,8 @@ async def test_graphical_signature_goes_as_base64_and_defaults_stay_out(stage: S
     }
 
 
-async def test_raw_view_gives_the_answer_around_the_value(stage: Stage, suite: ds.DirectSuite) -> None:
-    stage.answer("GET", f"{DOCUMENT}/info", _INFO, headers={"X-Trace": "t1"})
+async def test_raw_view_gives_the_answer_around_the_value(services: FakeServices, suite: ds.DirectSuite) -> None:
+    services.add_response("GET", f"{DOCUMENT}/info", _INFO, headers={"X-Trace": "t1"})
     raw = await suite.signing.with_raw_response.get_doc_info("d1")
     assert raw.value == _INFORMATION
     assert (raw.status, raw.headers["X-Trace"], raw.attempts) == (200, "t1", 1)

@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.fax.watching import FaxPoller
 
-from .test_watch_odd_answers import Listed, fax, watching
+from .test_watch_odd_answers import FakeFaxList, make_fax, watch_faxes
 
 pytestmark = pytest.mark.wide
 
@@ -21,7 +21,7 @@ SEEDS = (968, *range(30))
 
 
 @attrs.define(slots=False)
-class Failing(Listed):
+class Failing(FakeFaxList):
     """Faxes whose requests fail at times. fails: by how many there were; meanwhile: what happens when one fails."""
 
     fails: Callable[[int], bool] = lambda _: False
@@ -29,17 +29,17 @@ class Failing(Listed):
     calls: int = 0
     is_single: bool = False
 
-    async def page(self, offset: int) -> ds.FaxMessageInformation:
+    async def get_page(self, offset: int) -> ds.FaxMessageInformation:
         """Ten of them, unless it fails."""
         self.is_single = False
         self._count()
-        return await super().page(offset)
+        return await super().get_page(offset)
 
-    async def single(self, message_handle: str) -> ds.FaxMessageInformation:
+    async def get_single(self, message_handle: str) -> ds.FaxMessageInformation:
         """One of them, unless it fails."""
         self.is_single = True
         self._count()
-        return await super().single(message_handle)
+        return await super().get_single(message_handle)
 
     def _count(self) -> None:
         self.calls += 1
@@ -50,7 +50,7 @@ class Failing(Listed):
 
 def faxes(last: int, first: int = 0, status: str = "complete") -> list[ds.FaxMessage]:
     """Those of these numbers, the newest first."""
-    return [fax(number, status) for number in reversed(range(first, last))]
+    return [make_fax(number, status) for number in reversed(range(first, last))]
 
 
 async def looked(watch: FaxPoller) -> list[str]:
@@ -71,41 +71,43 @@ def handles(last: int, first: int = 0) -> list[str]:
 
 
 async def test_a_first_look_at_many_survives_pages_that_fail_and_reads_few_again() -> None:
-    listed = Failing(faxes(2_000), repeats=2_000, fails=lambda calls: calls % 20 == 0)
-    assert await looked(watching(listed)) == handles(2_000)
+    listed = Failing(faxes(2_000), repeats_from=2_000, fails=lambda calls: calls % 20 == 0)
+    assert await looked(watch_faxes(listed)) == handles(2_000)
     assert listed.calls < 201 + 3 * 12  # each that fails, the newest page, and the one before it
 
 
-async def test_what_is_deleted_meanwhile_hides_nothing() -> None:
+async def test_deletion_between_pages_hides_no_fax() -> None:
     listed = Failing(faxes(100), fails=lambda calls: calls == 5)
     listed.meanwhile = lambda: listed.faxes.__delitem__(slice(10))
-    assert await looked(watching(listed)) == handles(100)
+    assert await looked(watch_faxes(listed)) == handles(100)
 
 
-async def test_what_arrives_meanwhile_is_told_once_however_much_it_is() -> None:
+async def test_faxes_arriving_between_pages_are_yielded_once() -> None:
     listed = Failing(faxes(100), fails=lambda calls: calls == 5)
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(145, 100))
-    watch = watching(listed)
+    watch = watch_faxes(listed)
     assert await looked(watch) + await looked(watch) == handles(145)
     assert await looked(watch) == []
 
 
 @pytest.mark.parametrize("place", range(1, 6))
 async def test_older_ones_are_not_asked_for_again(place: int) -> None:
-    listed = Failing([fax(number, "waiting" if number % 10 == 0 else "complete") for number in reversed(range(60))])
-    watch = watching(listed)
+    listed = Failing(
+        [make_fax(number, "waiting" if number % 10 == 0 else "complete") for number in reversed(range(60))]
+    )
+    watch = watch_faxes(listed)
     assert len(await looked(watch)) == 60
     listed.calls, listed.fails = 0, lambda calls: calls == place
-    listed.faxes[-1], listed.faxes[19] = fax(0), fax(40)
+    listed.faxes[-1], listed.faxes[19] = make_fax(0), make_fax(40)
     assert await looked(watch) == handles(1) + handles(41, 40)
     assert listed.calls <= 8
     assert await looked(watch) == []
 
 
-async def test_what_comes_while_a_page_always_fails_is_told() -> None:
+async def test_new_faxes_are_yielded_while_a_page_always_fails() -> None:
     listed = Failing(faxes(50))
-    watch = watching(listed)
-    broken = listed.page
+    watch = watch_faxes(listed)
+    broken = listed.get_page
 
     async def page(offset: int) -> ds.FaxMessageInformation:
         """Nothing of the oldest thirty."""
@@ -113,40 +115,40 @@ async def test_what_comes_while_a_page_always_fails_is_told() -> None:
             raise ds.ServerError("it is broken", status=500)
         return await broken(offset)
 
-    listed.page = page  # type: ignore[method-assign]
+    listed.get_page = page  # type: ignore[method-assign]
     told = list[str]()
     for new in range(50, 55):
         with pytest.raises(ds.ServerError):
             await watch.poll()
         told += [message.message_handle or "" for message in watch.take_fresh()]
-        listed.faxes.insert(0, fax(new, "complete"))
+        listed.faxes.insert(0, make_fax(new, "complete"))
     assert told == handles(50, 30) + handles(54, 50)
 
 
-async def test_a_fax_that_can_not_be_looked_at_keeps_no_new_one_from_being_told() -> None:
-    listed = Failing([*faxes(40, 1), fax(0, "waiting")])
-    watch = watching(listed)
+async def test_unreadable_fax_does_not_block_new_faxes() -> None:
+    listed = Failing([*faxes(40, 1), make_fax(0, "waiting")])
+    watch = watch_faxes(listed)
     assert len(await looked(watch)) == 40
     listed.fails = lambda _: listed.is_single
     for new in range(40, 43):
-        listed.faxes.insert(0, fax(new, "complete"))
+        listed.faxes.insert(0, make_fax(new, "complete"))
         with pytest.raises(ds.ServerError):
             await watch.poll()
         assert [message.message_handle for message in watch.take_fresh()] == [str(new)]
 
 
 @pytest.mark.parametrize("deleted", [9, 10, 11, 25, 54, 100])
-async def test_however_many_are_deleted_meanwhile_none_that_is_there_is_missed(deleted: int) -> None:
+async def test_deletions_between_pages_hide_no_existing_fax(deleted: int) -> None:
     listed = Failing(faxes(100), fails=lambda calls: calls == 6)
     listed.meanwhile = lambda: listed.faxes.__delitem__(slice(deleted))
-    watch = watching(listed)
+    watch = watch_faxes(listed)
     assert set(await looked(watch)) | set(await looked(watch)) >= set(handles(100 - deleted))
 
 
-async def test_a_server_that_ignores_the_offset_does_not_keep_a_look_after_a_failure_for_ever() -> None:
-    listed = Failing(faxes(10), repeats=0, fails=lambda calls: calls == 2)
+async def test_poll_after_failure_ends_if_server_ignores_offset() -> None:
+    listed = Failing(faxes(10), repeats_from=0, fails=lambda calls: calls == 2)
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(11, 10))
-    watch = watching(listed)
+    watch = watch_faxes(listed)
     with pytest.raises(ds.ServerError):
         await watch.poll()
     listed.fails = lambda calls: calls > 20  # it would go on without a pause
@@ -157,10 +159,10 @@ async def test_a_server_that_ignores_the_offset_does_not_keep_a_look_after_a_fai
 async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() -> None:
     listed = Failing(faxes(30), fails=lambda calls: calls == 3)
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(50, 30))
-    watch = watching(listed)
+    watch = watch_faxes(listed)
     with pytest.raises(ds.ServerError):
         await watch.poll()
-    page = listed.page
+    page = listed.get_page
 
     async def shifting(offset: int) -> ds.FaxMessageInformation:
         """Ten more come after the newest page was given."""
@@ -169,7 +171,7 @@ async def test_new_ones_that_shift_a_page_after_a_failure_hide_none_behind_it() 
             listed.faxes[:0] = faxes(60, 50)
         return answer
 
-    listed.page = shifting  # type: ignore[method-assign]
+    listed.get_page = shifting  # type: ignore[method-assign]
     assert await looked(watch) == handles(60)
     assert await looked(watch) == []
 
@@ -190,7 +192,7 @@ async def test_bursts_during_polls_that_fail_hide_no_fax() -> None:
                 listed[:0] = reversed(range(len(listed), len(listed) + chance.choice([1, 2, 12])))
             if next(calls) < 120 and chance.random() < 0.3:
                 raise ds.ServerError("it is broken", status=500)
-            return ds.FaxMessageInformation(message_detail=[fax(each) for each in listed[offset : offset + 5]])
+            return ds.FaxMessageInformation(message_detail=[make_fax(each) for each in listed[offset : offset + 5]])
 
         watch, found = FaxPoller(page, page_of_none, lambda: 0.0), list[int]()
         while next(calls) < 400:
@@ -203,10 +205,10 @@ async def page_of_none(_: str) -> ds.FaxMessageInformation:
     return ds.FaxMessageInformation()
 
 
-async def test_what_came_before_a_second_failure_is_not_told_again() -> None:
+async def test_faxes_before_second_failure_are_not_yielded_again() -> None:
     listed = Failing(faxes(40), fails=lambda calls: calls in (4, 6))
     listed.meanwhile = lambda: listed.faxes.__setitem__(slice(0), faxes(75, 40) if len(listed.faxes) == 40 else [])
-    watch = watching(listed)
+    watch = watch_faxes(listed)
     told = list[ds.FaxMessage]()
     for _ in range(3):
         try:

@@ -14,7 +14,7 @@ from directsuite.fax.watching import FaxPoller
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.FaxMessage:
+def make_fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.FaxMessage:
     """One of many, updated so many minutes after noon."""
     return ds.FaxMessage(
         message_handle=str(number) if handle else None,
@@ -25,26 +25,26 @@ def fax(number: int, status: str = "complete", *, handle: bool = True) -> ds.Fax
 
 
 @attrs.define(slots=False)
-class Listed:
+class FakeFaxList:
     """Faxes, the newest first. repeats: offsets beyond this give the page that stands there again.
 
     ends_with_404: a page of none is said so.
     """
 
     faxes: list[ds.FaxMessage]
-    repeats: int = 1_000
-    pages: int = 0
+    repeats_from: int = 1_000
+    page_requests: int = 0
     ends_with_404: bool = False
 
-    async def page(self, offset: int) -> ds.FaxMessageInformation:
+    async def get_page(self, offset: int) -> ds.FaxMessageInformation:
         """Ten of them."""
-        self.pages += 1
-        start = min(offset, self.repeats)
+        self.page_requests += 1
+        start = min(offset, self.repeats_from)
         if self.ends_with_404 and start >= len(self.faxes):
             raise ds.NotFoundError("not found", status=404)
         return ds.FaxMessageInformation(message_detail=self.faxes[start : start + 10])
 
-    async def single(self, message_handle: str) -> ds.FaxMessageInformation:
+    async def get_single(self, message_handle: str) -> ds.FaxMessageInformation:
         """One of them, without its handle, as it stands in the answer itself."""
         found = [
             attrs.evolve(each, message_handle=None) for each in self.faxes if each.message_handle == message_handle
@@ -54,56 +54,56 @@ class Listed:
         return ds.FaxMessageInformation(message_handle=message_handle, message_detail=found)
 
 
-def watching(
-    listed: Listed, since: datetime | None = None, now: datetime = NOON, handle: str | None = None
+def watch_faxes(
+    listed: FakeFaxList, since: datetime | None = None, now: datetime = NOON, handle: str | None = None
 ) -> FaxPoller:
     """A watch of them, at a time that stands still."""
 
     def page(offset: int) -> Awaitable[ds.FaxMessageInformation]:
-        return listed.page(offset)  # as it is then: tests replace it
+        return listed.get_page(offset)  # as it is then: tests replace it
 
     def single(message_handle: str) -> Awaitable[ds.FaxMessageInformation]:
-        return listed.single(message_handle)
+        return listed.get_single(message_handle)
 
     return FaxPoller(page, single, lambda: 0.0, since, handle, unix_time=now.timestamp)
 
 
 async def test_a_server_that_repeats_its_last_page_comes_to_an_end() -> None:
-    listed = Listed([fax(number) for number in reversed(range(30))], repeats=20)
-    assert len(await watching(listed).poll()) == 30
-    assert listed.pages == 6
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))], repeats_from=20)
+    assert len(await watch_faxes(listed).poll()) == 30
+    assert listed.page_requests == 6
 
 
-async def test_a_page_that_was_shifted_whole_does_not_end_the_first_look() -> None:
-    listed = Listed([fax(number) for number in reversed(range(30))])
-    watch = watching(listed)
-    page = listed.page
+async def test_completely_shifted_page_does_not_end_first_poll() -> None:
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))])
+    watch = watch_faxes(listed)
+    page = listed.get_page
 
     async def shifting(offset: int) -> ds.FaxMessageInformation:
         """Ten new ones come after the first page was given."""
         answer = await page(offset)
         if offset == 0 and len(listed.faxes) == 30:
-            listed.faxes[:0] = [fax(number) for number in reversed(range(30, 40))]
+            listed.faxes[:0] = [make_fax(number) for number in reversed(range(30, 40))]
         return answer
 
-    listed.page = shifting  # type: ignore[method-assign]
+    listed.get_page = shifting  # type: ignore[method-assign]
     assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30)]
     assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(30, 40)]
 
 
 async def test_404_past_the_end_is_the_end() -> None:
-    listed = Listed([fax(number) for number in reversed(range(10))], ends_with_404=True)
-    watch = watching(listed)
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(10))], ends_with_404=True)
+    watch = watch_faxes(listed)
     assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10)]
     assert await watch.poll() == []
-    assert listed.pages == 4
-    listed.faxes[:0] = [fax(number) for number in reversed(range(10, 30))]
+    assert listed.page_requests == 4
+    listed.faxes[:0] = [make_fax(number) for number in reversed(range(10, 30))]
     assert [message.message_handle for message in await watch.poll()] == [str(number) for number in range(10, 30)]
 
 
 async def test_404_of_the_moment_hides_nothing() -> None:
-    listed = Listed([fax(number) for number in reversed(range(25))])
-    watch, page = watching(listed), listed.page
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(25))])
+    watch, page = watch_faxes(listed), listed.get_page
 
     async def lost(offset: int) -> ds.FaxMessageInformation:
         """As a gateway does whose routes are being changed."""
@@ -111,129 +111,129 @@ async def test_404_of_the_moment_hides_nothing() -> None:
             raise ds.NotFoundError("not found", status=404)
         return await page(offset)
 
-    listed.page = lost  # type: ignore[method-assign]
+    listed.get_page = lost  # type: ignore[method-assign]
     with pytest.raises(ds.NotFoundError):
         await watch.poll()
-    listed.page = page  # type: ignore[method-assign]
+    listed.get_page = page  # type: ignore[method-assign]
     assert len(await watch.poll()) == 25
 
 
 async def test_404_for_a_number_without_faxes_is_told() -> None:
     with pytest.raises(ds.NotFoundError):
-        await watching(Listed([], ends_with_404=True)).poll()
+        await watch_faxes(FakeFaxList([], ends_with_404=True)).poll()
 
 
 async def test_a_record_that_changes_is_told_though_its_time_stays() -> None:
-    listed = Listed([fax(1, "waiting")])
-    watch = watching(listed, since=NOON + timedelta(hours=1), now=NOON + timedelta(hours=2))
+    listed = FakeFaxList([make_fax(1, "waiting")])
+    watch = watch_faxes(listed, since=NOON + timedelta(hours=1), now=NOON + timedelta(hours=2))
     assert await watch.poll() == []
-    listed.faxes = [fax(1)]
+    listed.faxes = [make_fax(1)]
     assert [message.status for message in await watch.poll()] == [ds.FaxStatus.COMPLETE]
     assert await watch.poll() == []
 
 
 async def test_without_handles_a_changed_record_is_another_one() -> None:
-    faxes = [fax(number, handle=False) for number in reversed(range(25))]
+    faxes = [make_fax(number, handle=False) for number in reversed(range(25))]
     faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.WAITING)
-    listed = Listed(faxes)
-    watch = watching(listed)
+    listed = FakeFaxList(faxes)
+    watch = watch_faxes(listed)
     assert len(await watch.poll()) == 25
-    listed.pages = 0
+    listed.page_requests = 0
     faxes[20] = attrs.evolve(faxes[20], status=ds.FaxStatus.COMPLETE)
     assert await watch.poll() == [faxes[20]]
-    assert listed.pages == 2
+    assert listed.page_requests == 2
     assert await watch.poll() == []
-    assert listed.pages == 3
+    assert listed.page_requests == 3
 
 
 async def test_the_answer_for_one_may_have_its_handle_elsewhere() -> None:
-    listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
-    watch = watching(listed)
+    listed = FakeFaxList([make_fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
+    watch = watch_faxes(listed)
     assert len(await watch.poll()) == 15
     assert await watch.poll() == []
-    listed.faxes[14] = fax(0)
+    listed.faxes[14] = make_fax(0)
     assert [message.message_handle for message in await watch.poll()] == ["0"]
 
 
-async def test_one_under_way_that_is_deleted_is_asked_for_no_more() -> None:
-    listed = Listed([fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
-    watch = watching(listed)
+async def test_deleted_fax_in_progress_is_polled_no_more() -> None:
+    listed = FakeFaxList([make_fax(number, "waiting" if number == 0 else "complete") for number in reversed(range(15))])
+    watch = watch_faxes(listed)
     await watch.poll()
     del listed.faxes[14]
     assert await watch.poll() == []
-    single, asked = listed.single, list[str]()
+    single, asked = listed.get_single, list[str]()
 
     async def counting(message_handle: str) -> ds.FaxMessageInformation:
         """Remember which."""
         asked.append(message_handle)
         return await single(message_handle)
 
-    listed.single = counting  # type: ignore[method-assign]
+    listed.get_single = counting  # type: ignore[method-assign]
     assert await watch.poll() == []
     assert asked == []
 
 
 @pytest.mark.parametrize("place", [1, 12, 24])
-async def test_of_several_records_of_a_handle_the_first_counts(place: int) -> None:
-    faxes = [fax(number, "waiting" if number in (1, 2) else "complete") for number in reversed(range(25))]
-    faxes.insert(place, attrs.evolve(fax(24), description="another"))
-    watch = watching(Listed(faxes))
+async def test_first_of_several_records_of_a_handle_counts(place: int) -> None:
+    faxes = [make_fax(number, "waiting" if number in (1, 2) else "complete") for number in reversed(range(25))]
+    faxes.insert(place, attrs.evolve(make_fax(24), description="another"))
+    watch = watch_faxes(FakeFaxList(faxes))
     first = await watch.poll()
     assert [message.description for message in first if message.message_handle == "24"] == ["fax 24"]
     assert [await watch.poll() for _ in range(3)] == [[], [], []]
 
 
 @pytest.mark.parametrize("status", ["Complete", "COMPLETE", " complete ", "failed", "Failed"])
-async def test_one_that_has_ended_is_looked_at_no_more_in_whatever_case_it_is_told(status: str) -> None:
-    listed = Listed([fax(number, status) for number in reversed(range(30))])
-    watch = watching(listed)
+async def test_final_status_in_any_case_is_polled_no_more(status: str) -> None:
+    listed = FakeFaxList([make_fax(number, status) for number in reversed(range(30))])
+    watch = watch_faxes(listed)
     assert {message.status for message in await watch.poll()} == {status}
-    listed.pages = 0
+    listed.page_requests = 0
     assert await watch.poll() == []
-    assert listed.pages == 1
+    assert listed.page_requests == 1
 
 
-async def test_404_where_older_faxes_were_before_some_were_deleted_hides_none_of_the_others() -> None:
-    listed = Listed([fax(number, "waiting") for number in reversed(range(23))], ends_with_404=True)
-    watch = watching(listed)
+async def test_404_after_deletions_hides_no_older_fax() -> None:
+    listed = FakeFaxList([make_fax(number, "waiting") for number in reversed(range(23))], ends_with_404=True)
+    watch = watch_faxes(listed)
     await watch.poll()
     assert await watch.poll() == []
     del listed.faxes[21], listed.faxes[10:15]
     assert await watch.poll() == []
-    listed.faxes[-1] = fax(0)
+    listed.faxes[-1] = make_fax(0)
     assert [(message.message_handle, message.status) for message in await watch.poll()] == [("0", "complete")]
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
 @pytest.mark.parametrize("handle", [None, "29"])
 async def test_since_of_a_clock_that_was_ahead_hides_no_fax(ahead: timedelta, handle: str | None) -> None:
-    listed = Listed([fax(number) for number in reversed(range(30))])
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))])
     now = NOON + timedelta(minutes=30)
-    watch = watching(listed, since=NOON + timedelta(minutes=25) + ahead, now=now, handle=handle)
+    watch = watch_faxes(listed, since=NOON + timedelta(minutes=25) + ahead, now=now, handle=handle)
     read = {message.message_handle for message in await watch.poll()}
     assert read >= ({"29"} if handle else {str(number) for number in range(25, 30)})
 
 
 @pytest.mark.parametrize("behind", [timedelta(hours=1), timedelta(days=730)])
 async def test_since_of_a_clock_that_was_behind_reports_more_than_needed(behind: timedelta) -> None:
-    listed = Listed([fax(number) for number in reversed(range(30))])
-    watch = watching(listed, since=NOON + timedelta(minutes=25) - behind, now=NOON + timedelta(minutes=30))
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))])
+    watch = watch_faxes(listed, since=NOON + timedelta(minutes=25) - behind, now=NOON + timedelta(minutes=30))
     assert len(await watch.poll()) == 30
 
 
 @pytest.mark.parametrize("handle", [None, "0"])
 @pytest.mark.parametrize("ahead", [-timedelta(hours=1), timedelta(hours=1)])
 async def test_since_is_compared_with_our_clock_if_no_record_has_a_time(ahead: timedelta, handle: str | None) -> None:
-    listed = Listed([])
-    watch = watching(listed, since=NOON + ahead, handle=handle)
+    listed = FakeFaxList([])
+    watch = watch_faxes(listed, since=NOON + ahead, handle=handle)
     if handle is None:
         assert await watch.poll() == []
-    listed.faxes.append(attrs.evolve(fax(0), updated_ts=None))
+    listed.faxes.append(attrs.evolve(make_fax(0), updated_ts=None))
     assert len(await watch.poll()) == 1
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
 async def test_since_of_a_service_whose_clock_is_ahead_is_kept(ahead: timedelta) -> None:
-    listed = Listed([fax(number) for number in reversed(range(30))])
-    watch = watching(listed, since=NOON + timedelta(minutes=28), now=NOON + timedelta(minutes=30) - ahead)
+    listed = FakeFaxList([make_fax(number) for number in reversed(range(30))])
+    watch = watch_faxes(listed, since=NOON + timedelta(minutes=28), now=NOON + timedelta(minutes=30) - ahead)
     assert [message.message_handle for message in await watch.poll()] == ["28", "29"]

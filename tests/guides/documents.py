@@ -13,17 +13,17 @@ PACKAGE = Path(ds.__file__).parent
 DOCUMENTS = {"README": ROOT / "README.md"} | {guide.stem: guide for guide in sorted((PACKAGE / "guides").glob("*.md"))}
 
 
-def text_of(document: str) -> str:
+def read_document(document: str) -> str:
     """The text of README, or of a guide by its name."""
     return DOCUMENTS[document].read_text("utf-8")
 
 
-def blocks(document: str, language: str = "python") -> list[str]:
+def find_code_blocks(document: str, language: str = "python") -> list[str]:
     """The blocks of a language in a document."""
-    return re.findall(rf"^```{language}\n(.*?)^```", text_of(document), re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```", read_document(document), re.DOTALL | re.MULTILINE)
 
 
-def defined_by(*programs: str, **known: Any) -> dict[str, Any]:
+def execute_programs(*programs: str, **known: Any) -> dict[str, Any]:
     """What programs define, each by itself, as it is copied. known: what it does not define itself."""
     defined = dict[str, Any]()
     for program in programs:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from tests.guides.documents import blocks, defined_by
-from tests.integration.world import FAX_NUMBER
-from tests.jobs.delivery.scene import clinic
+from tests.guides.documents import execute_programs, find_code_blocks
+from tests.integration.scenario import FAX_NUMBER
+from tests.jobs.delivery.clinic import open_clinic
 
 
 def programs() -> dict[str, Any]:
     """What the guides' programs define."""
-    return defined_by(*blocks("delivery"), *blocks("faxes"))
+    return execute_programs(*find_code_blocks("delivery"), *find_code_blocks("faxes"))
 
 
 async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
@@ -27,9 +27,9 @@ async def test_a_batch_is_sent_and_who_has_not_got_it_is_told(
         f"referral {number}": ds.Message(subject="Referral", recipients=[ds.Recipient(f"{name}@hospital.example.test")])
         for number, name in enumerate(("deliver", "bounce", "deliver"))
     }
-    async with clinic() as stage:
+    async with open_clinic() as stage:
         await send_all(stage.box, messages)
-        assert stage.requests["GetMessageStatusMany"] == 1
+        assert stage.request_counts["GetMessageStatusMany"] == 1
         assert capsys.readouterr().out == "call them: bounce@hospital.example.test Remotely Failed\n"
         await send_all(stage.box, messages)  # the program runs again
         assert capsys.readouterr().out == ""
@@ -44,15 +44,15 @@ async def test_a_recipient_who_is_named_twice_is_not_called(
         ds.Recipient("deliver@hospital.example.test"),
         ds.Recipient("Deliver@hospital.example.test", ds.RecipientType.CC),
     ]
-    async with clinic() as stage:
+    async with open_clinic() as stage:
         await programs()["send_all"](stage.box, {"referral": ds.Message(subject="Referral", recipients=named)})
-        assert sum(stage.time.slept) < 60
+        assert sum(stage.time.sleeps) < 60
     assert capsys.readouterr().out == ""
 
 
 async def test_faxes_are_watched(capsys: pytest.CaptureFixture[str]) -> None:
     watch = programs()["watch"]
-    async with clinic() as stage:
+    async with open_clinic() as stage:
         handle = await stage.sandbox.add_fax(FAX_NUMBER)
         sleep = stage.time.sleep
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guides.documents import DOCUMENTS, PACKAGE, ROOT, text_of
+from tests.guides.documents import DOCUMENTS, PACKAGE, ROOT, read_document
 
 PLACEHOLDERS = ("SERVICE", "COMMAND")
 
@@ -32,13 +32,13 @@ def is_there(name: str) -> bool:
 
 @pytest.mark.parametrize("guide", ["contributing", "evidence"])
 def test_every_file_of_the_repository_that_a_guide_names_is_there(guide: str) -> None:
-    assert named_files(text_of(guide))
-    assert [name for name in named_files(text_of(guide)) if not is_there(name)] == []
+    assert named_files(read_document(guide))
+    assert [name for name in named_files(read_document(guide)) if not is_there(name)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_link_leads_somewhere(document: str) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", text_of(document))
+    links = re.findall(r"\]\(([^)]+)\)", read_document(document))
     files = {link: DOCUMENTS[document].parent / link.partition("#")[0] for link in links if not link.startswith("http")}
     assert [link for link, file in files.items() if not file.exists()] == []
     assert [
@@ -48,12 +48,12 @@ def test_every_link_leads_somewhere(document: str) -> None:
 
 def anchors(file: Path, document: str) -> set[str]:
     """The anchors of a document's headings: of this one, where a link names none."""
-    text = file.read_text("utf-8") if file.is_file() else text_of(document)
+    text = file.read_text("utf-8") if file.is_file() else read_document(document)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_readme_leads_to_every_guide() -> None:
-    assert {name for name in DOCUMENTS if f"(directsuite/guides/{name}.md)" in text_of("README")} == {*DOCUMENTS} - {
-        "README"
-    }
+    assert {name for name in DOCUMENTS if f"(directsuite/guides/{name}.md)" in read_document("README")} == {
+        *DOCUMENTS
+    } - {"README"}

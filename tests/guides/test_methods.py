@@ -8,7 +8,7 @@ import re
 import pytest
 
 import directsuite as ds
-from tests.guides.documents import text_of
+from tests.guides.documents import read_document
 from tests.specification import METHODS
 
 FACADES: dict[str, type] = {
@@ -28,7 +28,7 @@ def rows(text: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def table() -> dict[str, list[str]]:
-    found = rows(text_of("methods"))
+    found = rows(read_document("methods"))
     assert found, "the guide has no table with rows such as | GetMessageCount | POST | `mailbox.get_message_count` |"
     names = [cells[0] for cells in found]
     assert sorted(names) == sorted(set(names)), "an operation stands in the table twice"

@@ -17,16 +17,16 @@ import pytest
 import directsuite as ds
 from directsuite.cli import app, main
 from directsuite.sandbox import Sandbox
-from tests.guides.documents import ROOT, blocks, text_of
+from tests.guides.documents import ROOT, find_code_blocks, read_document
 
-GUIDE = text_of("operations")
+GUIDE = read_document("operations")
 
 
 def commands() -> list[list[str]]:
     """Every command line of the guide."""
     lines = [
         match
-        for block in blocks("operations", "sh")
+        for block in find_code_blocks("operations", "sh")
         for match in re.findall(r"^directsuite (.*)$", block, re.MULTILINE)
     ]
     lines += re.findall(r"`directsuite (sync \w+[^`]*)`", GUIDE)
@@ -44,12 +44,12 @@ def test_each_command_has_options_that_there_are(command: list[str]) -> None:
 
 def test_the_guide_has_all_of_them() -> None:
     assert len(commands()) >= 9
-    assert tuple(len(blocks("operations", language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
+    assert tuple(len(find_code_blocks("operations", language)) for language in ("sh", "ini", "yaml")) == (2, 1, 2)
 
 
 def test_the_unit_is_one_that_stops_gracefully() -> None:
     unit = configparser.ConfigParser(interpolation=None)
-    unit.read_string(blocks("operations", "ini")[0])
+    unit.read_string(find_code_blocks("operations", "ini")[0])
     assert unit["Service"]["KillSignal"] == "SIGTERM"
     assert int(unit["Service"]["TimeoutStopSec"]) > 30  # the default of --grace
     store = shlex.split(unit["Service"]["ExecStart"])[-1]
@@ -58,7 +58,7 @@ def test_the_unit_is_one_that_stops_gracefully() -> None:
 
 def test_the_deployments_are_yaml() -> None:
     yaml = pytest.importorskip("yaml", reason="PyYAML isn't installed")
-    alone, fleet = (yaml.safe_load(block)["spec"] for block in blocks("operations", "yaml"))
+    alone, fleet = (yaml.safe_load(block)["spec"] for block in find_code_blocks("operations", "yaml"))
     assert (alone["replicas"], alone["strategy"]["type"], fleet["replicas"]) == (1, "Recreate", 4)
     assert alone["template"]["spec"]["terminationGracePeriodSeconds"] > 30
     volume = alone["template"]["spec"]["volumes"][1]["secret"]
@@ -125,8 +125,8 @@ def restore(folder: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a shell of POSIX")
-async def test_the_commands_do_what_is_said_and_a_restored_backup_misses_and_doubles_nothing(folder: Path) -> None:
-    run, back_up = blocks("operations", "sh")
+async def test_commands_work_and_restored_backup_is_complete(folder: Path) -> None:
+    run, back_up = find_code_blocks("operations", "sh")
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         run = re.sub(r"https://\S+", sandbox.message_url, run).replace("--store", "--once --store")
         for address, password in (ALICE, BOB):

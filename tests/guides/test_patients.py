@@ -6,14 +6,14 @@ from typing import Any
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
-from tests.guides.documents import blocks, defined_by
+from tests.guides.documents import execute_programs, find_code_blocks
 
 DOMAIN = "direct.example.test"
 
 
 async def test_a_patient_is_provisioned_once_and_found() -> None:
-    provisioning, finding = blocks("patients")
-    programs: dict[str, Any] = defined_by(provisioning) | defined_by(finding)
+    provisioning, finding = find_code_blocks("patients")
+    programs: dict[str, Any] = execute_programs(provisioning) | execute_programs(finding)
     async with Sandbox() as sandbox:
         await sandbox.add_reseller("clinic", "secret", [DOMAIN])
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")

@@ -15,10 +15,10 @@ import directsuite as ds
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
-from tests.guides.documents import blocks, text_of
+from tests.guides.documents import find_code_blocks, read_document
 
 ALICE = ("alice@direct.example.test", "secret")
-PROGRAMS = {program.partition("\n")[0].removeprefix("# "): program for program in blocks("README")}
+PROGRAMS = {program.partition("\n")[0].removeprefix("# "): program for program in find_code_blocks("README")}
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def main_of(name: str) -> Any:
 
 
 def test_readme_is_short() -> None:
-    assert len(text_of("README").splitlines()) <= 300
+    assert len(read_document("README").splitlines()) <= 300
 
 
 @pytest.mark.process
 def test_the_first_program_prints_the_message_it_sent(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
-    script.write_text(blocks("README")[0], encoding="utf-8")
+    script.write_text(find_code_blocks("README")[0], encoding="utf-8")
     ran = subprocess.run(
         [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -69,7 +69,7 @@ async def test_documents_are_sent_followed_and_read(
 
 
 async def test_a_pdf_is_signed_visibly(sandbox: Sandbox, tmp_path: Path) -> None:
-    (tmp_path / "consent.pdf").write_bytes(documents.consent_form(documents.Form.numbered(1)))
+    (tmp_path / "consent.pdf").write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
     Image.new("L", (20, 10)).save(tmp_path / "ink.png")
     await main_of("sign.py")(*(str(tmp_path / name) for name in ("consent.pdf", "signed.pdf", "ink.png")))
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:

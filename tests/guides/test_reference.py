@@ -16,7 +16,7 @@ import pytest
 
 import directsuite as ds
 import directsuite.types
-from tests.guides.documents import text_of
+from tests.guides.documents import read_document
 from tests.testing.project import ROOT
 
 pytestmark = pytest.mark.process
@@ -54,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     """The pages that README's command has written, each under its path."""
     pytest.importorskip("pdoc", reason="pdoc isn't installed")
     folder = tmp_path_factory.mktemp("reference")
-    command = re.search(r"```sh\n\.venv/bin/python (\.pdoc.* )reference\n```", text_of("README"))
+    command = re.search(r"```sh\n\.venv/bin/python (\.pdoc.* )reference\n```", read_document("README"))
     assert command is not None
     words = [sys.executable, *shlex.split(command[1]), str(folder)]
     made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)

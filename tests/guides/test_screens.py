@@ -27,7 +27,7 @@ from directsuite.cli.app import app
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
-from tests.guides.documents import DOCUMENTS, text_of
+from tests.guides.documents import DOCUMENTS, read_document
 from tests.testing.project import ROOT
 
 pytestmark = pytest.mark.wide
@@ -152,7 +152,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def terminal_folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files, at a terminal of 80 columns, with the sandbox's sample content in the environment."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Progress, "start", _show_nothing)  # a bar is there or not, as fast as the machine is
@@ -163,7 +163,7 @@ def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         (tmp_path / name).chmod(0o600)
     (tmp_path / "consents").mkdir()
     for name in ("consent.pdf", "consents/first.pdf", "consents/second.pdf"):
-        (tmp_path / name).write_bytes(documents.consent_form(documents.Form.numbered(1)))
+        (tmp_path / name).write_bytes(documents.build_consent_form(documents.Form.from_number(1)))
     for name, value in {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "DIRECTSUITE_STATE": "state"}.items():
         monkeypatch.setenv(name, value)
     for name, value in sandbox.environment.items():
@@ -190,8 +190,8 @@ async def screen_of(command: str, monkeypatch: pytest.MonkeyPatch, ids: Ids) -> 
     return "\n".join([f"$ {command}", *lines, *([f"$ echo $?\n{status}"] if status else [])]) + "\n"
 
 
-async def test_the_guide_shows_what_the_commands_print(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written, made, ids = text_of("screens"), list[str](), Ids()
+async def test_the_guide_shows_what_the_commands_print(terminal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, made, ids = read_document("screens"), list[str](), Ids()
     for block in BLOCK.findall(written):
         commands = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ directsuite")]
         made.append("".join([await screen_of(command, monkeypatch, ids) for command in commands]))
@@ -203,9 +203,9 @@ async def test_the_guide_shows_what_the_commands_print(desk: Path, monkeypatch: 
 
 
 async def test_the_table_has_the_operations_that_each_command_asks_for(
-    sandbox: Sandbox, desk: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, terminal_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = text_of("sandbox").partition("| command | operations |")[2].partition("\n\n")[0]
+    table = read_document("sandbox").partition("| command | operations |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(.*)` \| (.*) \|$", table, flags=re.MULTILINE)
     written = {command: set(cell.split(", ")) for commands, cell in rows for command in commands.split("`, `")}
     asked = dict[str, set[str]]()
@@ -213,11 +213,11 @@ async def test_the_table_has_the_operations_that_each_command_asks_for(
         before, words = sandbox.calls.count, set(command.split())
         await screen_of(f"directsuite {command}", monkeypatch, Ids())
         row = max((each for each in written if words >= set(each.split())), key=len)
-        asked[row] = {call.operation for call in list(sandbox.calls.answered)[before:]}
+        asked[row] = {call.operation for call in list(sandbox.calls.records)[before:]}
     assert asked == written
 
 
-async def test_readme_has_a_picture_of_the_terminal(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readme_has_a_picture_of_the_terminal(terminal_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR")
     ids = Ids()
@@ -235,7 +235,7 @@ async def test_readme_has_a_picture_of_the_terminal(desk: Path, monkeypatch: pyt
 
 def test_every_command_is_shown_where_it_succeeds() -> None:
     """A command that goes on until Ctrl-C succeeds with status 130."""
-    screens = re.split(r"^\$ (?=directsuite)", text_of("screens"), flags=re.MULTILINE)[1:]
+    screens = re.split(r"^\$ (?=directsuite)", read_document("screens"), flags=re.MULTILINE)[1:]
     good = [each for each in screens if "$ echo $?\n" not in each or each.startswith(UNTIL_CTRL_C)]
     commands = {path for name in app for path in ([f"{name} {each}" for each in app[name]] or [name])}
     commands = {re.sub(r" -.*", "", each) for each in commands if not each.startswith("-")}

@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_CLIENT
-from tests.guides.documents import blocks, defined_by
+from tests.guides.documents import execute_programs, find_code_blocks
 
 ALICE = "alice@direct.example.test"
 FAX_NUMBER = "15550100100"
@@ -43,58 +43,61 @@ def letter() -> ds.Message:
 async def test_each_error_is_told_apart(
     sandbox: Sandbox, password: str, fault: dict[str, Any] | None, words: str
 ) -> None:
-    [program] = blocks("errors")
+    [program] = find_code_blocks("errors")
     if fault is not None:
         sandbox.inject_fault("Send", **fault)
     settings = ds.Settings(message_url=sandbox.message_url, retry=ds.RetryPolicy.none())
     async with ds.DirectSuite(settings) as suite:
-        result: str = await defined_by(program)["send"](suite.mailbox(ALICE, password), letter())
+        result: str = await execute_programs(program)["send"](suite.mailbox(ALICE, password), letter())
     assert result.startswith(words)
 
 
 async def test_nothing_is_sent_where_nobody_listens(unused_tcp_port: int) -> None:
-    [program] = blocks("errors")
+    [program] = find_code_blocks("errors")
     settings = ds.Settings(message_url=f"http://127.0.0.1:{unused_tcp_port}/api", retry=ds.RetryPolicy.none())
     async with ds.DirectSuite(settings) as suite:
-        result: str = await defined_by(program)["send"](suite.mailbox(ALICE, "secret"), letter())
+        result: str = await execute_programs(program)["send"](suite.mailbox(ALICE, "secret"), letter())
     assert result == "nothing was sent (ConnectFailedError): try again later"
 
 
 async def test_a_hook_a_policy_and_a_listener_do_their_work(
     sandbox: Sandbox, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    conversion, retries, events = blocks("extending")
-    converter = defined_by(conversion)["settings"].converter
+    conversion, retries, events = find_code_blocks("extending")
+    converter = execute_programs(conversion)["settings"].converter
     assert converter.structure(" cc ", ds.RecipientType) is ds.RecipientType.CC
-    settings = attrs.evolve(defined_by(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
+    settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
     assert settings.retry.attempts == 6
     sandbox.inject_fault("Send", "reset_after")
-    async with defined_by(events)["watched"](settings) as suite:
+    async with execute_programs(events)["watched"](settings) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await suite.mailbox(ALICE, "secret").send(letter())
     assert capsys.readouterr().out.startswith("Send: it may have happened: look in INBOX.Sent")
 
 
 async def test_the_sandbox_tells_what_really_happened() -> None:
-    [program] = blocks("sandbox")
-    assert await defined_by(program)["rehearse"]() == "sent 1 time"
+    [program] = find_code_blocks("sandbox")
+    assert await execute_programs(program)["rehearse"]() == "sent 1 time"
 
 
 async def test_any_client_can_send(sandbox: Sandbox) -> None:
-    (body,) = (block.partition("-d '")[2].partition("'")[0] for block in blocks("sandbox", "sh") if "curl" in block)
+    (body,) = (
+        block.partition("-d '")[2].partition("'")[0] for block in find_code_blocks("sandbox", "sh") if "curl" in block
+    )
     url = f"{sandbox.message_url}/Send"
     async with aiohttp.ClientSession() as http:
         for password, success in (("sandbox", False), ("secret", True)):
             content = body.replace('"sandbox"', f'"{password}"').replace("bob@", "alice@")
             async with http.put(url, data=content, headers={"Content-Type": "application/json"}) as answer:
                 assert (answer.status, (await answer.json())["success"]) == (200, success)
-    assert [(call.operation, call.refused) for call in sandbox.calls.answered] == [("Send", True), ("Send", False)]
+    assert [(call.operation, call.is_rejected) for call in sandbox.calls.records] == [("Send", True), ("Send", False)]
 
 
 async def test_both_grants_give_tokens(sandbox: Sandbox) -> None:
     await sandbox.add_client(*DEMO_CLIENT)
     of_the_program, of_the_user = (
-        defined_by(block.replace(ENDPOINTS, sandbox.token_url.removesuffix("/token"))) for block in blocks("settings")
+        execute_programs(block.replace(ENDPOINTS, sandbox.token_url.removesuffix("/token")))
+        for block in find_code_blocks("settings")
     )
 
     async def uses(token: Any) -> None:

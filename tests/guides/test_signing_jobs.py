@@ -10,8 +10,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox import Sandbox
-from tests.guides.documents import blocks, defined_by
-from tests.integration.documents import consent
+from tests.guides.documents import execute_programs, find_code_blocks
+from tests.integration.documents import make_consent_form
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for name in ("one.pdf", "two.pdf"):
-        (tmp_path / "in" / name).write_bytes(consent())
+        (tmp_path / "in" / name).write_bytes(make_consent_form())
     (tmp_path / "in" / "three.pdf").write_text("no PDF")
-    return defined_by(*blocks("signing-jobs"))
+    return execute_programs(*find_code_blocks("signing-jobs"))
 
 
 @pytest.fixture

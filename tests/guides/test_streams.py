@@ -11,18 +11,18 @@ from aiohttp.test_utils import TestServer
 import directsuite as ds
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
-from tests.guides.documents import blocks, defined_by
+from tests.guides.documents import execute_programs, find_code_blocks
 
 ALICE = ("alice@direct.example.test", "secret")
 
 
 def example() -> dict[str, Any]:
     """What the guide's program defines."""
-    return defined_by(blocks("streams")[0])
+    return execute_programs(find_code_blocks("streams")[0])
 
 
 async def test_backend_hands_a_pdf_on_and_back_signed() -> None:
-    form = documents.consent_form(documents.Form.numbered(1))
+    form = documents.build_consent_form(documents.Form.from_number(1))
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
 
         async def sign(request: web.Request) -> web.StreamResponse:

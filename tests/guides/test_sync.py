@@ -17,7 +17,7 @@ import pytest
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sync import Change, Deliver, RoundFinished, SqliteSink, SqliteStore, Synchronizer
-from tests.guides.documents import blocks, defined_by
+from tests.guides.documents import execute_programs, find_code_blocks
 
 ALICE = ("alice@direct.example.test", "secret")
 LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see her.\r\n"
@@ -25,7 +25,7 @@ LETTER = b"From: bob@clinic.example.test\r\nSubject: referral\r\n\r\nPlease see 
 
 def example() -> dict[str, Any]:
     """What the guide's program defines."""
-    return defined_by(blocks("sync")[0])
+    return execute_programs(find_code_blocks("sync")[0])
 
 
 async def _password(_: str) -> str:
@@ -37,7 +37,7 @@ async def test_a_program_stops_at_sigterm_and_tells_of_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    serve = defined_by(blocks("sync")[1])["serve"]
+    serve = execute_programs(find_code_blocks("sync")[1])["serve"]
 
     async def password(_: str) -> str:
         return "wrong"
@@ -55,7 +55,7 @@ async def test_a_program_does_not_swallow_the_end_of_its_worker(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Synchronizer, "run", _fail)
-    serve = defined_by(blocks("sync")[1])["serve"]
+    serve = execute_programs(find_code_blocks("sync")[1])["serve"]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         with pytest.raises(OSError, match="the disk is full"):
             await serve(suite, [ALICE[0]], _password)
@@ -72,7 +72,7 @@ def _stop_after_a_round(event: ds.Event) -> None:
 
 
 async def test_a_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
-    subjects = defined_by(blocks("sync")[2])["Subjects"]
+    subjects = execute_programs(find_code_blocks("sync")[2])["Subjects"]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await sandbox.add_account(*ALICE)
         await sandbox.deliver(ALICE[0], LETTER)
@@ -84,7 +84,7 @@ async def test_a_sink_of_ones_own_writes_with_the_store(tmp_path: Path) -> None:
 
 
 async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
-    rows_and_calls = defined_by(blocks("sync")[3])["RowsAndCalls"]
+    rows_and_calls = execute_programs(find_code_blocks("sync")[3])["RowsAndCalls"]
     called = list[Change]()
 
     def call(change: Change) -> None:
@@ -110,7 +110,7 @@ async def test_rows_and_calls_of_ones_own(tmp_path: Path) -> None:
 
 
 async def test_a_callable_gets_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    deliver = defined_by(blocks("sync")[4])["deliver"]
+    deliver = execute_programs(find_code_blocks("sync")[4])["deliver"]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         await sandbox.add_account(*ALICE)
         await sandbox.deliver(ALICE[0], LETTER)

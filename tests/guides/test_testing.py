@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guides.documents import blocks, text_of
+from tests.guides.documents import find_code_blocks, read_document
 from tests.testing.project import Project
 
 WEB = "# test_app.py"
@@ -27,20 +27,20 @@ def run(programs: list[str], folder: Path) -> int:
 
 @pytest.mark.process
 def test_the_examples_pass(tmp_path: Path) -> None:
-    programs = [program for program in blocks("testing") if not program.startswith(WEB)]
-    assert run([*programs, *(each for each in blocks("README") if each.startswith("# test_"))], tmp_path) == 7
+    programs = [program for program in find_code_blocks("testing") if not program.startswith(WEB)]
+    assert run([*programs, *(each for each in find_code_blocks("README") if each.startswith("# test_"))], tmp_path) == 7
 
 
 @pytest.mark.process
 def test_the_tests_of_a_web_application_pass(tmp_path: Path) -> None:
     pytest.importorskip("fastapi", reason="FastAPI isn't installed")
     pytest.importorskip("httpx", reason="httpx isn't installed")
-    programs = [program for program in blocks("testing") if program.startswith(WEB)]
-    application = [each for each in blocks("web") if each.startswith(("# pdfs.py", "# web_fastapi.py"))]
+    programs = [program for program in find_code_blocks("testing") if program.startswith(WEB)]
+    application = [each for each in find_code_blocks("web") if each.startswith(("# pdfs.py", "# web_fastapi.py"))]
     assert run([*programs, *application], tmp_path) == 2
 
 
 def test_the_table_names_every_fixture() -> None:
     plugin = importlib.import_module("directsuite.testing.plugin")
     fixtures = {name for name in vars(plugin) if name.startswith("directsuite_")}
-    assert set(re.findall(r"^\| `(\w+)` \|", text_of("testing"), re.MULTILINE)) == fixtures
+    assert set(re.findall(r"^\| `(\w+)` \|", read_document("testing"), re.MULTILINE)) == fixtures

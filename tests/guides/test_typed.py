@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.guides.documents import DOCUMENTS, ROOT, blocks
+from tests.guides.documents import DOCUMENTS, ROOT, find_code_blocks
 
 pytestmark = pytest.mark.process
 
@@ -49,7 +49,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every Python block: under the name that its first line gives, or by its document and number."""
     folder = tmp_path_factory.mktemp("guides")
     for document in DOCUMENTS:
-        for number, block in enumerate(blocks(document)):
+        for number, block in enumerate(find_code_blocks(document)):
             named = re.match(r"# (\w+\.py)\n", block)
             file = folder / (named[1] if named else f"{document.replace('-', '_')}_{number}.py")
             assert not file.exists(), f"two blocks are named {file.name}"

@@ -19,44 +19,44 @@ from aiohttp import ClientPayloadError, ClientSession, web
 from aiohttp.web_protocol import RequestHandler
 
 import directsuite as ds
-from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, large_pdf, measure, write_example
+from benchmarks.web_uploads import FRAMEWORKS, MEGABYTE, make_large_pdf, measure_framework, write_example
 from directsuite.cli.demo import documents
 from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
-from tests.guides.documents import blocks, defined_by
+from tests.guides.documents import execute_programs, find_code_blocks
 
 pytestmark = pytest.mark.by_default(1)  # of the frameworks
 
-FORM = documents.consent_form(documents.Form.numbered(1))
+FORM = documents.build_consent_form(documents.Form.from_number(1))
 PER_BROWSER = 400_000
 """Bytes for a browser that waits: what the framework reads ahead of it, and what comes with a connection."""
 PER_CONNECTION = 800_000
 """Bytes for each of the suite's connections: pieces on their way, plain and as base64."""
 
 
-class Heard(logging.Handler):
+class LogRecorder(logging.Handler):
     """Waits for what the suite tells its logger."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.changed = asyncio.Event()
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Note it."""
-        self.told.append(record.getMessage())
+        self.messages.append(record.getMessage())
         self.changed.set()
 
     async def until(self, condition: Callable[[str], bool]) -> None:
         """Return when something has been told that fits."""
-        while not any(condition(text) for text in self.told):
+        while not any(condition(text) for text in self.messages):
             self.changed.clear()
             await self.changed.wait()
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
-    handler, logger = Heard(), logging.getLogger("directsuite")
+def log_recorder() -> Iterator[LogRecorder]:
+    handler, logger = LogRecorder(), logging.getLogger("directsuite")
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
@@ -151,11 +151,11 @@ async def test_pdf_comes_back_signed_and_is_kept_nowhere(url: str, sandbox: Sand
     assert "approval" in [signature.name for signature in info.signatures]
 
 
-async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, heard: Heard) -> None:
+async def test_one_suite_serves_all_requests(url: str, sandbox: Sandbox, log_recorder: LogRecorder) -> None:
     answers = await asyncio.gather(*(post(url) for _ in range(5)))
     assert [status for status, *_ in answers] == [200] * 5
     assert await effects(sandbox, "Sign") == 5
-    assert len([text for text in heard.told if "a new token" in text]) == 1
+    assert len([text for text in log_recorder.messages if "a new token" in text]) == 1
 
 
 async def test_what_is_no_pdf_is_refused(url: str, sandbox: Sandbox) -> None:
@@ -170,7 +170,7 @@ async def test_what_the_service_refuses_is_refused(url: str, sandbox: Sandbox) -
     assert await effects(sandbox, "Sign") == 0
 
 
-async def test_signature_of_unknown_outcome_is_told_to_the_browser_and_how_to_find_out_to_the_log(
+async def test_unknown_outcome_is_sent_to_browser_and_logged_with_hint(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     sandbox.inject_fault("Sign", "reset_before")
@@ -210,14 +210,14 @@ ANSWERS: list[tuple[ds.DirectSuiteError, int, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("error", "status", "headers"), ANSWERS, ids=lambda value: type(value).__name__)
 def test_each_failure_has_its_status(error: ds.DirectSuiteError, status: int, headers: dict[str, str]) -> None:
-    answer = defined_by(blocks("web")[0])["answer"]
+    answer = execute_programs(find_code_blocks("web")[0])["answer"]
     assert answer(error)[:2] == (status, headers)
 
 
 @pytest.mark.parametrize(("happened", "text"), [(True, "It was signed, but could not"), (False, "It may have been")])
 def test_signature_that_certainly_happened_is_told_from_one_that_may_have(happened: bool, text: str) -> None:
     error = ds.OutcomeUnknownError("lost", how_to_find_out="look", happened=happened)
-    assert defined_by(blocks("web")[0])["answer"](error)[2].startswith(text)
+    assert execute_programs(find_code_blocks("web")[0])["answer"](error)[2].startswith(text)
 
 
 async def test_wrong_token_is_told_to_the_log(url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture) -> None:
@@ -241,7 +241,7 @@ async def test_document_that_can_not_be_deleted_spoils_no_answer(
 
 
 @pytest.mark.parametrize("lost", ["status", "truncate"])
-async def test_signed_document_that_can_not_be_fetched_is_kept_and_told_to_the_log(
+async def test_signed_document_that_cannot_be_fetched_stays_and_is_logged(
     url: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture, lost: str
 ) -> None:
     sandbox.inject_fault("GetDoc", lost, times=None, **({"status": 500} if lost == "status" else {}))
@@ -251,7 +251,7 @@ async def test_signed_document_that_can_not_be_fetched_is_kept_and_told_to_the_l
         assert text == b"It was signed, but could not be fetched: ask before you send it again."
     else:
         with pytest.raises(ClientPayloadError):
-            await post(url, large_pdf(MEGABYTE))
+            await post(url, make_large_pdf(MEGABYTE))
     [line] = logged(caplog)
     assert "it is signed, but was not fetched whole" in line
     assert await effects(sandbox, "Delete") == 0
@@ -263,9 +263,9 @@ async def test_signed_document_that_can_not_be_fetched_is_kept_and_told_to_the_l
 
 async def test_backend_without_a_token_does_not_start(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    shared, program, *_ = blocks("web")
-    monkeypatch.setitem(sys.modules, "pdfs", SimpleNamespace(**defined_by(shared, __name__="pdfs")))
-    runner = web.AppRunner(defined_by(program, __name__="web_aiohttp")["application"]())
+    shared, program, *_ = find_code_blocks("web")
+    monkeypatch.setitem(sys.modules, "pdfs", SimpleNamespace(**execute_programs(shared, __name__="pdfs")))
+    runner = web.AppRunner(execute_programs(program, __name__="web_aiohttp")["application"]())
     with pytest.raises(ds.ConfigurationError, match="DIRECTSUITE_TOKEN"):
         await runner.setup()
 
@@ -280,30 +280,30 @@ async def test_failing_service_is_told_as_such(url: str, sandbox: Sandbox) -> No
 async def test_download_that_breaks_off_is_no_whole_answer(url: str, sandbox: Sandbox) -> None:
     sandbox.inject_fault("GetDoc", "truncate")
     with pytest.raises(ClientPayloadError):
-        await post(url, large_pdf(MEGABYTE))
+        await post(url, make_large_pdf(MEGABYTE))
     assert (await post(url))[0] == 200
 
 
 async def test_browser_that_leaves_its_upload_stores_nothing(
-    url: str, sandbox: Sandbox, heard: Heard, caplog: pytest.LogCaptureFixture
+    url: str, sandbox: Sandbox, log_recorder: LogRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = int(url.split(":")[2].split("/")[0])
     _, browser = await asyncio.open_connection("127.0.0.1", port)
     browser.write(b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n" + FORM[:4000])
     await browser.drain()
-    await heard.until(lambda text: text.startswith("Save: a request is about to be sent"))
+    await log_recorder.until(lambda text: text.startswith("Save: a request is about to be sent"))
     browser.transport.abort()
-    await heard.until(lambda text: text.startswith("Save: the call ended"))
+    await log_recorder.until(lambda text: text.startswith("Save: the call ended"))
     assert (await post(url))[0] == 200  # over the one connection that there is
     assert await effects(sandbox, "Save") == 1
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_browser_that_leaves_its_download_gives_back_the_connection_and_leaves_no_document(
-    url: str, sandbox: Sandbox, heard: Heard, caplog: pytest.LogCaptureFixture
+async def test_aborted_download_releases_connection_and_deletes_document(
+    url: str, sandbox: Sandbox, log_recorder: LogRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = int(url.split(":")[2].split("/")[0])
-    large = large_pdf(12 * MEGABYTE)  # more than the sockets between the service and the browser hold
+    large = make_large_pdf(12 * MEGABYTE)  # more than the sockets between the service and the browser hold
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
     connection.setblocking(False)
@@ -312,7 +312,7 @@ async def test_browser_that_leaves_its_download_gives_back_the_connection_and_le
     browser.write(b"POST /sign HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(large) + large)
     assert b"200" in await reader.readuntil(b"\r\n")
     browser.transport.abort()
-    await heard.until(lambda text: text.startswith("Delete: the call ended"))
+    await log_recorder.until(lambda text: text.startswith("Delete: the call ended"))
     assert await effects(sandbox, "Delete") == 1
     assert (await post(url))[0] == 200
     assert await effects(sandbox, "Delete") == 2
@@ -320,7 +320,7 @@ async def test_browser_that_leaves_its_download_gives_back_the_connection_and_le
 
 
 @pytest.mark.parametrize("url", ["aiohttp"], indirect=True)
-async def test_browser_that_leaves_while_it_takes_nothing_is_no_failure(
+async def test_browser_that_disconnects_while_stalled_is_no_error(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port = int(url.split(":")[2].split("/")[0])
@@ -333,7 +333,7 @@ async def test_browser_that_leaves_while_it_takes_nothing_is_no_failure(
             takes_nothing.set()
 
     monkeypatch.setattr(RequestHandler, "pause_writing", noticed)
-    large = large_pdf(12 * MEGABYTE)
+    large = make_large_pdf(12 * MEGABYTE)
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it resets it
@@ -353,7 +353,7 @@ async def test_browser_that_leaves_while_it_takes_nothing_is_no_failure(
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
     pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
-    (told,) = measure(framework, [(12, 4 * MEGABYTE)], warm_up=(1, MEGABYTE))
+    (told,) = measure_framework(framework, [(12, 4 * MEGABYTE)], warm_up=(1, MEGABYTE))
     assert told.growth < 12 * PER_BROWSER + 10 * PER_CONNECTION
 
 
@@ -363,6 +363,6 @@ def test_memory_does_not_grow_with_the_documents(framework: str) -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_200_uploads_at_once_take_a_fixed_amount_each(framework: str) -> None:
     pytest.importorskip(framework, reason=f"{FRAMEWORKS[framework]} isn't installed")
-    few, many = measure(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
+    few, many = measure_framework(framework, [(20, MEGABYTE), (200, MEGABYTE)], warm_up=(1, MEGABYTE))
     assert few.growth < 20 * PER_BROWSER + 10 * PER_CONNECTION
     assert many.peak - few.peak < 180 * PER_BROWSER

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .world import World, client_of, peopled_sandbox
+from .scenario import Scenario, open_populated_sandbox, open_scenario
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with peopled_sandbox() as sandbox:
+    async with open_populated_sandbox() as sandbox:
         yield sandbox
 
 
 @pytest.fixture
-async def world(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[World]:
-    async with client_of(sandbox, tmp_path) as world:
+async def scenario(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Scenario]:
+    async with open_scenario(sandbox, tmp_path) as world:
         yield world

@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 
-from .world import NOON, World, raw_message
+from .scenario import NOON, Scenario, make_raw_message
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -18,31 +18,31 @@ HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 
 
-def subjects(messages: list[ds.MessageDetail]) -> list[str | None]:
+def list_subjects(messages: list[ds.MessageDetail]) -> list[str | None]:
     """The messages' subjects."""
     return [message.subject for message in messages]
 
 
-async def get_message_count(world: World) -> None:
+async def get_message_count(world: Scenario) -> None:
     await world.deliver("a", "b", "c")
     assert await world.box.get_message_count() == 3
     assert await world.box.get_message_count("INBOX.Sent") == 0
 
 
-async def get_unread_message_count(world: World) -> None:
+async def get_unread_message_count(world: Scenario) -> None:
     uids = await world.deliver("a", "b", "c")
     await world.box.mark_messages_as_read_by_uids("INBOX", uids[:2])
     assert await world.box.get_unread_message_count() == 1
 
 
-async def get_deleted_message_count(world: World) -> None:
+async def get_deleted_message_count(world: Scenario) -> None:
     uids = await world.deliver("a", "b", "c")
     await world.box.delete_messages_by_uids("INBOX", uids[:2])
     assert await world.box.get_deleted_message_count("INBOX.Trash") == 2
     assert await world.box.get_deleted_message_count() == 0
 
 
-async def get_messages_by_uids(world: World) -> None:
+async def get_messages_by_uids(world: Scenario) -> None:
     uids = await world.deliver("a", "b", "c")
     (message,) = await world.box.get_messages_by_uids("INBOX", [uids[1], 999])
     assert (message.uid, message.subject, message.folder) == (uids[1], "b", "INBOX")
@@ -50,14 +50,14 @@ async def get_messages_by_uids(world: World) -> None:
     assert (message.received_date, message.sent_date) == (NOON, NOON - HOUR)
 
 
-async def get_unread_messages(world: World) -> None:
+async def get_unread_messages(world: Scenario) -> None:
     uids = await world.deliver("a", "b", "c")
     await world.box.mark_messages_as_read_by_uids("INBOX", uids[:1])
-    assert subjects(await world.box.get_unread_messages()) == ["b", "c"]
-    assert subjects(await world.box.get_unread_messages()) == ["b", "c"]  # reading marks nothing as read
+    assert list_subjects(await world.box.get_unread_messages()) == ["b", "c"]
+    assert list_subjects(await world.box.get_unread_messages()) == ["b", "c"]  # reading marks nothing as read
 
 
-async def _by_date(world: World, search: Callable[..., Awaitable[list[ds.MessageDetail]]]) -> None:
+async def _check_date_search(world: Scenario, search: Callable[..., Awaitable[list[ds.MessageDetail]]]) -> None:
     await world.deliver("at noon")
     world.sandbox.clock.advance(HOUR)
     await world.deliver("at one")
@@ -70,76 +70,76 @@ async def _by_date(world: World, search: Callable[..., Awaitable[list[ds.Message
         (None, one - SECOND, ["at noon"]),
         (one + SECOND, None, list[str]()),
     ):
-        assert subjects(await search("INBOX", begin, end)) == found
+        assert list_subjects(await search("INBOX", begin, end)) == found
 
 
-async def get_messages_by_received_date(world: World) -> None:
-    await _by_date(world, world.box.get_messages_by_received_date)
+async def get_messages_by_received_date(world: Scenario) -> None:
+    await _check_date_search(world, world.box.get_messages_by_received_date)
 
 
-async def get_messages_by_received_date_utc(world: World) -> None:
-    await _by_date(world, world.box.get_messages_by_received_date_utc)
+async def get_messages_by_received_date_utc(world: Scenario) -> None:
+    await _check_date_search(world, world.box.get_messages_by_received_date_utc)
 
 
-async def search_by_received_date(world: World) -> None:
-    await _by_date(world, world.box.search_messages_metadata_by_received_date)
+async def search_by_received_date(world: Scenario) -> None:
+    await _check_date_search(world, world.box.search_messages_metadata_by_received_date)
     assert (await world.box.search_messages_metadata_by_received_date("INBOX", None, None))[0].body is None
 
 
-async def search_by_received_date_utc(world: World) -> None:
-    await _by_date(world, world.box.search_messages_metadata_by_received_date_utc)
+async def search_by_received_date_utc(world: Scenario) -> None:
+    await _check_date_search(world, world.box.search_messages_metadata_by_received_date_utc)
     assert (await world.box.search_messages_metadata_by_received_date_utc("INBOX", None, None))[0].body is None
 
 
-async def get_messages_by_sender(world: World) -> None:
+async def get_messages_by_sender(world: Scenario) -> None:
     await world.deliver("a", sender="dan@x.test")
     await world.deliver("b")
-    assert subjects(await world.box.get_messages_by_sender("INBOX", "dan@x.test")) == ["a"]
+    assert list_subjects(await world.box.get_messages_by_sender("INBOX", "dan@x.test")) == ["a"]
 
 
-async def get_messages_by_subject(world: World) -> None:
+async def get_messages_by_subject(world: Scenario) -> None:
     await world.deliver("50% of #1 + a?", "other")
-    assert subjects(await world.box.get_messages_by_subject("INBOX", "50% of #1 + a?")) == ["50% of #1 + a?"]
+    assert list_subjects(await world.box.get_messages_by_subject("INBOX", "50% of #1 + a?")) == ["50% of #1 + a?"]
 
 
-async def get_messages(world: World) -> None:
+async def get_messages(world: Scenario) -> None:
     await world.deliver("a", "b")
-    assert subjects(await world.box.get_messages()) == ["a", "b"]
+    assert list_subjects(await world.box.get_messages()) == ["a", "b"]
 
 
-async def get_message_metadata(world: World) -> None:
+async def get_message_metadata(world: Scenario) -> None:
     await world.deliver("a", "b")
     metadata = await world.box.get_message_metadata()
-    assert subjects(metadata) == ["a", "b"]
+    assert list_subjects(metadata) == ["a", "b"]
     assert [message.body for message in metadata] == [None, None]
 
 
-async def get_uids(world: World) -> None:
+async def get_uids(world: Scenario) -> None:
     uids = await world.deliver("a", "b", "c")
     await world.box.delete_messages_by_uids("INBOX", uids[:1])
     assert await world.box.get_uids() == uids[1:]
 
 
-async def get_folders(world: World) -> None:
+async def get_folders(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a.b")
     assert {"INBOX.a", "INBOX.a.b", "INBOX.Sent"} <= set(await world.box.get_folders())
     assert await world.box.get_folders("INBOX.a") == ["INBOX.a.b"]
 
 
-async def set_folders_subscribed(world: World) -> None:
+async def set_folders_subscribed(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a")
     assert await world.box.set_folders_subscribed(["INBOX.a"], False) == ["INBOX.a"]
     assert "INBOX.a" not in await world.box.get_folders(subscribed_only=True)
     assert "INBOX.a" in await world.box.get_folders()
 
 
-async def create_folder(world: World) -> None:
+async def create_folder(world: Scenario) -> None:
     for folder in ("INBOX.a", "INBOX.with space & ünïcode", "INBOX.a/b?c#d%2F"):
         await world.box.create_folder(folder)
         assert folder in await world.box.get_folders()
 
 
-async def move_folder(world: World) -> None:
+async def move_folder(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a")
     uids = await world.deliver("kept", folder="INBOX.a")
     await world.box.move_folder("INBOX.a", "INBOX.b")
@@ -147,63 +147,63 @@ async def move_folder(world: World) -> None:
     assert "INBOX.a" not in await world.box.get_folders()
 
 
-async def delete_folder(world: World) -> None:
+async def delete_folder(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a.b")
     await world.box.delete_folder("INBOX.a")
     assert not {"INBOX.a", "INBOX.a.b"} & set(await world.box.get_folders())
 
 
-async def copy_messages(world: World) -> None:
+async def copy_messages(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a")
     uids = await world.deliver("x", "y")
     await world.box.copy_messages_by_uids("INBOX", "INBOX.a", uids)
-    assert subjects(await world.box.get_messages("INBOX.a")) == ["x", "y"]
+    assert list_subjects(await world.box.get_messages("INBOX.a")) == ["x", "y"]
     assert await world.box.get_uids() == uids
 
 
-async def move_messages(world: World) -> None:
+async def move_messages(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a")
     uids = await world.deliver("x", "y")
     await world.box.move_messages_by_uids("INBOX", "INBOX.a", uids[:1])
-    assert subjects(await world.box.get_messages("INBOX.a")) == ["x"]
+    assert list_subjects(await world.box.get_messages("INBOX.a")) == ["x"]
     assert await world.box.get_uids() == uids[1:]
 
 
-async def delete_messages(world: World) -> None:
+async def delete_messages(world: Scenario) -> None:
     uids = await world.deliver("x", "y")
     await world.box.delete_messages_by_uids("INBOX", uids[:1])
     await world.box.delete_messages_by_uids("INBOX", uids[1:], forever=True)
     assert await world.box.get_uids() == []
-    assert subjects(await world.box.get_messages("INBOX.Trash")) == ["x"]
+    assert list_subjects(await world.box.get_messages("INBOX.Trash")) == ["x"]
 
 
-async def mark_as_read(world: World) -> None:
+async def mark_as_read(world: Scenario) -> None:
     uids = await world.deliver("x", "y")
     await world.box.mark_messages_as_read_by_uids("INBOX", uids[:1])
-    assert subjects(await world.box.get_unread_messages()) == ["y"]
+    assert list_subjects(await world.box.get_unread_messages()) == ["y"]
 
 
-async def mark_as_unread(world: World) -> None:
+async def mark_as_unread(world: Scenario) -> None:
     uids = await world.deliver("x", "y")
     await world.box.mark_messages_as_read_by_uids("INBOX", uids)
     await world.box.mark_messages_as_unread_by_uids("INBOX", uids[:1])
-    assert subjects(await world.box.get_unread_messages()) == ["x"]
+    assert list_subjects(await world.box.get_unread_messages()) == ["x"]
 
 
-async def get_raw_messages(world: World) -> None:
+async def get_raw_messages(world: Scenario) -> None:
     uids = await world.deliver("x", "y")
     first, second = await world.box.get_raw_messages_by_uids("INBOX", uids)
     assert (first.uid, first.folder, first.msg_id) == (uids[0], "INBOX", "<x@elsewhere.test>")
-    assert first.data == raw_message("x")
+    assert first.data == make_raw_message("x")
     assert second.to_email()["Subject"] == "y"
 
 
-async def save_raw_messages(world: World) -> None:
+async def save_raw_messages(world: Scenario) -> None:
     await world.box.create_folder("INBOX.a")
-    await world.box.save_raw_messages("INBOX.a", [ds.RawMessage(data=raw_message("x"))])
-    assert subjects(await world.box.get_messages("INBOX.a")) == ["x"]
+    await world.box.save_raw_messages("INBOX.a", [ds.RawMessage(data=make_raw_message("x"))])
+    assert list_subjects(await world.box.get_messages("INBOX.a")) == ["x"]
     with pytest.raises(ds.ServiceError):
-        await world.box.save_raw_messages("INBOX.nowhere", [ds.RawMessage(data=raw_message("x"))])
+        await world.box.save_raw_messages("INBOX.nowhere", [ds.RawMessage(data=make_raw_message("x"))])
 
 
 EXERCISES = {

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import directsuite as ds
 
-from .world import ALICE, BOB, DOMAIN, NOON, World, message
+from .scenario import ALICE, BOB, DOMAIN, NOON, Scenario, make_message
 
 ADA = ds.IDProofedIndividualRESTful(
     first_name="Ada",
@@ -18,7 +18,7 @@ ADA = ds.IDProofedIndividualRESTful(
 )
 
 
-async def send(world: World) -> None:
+async def send(world: Scenario) -> None:
     path = world.folder / "report.xml"
     path.write_bytes(b"<report/>")
     full = ds.Message(
@@ -46,7 +46,7 @@ async def send(world: World) -> None:
     assert await world.box.get_unread_message_count("INBOX.Sent") == 1
 
 
-async def send_with_header(world: World) -> None:
+async def send_with_header(world: Scenario) -> None:
     headers = [ds.MessageHeader("X-Case", "7")]
     response = await world.box.send_with_header(
         ds.MessageWithHeader(subject="Case", recipients=[ds.Recipient(BOB)], headers=headers)
@@ -56,7 +56,7 @@ async def send_with_header(world: World) -> None:
     assert ("X-Case", "7") in {(header.name, header.value) for header in arrived.headers}
 
 
-async def forward(world: World) -> None:
+async def forward(world: Scenario) -> None:
     uids = await world.deliver("first", "second")
     response = await world.box.forward("INBOX", uids, [BOB])
     (arrived,) = await world.bob.get_messages()
@@ -66,22 +66,22 @@ async def forward(world: World) -> None:
     assert await world.box.get_message_count("INBOX.Sent") == 1
 
 
-async def send_with_tuser(world: World) -> None:
-    response = await world.tuser.send(message("From the desk"))
+async def send_with_tuser(world: Scenario) -> None:
+    response = await world.tuser.send(make_message("From the desk"))
     (arrived,) = await world.bob.get_messages()
     assert (arrived.msg_id, arrived.sender) == (response.smtp_id, ALICE)
     assert await world.box.get_message_count("INBOX.Sent") == 1
 
 
-async def send_with_header_with_tuser(world: World) -> None:
+async def send_with_header_with_tuser(world: Scenario) -> None:
     headers = [ds.MessageHeader("X-Desk", "1")]
     await world.tuser.send_with_header(ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=headers))
     (arrived,) = await world.bob.get_messages()
     assert ("X-Desk", "1") in {(header.name, header.value) for header in arrived.headers}
 
 
-async def get_message_status(world: World) -> None:
-    smtp_id = (await world.box.send(message("Slow", BOB, "slow@ok.test", "nomdn@ok.test"))).smtp_id or ""
+async def get_message_status(world: Scenario) -> None:
+    smtp_id = (await world.box.send(make_message("Slow", BOB, "slow@ok.test", "nomdn@ok.test"))).smtp_id or ""
     before = await world.box.get_message_status(smtp_id)
     assert [(record.to, record.status) for record in before.records] == [
         (BOB, ds.MessageStatus.DELIVERED),
@@ -94,8 +94,8 @@ async def get_message_status(world: World) -> None:
     assert [record.status for record in after.records] == ["Delivered", "Delivered", "NO MDN Received"]
 
 
-async def get_message_statuses(world: World) -> None:
-    smtp_ids = [(await world.box.send(message(subject))).smtp_id or "" for subject in ("one", "two")]
+async def get_message_statuses(world: Scenario) -> None:
+    smtp_ids = [(await world.box.send(make_message(subject))).smtp_id or "" for subject in ("one", "two")]
     logs = await world.box.get_message_statuses(smtp_ids)
     world.sandbox.csv_above = 0
     csv = await world.box.get_message_statuses(smtp_ids)
@@ -106,20 +106,20 @@ async def get_message_statuses(world: World) -> None:
         assert {name: getattr(of_csv, name) for name in columns} == {name: getattr(of_log, name) for name in columns}
 
 
-async def get_message_status_with_tuser(world: World) -> None:
-    smtp_id = (await world.tuser.send(message())).smtp_id or ""
+async def get_message_status_with_tuser(world: Scenario) -> None:
+    smtp_id = (await world.tuser.send(make_message())).smtp_id or ""
     (record,) = (await world.tuser.get_message_status(smtp_id)).records
     assert (record.from_, record.to, record.status) == (ALICE, BOB, "Delivered")
 
 
-async def login(world: World) -> None:
+async def login(world: Scenario) -> None:
     first = await world.suite.registration.login()
     second = await world.suite.registration.login()
     assert first.session_id
     assert first.session_id != second.session_id
 
 
-async def provision(world: World) -> None:
+async def provision(world: Scenario) -> None:
     response = await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     (user,) = response.users
     assert (user.username, user.first_name, user.user_type, user.user_state) == ("ada", "Ada", "SMTP", "activated")
@@ -128,10 +128,10 @@ async def provision(world: World) -> None:
     assert (payment.amount, payment.order_time) == (12.0, NOON)
     assert [product.start_date for product in payment.products] == [NOON.date()]
     assert await world.suite.mailbox(f"ada@{DOMAIN}", "first").get_message_count() == 0
-    assert len(await world.effects("ProvisionIDProofedPatient")) == 1
+    assert len(await world.list_effects("ProvisionIDProofedPatient")) == 1
 
 
-async def get_patient_address_by_meta(world: World) -> None:
+async def get_patient_address_by_meta(world: Scenario) -> None:
     await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     by_id = await world.suite.registration.get_patient_address_by_meta(DOMAIN, ds.IDProofedIndividual(id=7))
     by_name = await world.suite.registration.get_patient_address_by_meta(
@@ -141,12 +141,12 @@ async def get_patient_address_by_meta(world: World) -> None:
     assert by_name == by_id
 
 
-async def get_patient_address_by_username(world: World) -> None:
+async def get_patient_address_by_username(world: Scenario) -> None:
     provisioned = await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     assert await world.suite.registration.get_patient_address_by_username(DOMAIN, "ada") == provisioned.users
 
 
-async def set_patients_passwords(world: World) -> None:
+async def set_patients_passwords(world: Scenario) -> None:
     await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     await world.suite.registration.set_patients_passwords(DOMAIN, [ds.UserPassword("ada", "second")])
     assert await world.suite.mailbox(f"ada@{DOMAIN}", "second").get_message_count() == 0

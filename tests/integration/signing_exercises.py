@@ -9,8 +9,8 @@ import pytest
 
 import directsuite as ds
 
-from .documents import consent
-from .world import FAX_NUMBER, NOON, World
+from .documents import make_consent_form
+from .scenario import FAX_NUMBER, NOON, Scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,21 +21,21 @@ WITNESS = ds.Signature(
 )
 
 
-async def save(world: World) -> None:
+async def save(world: Scenario) -> None:
     document = await world.save()
     assert (document.document_type, document.created_time) == ("PDF", NOON)
-    assert document.document_digest == sha256(consent()).hexdigest()
-    assert [effect["subject"] for effect in await world.effects("Save")] == [document.identifier]
+    assert document.document_digest == sha256(make_consent_form()).hexdigest()
+    assert [effect["subject"] for effect in await world.list_effects("Save")] == [document.identifier]
 
 
-async def get_doc(world: World) -> None:
+async def get_doc(world: Scenario) -> None:
     document = await world.save()
-    assert await world.suite.signing.get_doc(document) == consent()
+    assert await world.suite.signing.get_doc(document) == make_consent_form()
     path = await world.suite.signing.download(document, world.folder / "consent.pdf")
-    assert content(path) == consent()
+    assert read_bytes(path) == make_consent_form()
 
 
-async def get_doc_info(world: World) -> None:
+async def get_doc_info(world: Scenario) -> None:
     document = await world.save()
     info = await world.suite.signing.get_doc_info(document)
     assert (info.identifier, info.document_digest) == (document.identifier, document.document_digest)
@@ -48,7 +48,7 @@ async def get_doc_info(world: World) -> None:
     assert info.meta_data["Title"] == "Consent"
 
 
-async def delete(world: World) -> None:
+async def delete(world: Scenario) -> None:
     document = await world.save()
     update = await world.suite.signing.delete(document)
     assert (update.identifier, update.document_digest) == (document.identifier, "")
@@ -56,7 +56,7 @@ async def delete(world: World) -> None:
         await world.suite.signing.get_doc(document)
 
 
-async def flatten(world: World) -> None:
+async def flatten(world: Scenario) -> None:
     document = await world.save()
     update = await world.suite.signing.flatten(document)
     info = await world.suite.signing.get_doc_info(update)
@@ -64,14 +64,14 @@ async def flatten(world: World) -> None:
     assert document.document_digest != update.document_digest == info.document_digest
 
 
-async def flatten_and_pull(world: World) -> None:
+async def flatten_and_pull(world: Scenario) -> None:
     document = await world.save()
     pulled = await world.suite.signing.flatten_and_pull(document)
-    assert pulled != consent()
+    assert pulled != make_consent_form()
     assert pulled == await world.suite.signing.get_doc(document)
 
 
-async def clear_unsigned_fields(world: World) -> None:
+async def clear_unsigned_fields(world: Scenario) -> None:
     document = await world.save()
     update = await world.suite.signing.clear_unsigned_fields(document)
     info = await world.suite.signing.get_doc_info(document)
@@ -80,25 +80,25 @@ async def clear_unsigned_fields(world: World) -> None:
     assert document.document_digest != update.document_digest == info.document_digest
 
 
-async def clear_unsigned_fields_and_pull(world: World) -> None:
+async def clear_unsigned_fields_and_pull(world: Scenario) -> None:
     document = await world.save()
     path = await world.suite.signing.clear_unsigned_fields_and_pull(document, destination=world.folder / "c.pdf")
-    assert content(path) == await world.suite.signing.get_doc(document)
+    assert read_bytes(path) == await world.suite.signing.get_doc(document)
     assert (await world.suite.signing.get_doc_info(document)).signatures == []
 
 
-async def sign(world: World) -> None:
+async def sign(world: Scenario) -> None:
     document = await world.save()
     update = await world.suite.signing.sign(document, PATIENT)
     info = await world.suite.signing.get_doc_info(update)
     assert document.document_digest != update.document_digest == info.document_digest
-    signed = signed_in(info)
+    signed = list_made_signatures(info)
     assert [(signature.name, signature.is_valid, signature.reason) for signature in signed] == [
         ("PatientSig", True, "I agree")
     ]
 
 
-async def sign_and_pull(world: World) -> None:
+async def sign_and_pull(world: Scenario) -> None:
     document = await world.save()
     pulled = await world.suite.signing.sign_and_pull(document, PATIENT)
     assert pulled.startswith(b"%PDF-")
@@ -106,21 +106,24 @@ async def sign_and_pull(world: World) -> None:
     assert pulled == await world.suite.signing.get_doc(document)
 
 
-async def multi_sign(world: World) -> None:
+async def multi_sign(world: Scenario) -> None:
     document = await world.save()
     update = await world.suite.signing.multi_sign(document, [PATIENT, WITNESS])
     info = await world.suite.signing.get_doc_info(update)
-    assert {signature.name: signature.is_valid for signature in signed_in(info)} == {"PatientSig": True, "Extra": True}
+    assert {signature.name: signature.is_valid for signature in list_made_signatures(info)} == {
+        "PatientSig": True,
+        "Extra": True,
+    }
 
 
-async def multi_sign_and_pull(world: World) -> None:
+async def multi_sign_and_pull(world: Scenario) -> None:
     document = await world.save()
     path = await world.suite.signing.multi_sign_and_pull(document, [PATIENT, WITNESS], destination=world.folder / "m")
-    assert content(path) == await world.suite.signing.get_doc(document)
-    assert len(signed_in(await world.suite.signing.get_doc_info(document))) == 2
+    assert read_bytes(path) == await world.suite.signing.get_doc(document)
+    assert len(list_made_signatures(await world.suite.signing.get_doc_info(document))) == 2
 
 
-async def get_single_message_info(world: World) -> None:
+async def get_single_message_info(world: Scenario) -> None:
     recipient = {"Address": FAX_NUMBER, "Name": "Clinic", "PageCount": 3, "description": "sent"}
     handle = await world.sandbox.add_fax(FAX_NUMBER, status="waiting", recipients=[recipient], description="queued")
     information = await world.suite.fax.get_single_message_info(FAX_NUMBER, handle)
@@ -137,7 +140,7 @@ async def get_single_message_info(world: World) -> None:
     ]
 
 
-async def get_multiple_message_info(world: World) -> None:
+async def get_multiple_message_info(world: Scenario) -> None:
     handles = [await world.sandbox.add_fax(FAX_NUMBER) for _ in range(12)]
     newest = await world.suite.fax.get_multiple_message_info(FAX_NUMBER)
     rest = await world.suite.fax.get_multiple_message_info(FAX_NUMBER, 10)
@@ -145,12 +148,12 @@ async def get_multiple_message_info(world: World) -> None:
     assert listed == handles[::-1]
 
 
-def content(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """A file's bytes."""
     return path.read_bytes()
 
 
-def signed_in(info: ds.DocumentInfo) -> list[ds.DocumentSignature]:
+def list_made_signatures(info: ds.DocumentInfo) -> list[ds.DocumentSignature]:
     """The signatures that have been made."""
     return [signature for signature in info.signatures if signature.is_signed]
 

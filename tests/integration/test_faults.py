@@ -13,15 +13,15 @@ import pytest
 
 import directsuite as ds
 
-from .documents import consent
-from .world import ALICE, BOB, World, client_of, message, raw_message
+from .documents import make_consent_form
+from .scenario import ALICE, BOB, Scenario, make_message, make_raw_message, open_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from directsuite.sandbox.server import Sandbox
 
-Call = Callable[[World], Awaitable[Any]]
+Call = Callable[[Scenario], Awaitable[Any]]
 
 # Faults that a safe operation gets over, and the waits that the service asks for.
 PASSING: dict[str, tuple[dict[str, Any], list[float] | None]] = {
@@ -41,23 +41,23 @@ PASSING: dict[str, tuple[dict[str, Any], list[float] | None]] = {
 
 @pytest.mark.parametrize(("fault", "waits"), PASSING.values(), ids=PASSING)
 async def test_safe_operation_gets_over_two_faults(
-    fault: dict[str, Any], waits: list[float] | None, world: World
+    fault: dict[str, Any], waits: list[float] | None, scenario: Scenario
 ) -> None:
-    await world.deliver("a")
-    world.sandbox.inject_fault("GetMessageCount", times=2, **fault)
-    raw = await world.box.with_raw_response.get_message_count()
+    await scenario.deliver("a")
+    scenario.sandbox.inject_fault("GetMessageCount", times=2, **fault)
+    raw = await scenario.box.with_raw_response.get_message_count()
     assert (raw.value, raw.attempts) == (1, 3)
-    assert len(world.clock.slept) == 2
-    assert waits is None or world.clock.slept == waits
+    assert len(scenario.clock.slept) == 2
+    assert waits is None or scenario.clock.slept == waits
 
 
 @pytest.mark.parametrize("kind", ["truncate", "malformed", "reset_after"])
-async def test_download_gets_over_a_fault(kind: str, world: World) -> None:
-    document = await world.save()
-    world.sandbox.inject_fault("GetDoc", kind, times=2)
-    path = await world.suite.signing.download(document, world.folder / "d.pdf")
-    assert read(path) == consent()
-    assert files_in(world.folder) == [path]
+async def test_download_gets_over_a_fault(kind: str, scenario: Scenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("GetDoc", kind, times=2)
+    path = await scenario.suite.signing.download(document, scenario.folder / "d.pdf")
+    assert read(path) == make_consent_form()
+    assert files_in(scenario.folder) == [path]
 
 
 def read(path: Path) -> bytes:
@@ -79,7 +79,7 @@ def let_pass(seconds: float) -> None:
 
 @pytest.mark.parametrize("kind", ["hang", "latency"])
 async def test_attempt_that_takes_too_long_is_made_again(kind: str, sandbox: Sandbox, tmp_path: Path) -> None:
-    async with client_of(sandbox, tmp_path, attempt_timeout=20.0) as world:
+    async with open_scenario(sandbox, tmp_path, attempt_timeout=20.0) as world:
         sandbox.inject_fault("GetMessageCount", kind, seconds=40)
         counting = asyncio.ensure_future(world.box.with_raw_response.get_message_count())
         while sandbox.faults()[0]["applied"] == 0:
@@ -90,23 +90,23 @@ async def test_attempt_that_takes_too_long_is_made_again(kind: str, sandbox: San
     assert (raw.value, raw.attempts) == (0, 2)
 
 
-async def test_latency_within_the_time_is_borne(world: World) -> None:
-    world.sandbox.inject_fault("Send", "latency", seconds=0.05)
-    assert (await world.box.send(message())).smtp_id
-    assert len(await world.effects("Send")) == 1
+async def test_latency_within_the_time_is_borne(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("Send", "latency", seconds=0.05)
+    assert (await scenario.box.send(make_message())).smtp_id
+    assert len(await scenario.list_effects("Send")) == 1
 
 
-async def test_fault_that_stays_is_raised_after_four_attempts(world: World) -> None:
-    world.sandbox.inject_fault("GetMessageCount", "status", status=500, times=None)
+async def test_fault_that_stays_is_raised_after_four_attempts(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("GetMessageCount", "status", status=500, times=None)
     with pytest.raises(ds.ServerError) as caught:
-        await world.box.get_message_count()
+        await scenario.box.get_message_count()
     assert (caught.value.attempts, caught.value.status) == (4, 500)
 
 
-async def test_no_retries_where_none_are_wanted(world: World) -> None:
-    world.sandbox.inject_fault("GetMessageCount", "status", status=503, retry_after=1)
+async def test_no_retries_where_none_are_wanted(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("GetMessageCount", "status", status=503, retry_after=1)
     with pytest.raises(ds.ServerError) as caught:
-        await world.box.with_options(retry=ds.RetryPolicy.none()).get_message_count()
+        await scenario.box.with_options(retry=ds.RetryPolicy.none()).get_message_count()
     assert (caught.value.attempts, caught.value.retry_after) == (1, 1.0)
 
 
@@ -126,46 +126,46 @@ LEFT_OPEN: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.mark.parametrize(("fault", "effects"), LEFT_OPEN.values(), ids=LEFT_OPEN)
 async def test_send_is_never_made_again_where_it_may_have_happened(
-    fault: dict[str, Any], effects: int, world: World
+    fault: dict[str, Any], effects: int, scenario: Scenario
 ) -> None:
-    await world.box.get_message_count()  # a connection kept alive is where aiohttp itself would send again
-    number = world.sandbox.inject_fault("Send", times=None, **fault)
+    await scenario.box.get_message_count()  # a connection kept alive is where aiohttp itself would send again
+    number = scenario.sandbox.inject_fault("Send", times=None, **fault)
     with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await world.box.send(message())
+        await scenario.box.send(make_message())
     error = caught.value
     assert (error.operation, error.outcome, error.attempts) == ("Send", ds.Outcome.UNKNOWN, 1)
     assert error.how_to_find_out
-    assert len(await world.effects("Send")) == effects
-    assert await world.bob.get_message_count() == effects
-    assert {rule["id"]: rule["applied"] for rule in world.sandbox.faults()}[number] == 1
-    assert world.clock.slept == []
+    assert len(await scenario.list_effects("Send")) == effects
+    assert await scenario.bob.get_message_count() == effects
+    assert {rule["id"]: rule["applied"] for rule in scenario.sandbox.faults()}[number] == 1
+    assert scenario.clock.slept == []
 
 
-async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(world: World) -> None:
-    world.sandbox.inject_fault("Send", "hang", processed=True)
-    sending = asyncio.create_task(world.box.send(message(), timeout=60))
-    while not await world.effects("Send"):
+async def test_send_that_hangs_beyond_the_deadline_leaves_the_outcome_open(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("Send", "hang", processed=True)
+    sending = asyncio.create_task(scenario.box.send(make_message(), timeout=60))
+    while not await scenario.list_effects("Send"):
         assert not sending.done()
     let_pass(61)
     with pytest.raises(ds.OutcomeUnknownError):
         await sending
-    assert len(await world.effects("Send")) == 1
+    assert len(await scenario.list_effects("Send")) == 1
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_send_that_was_put_off_is_made_again(status: int, world: World) -> None:
-    world.sandbox.inject_fault("Send", "status", status=status, retry_after=5, times=2)
-    raw = await world.box.with_raw_response.send(message())
+async def test_send_that_was_put_off_is_made_again(status: int, scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("Send", "status", status=status, retry_after=5, times=2)
+    raw = await scenario.box.with_raw_response.send(make_message())
     assert raw.attempts == 3
-    assert world.clock.slept == [5.0, 5.0]
-    assert len(await world.effects("Send")) == 1
+    assert scenario.clock.slept == [5.0, 5.0]
+    assert len(await scenario.list_effects("Send")) == 1
 
 
-async def test_send_refused_with_500_has_not_happened(world: World) -> None:
+async def test_send_refused_with_500_has_not_happened(scenario: Scenario) -> None:
     refusal = {"success": False, "code": 4, "message": "no"}
-    world.sandbox.inject_fault("Send", "status", status=500, body=refusal)
+    scenario.sandbox.inject_fault("Send", "status", status=500, body=refusal)
     with pytest.raises(ds.ServiceError) as caught:
-        await world.box.send(message())
+        await scenario.box.send(make_message())
     assert (type(caught.value), caught.value.outcome) == (ds.ServiceError, ds.Outcome.FAILED)
 
 
@@ -174,10 +174,10 @@ HEADED = ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.Messag
 ONCE: dict[str, Call] = {
     "SendWithHeader": lambda world: world.box.send_with_header(HEADED),
     "Forward": lambda world: world.box.forward("INBOX", [1], [BOB]),
-    "SendWithTuser": lambda world: world.tuser.send(message()),
+    "SendWithTuser": lambda world: world.tuser.send(make_message()),
     "SendWithHeaderWithTuser": lambda world: world.tuser.send_with_header(HEADED),
     "CopyMessagesByUIDs": lambda world: world.box.copy_messages_by_uids("INBOX", "INBOX.a", [1]),
-    "SaveRawMessages": lambda world: world.box.save_raw_messages("INBOX", [ds.RawMessage(data=raw_message("x"))]),
+    "SaveRawMessages": lambda world: world.box.save_raw_messages("INBOX", [ds.RawMessage(data=make_raw_message("x"))]),
 }
 ONCE_ON_A_DOCUMENT: dict[str, Callable[[ds.Signing, str], Awaitable[Any]]] = {
     "Flatten": lambda signing, identifier: signing.flatten(identifier),
@@ -193,24 +193,26 @@ ONCE_ON_A_DOCUMENT: dict[str, Callable[[ds.Signing, str], Awaitable[Any]]] = {
 
 @pytest.mark.parametrize("kind", ["reset_after", "malformed"])
 @pytest.mark.parametrize(("operation", "call"), ONCE.items(), ids=ONCE)
-async def test_other_side_effects_of_mail_happen_once(operation: str, call: Call, kind: str, world: World) -> None:
-    await world.deliver("a")
-    await world.box.create_folder("INBOX.a")
-    world.sandbox.inject_fault(operation, kind, times=None)
+async def test_other_side_effects_of_mail_happen_once(
+    operation: str, call: Call, kind: str, scenario: Scenario
+) -> None:
+    await scenario.deliver("a")
+    await scenario.box.create_folder("INBOX.a")
+    scenario.sandbox.inject_fault(operation, kind, times=None)
     with pytest.raises(ds.OutcomeUnknownError):
-        await call(world)
-    assert len(await world.effects(operation)) == 1
+        await call(scenario)
+    assert len(await scenario.list_effects(operation)) == 1
 
 
 @pytest.mark.parametrize(("operation", "call"), ONCE_ON_A_DOCUMENT.items(), ids=ONCE_ON_A_DOCUMENT)
 async def test_change_of_a_document_happens_once(
-    operation: str, call: Callable[[ds.Signing, str], Awaitable[Any]], world: World
+    operation: str, call: Callable[[ds.Signing, str], Awaitable[Any]], scenario: Scenario
 ) -> None:
-    identifier = (await world.save()).identifier or ""
-    world.sandbox.inject_fault(operation, "reset_after", times=None)
+    identifier = (await scenario.save()).identifier or ""
+    scenario.sandbox.inject_fault(operation, "reset_after", times=None)
     with pytest.raises(ds.OutcomeUnknownError):
-        await call(world.suite.signing, identifier)
-    assert len(await world.effects(operation)) == 1
+        await call(scenario.suite.signing, identifier)
+    assert len(await scenario.list_effects(operation)) == 1
 
 
 # Operations whose repeat changes nothing more: made again, and right in the end, whatever the repeat is told.
@@ -227,30 +229,34 @@ REPEATED: dict[str, Call] = {
 
 @pytest.mark.parametrize("kind", ["reset_after", "truncate"])
 @pytest.mark.parametrize(("operation", "call"), REPEATED.items(), ids=REPEATED)
-async def test_idempotent_operation_is_made_again(operation: str, call: Call, kind: str, world: World) -> None:
-    await world.deliver("a", "b")
-    await world.box.mark_messages_as_read_by_uids("INBOX", [2])
-    await world.box.create_folder("INBOX.a")
-    slept = len(world.clock.slept)
-    before = len(await world.effects(operation))
-    number = world.sandbox.inject_fault(operation, kind)
-    await call(world)
-    assert {rule["id"]: rule["applied"] for rule in world.sandbox.faults()}[number] == 1
-    assert len(await world.effects(operation)) == before + 1
-    assert len(world.clock.slept) == slept + 1
+async def test_idempotent_operation_is_made_again(operation: str, call: Call, kind: str, scenario: Scenario) -> None:
+    await scenario.deliver("a", "b")
+    await scenario.box.mark_messages_as_read_by_uids("INBOX", [2])
+    await scenario.box.create_folder("INBOX.a")
+    slept = len(scenario.clock.slept)
+    before = len(await scenario.list_effects(operation))
+    number = scenario.sandbox.inject_fault(operation, kind)
+    await call(scenario)
+    assert {rule["id"]: rule["applied"] for rule in scenario.sandbox.faults()}[number] == 1
+    assert len(await scenario.list_effects(operation)) == before + 1
+    assert len(scenario.clock.slept) == slept + 1
 
 
-async def test_deletion_whose_answer_was_lost_is_a_deletion(world: World) -> None:
-    document = await world.save()
-    world.sandbox.inject_fault("Delete", "reset_after")
-    update = await world.suite.signing.delete(document)
+async def test_deletion_whose_answer_was_lost_is_a_deletion(scenario: Scenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("Delete", "reset_after")
+    update = await scenario.suite.signing.delete(document)
     assert update.identifier == document.identifier
-    assert len(await world.effects("Delete")) == 1
+    assert len(await scenario.list_effects("Delete")) == 1
 
 
-async def test_password_shows_in_no_error(world: World) -> None:
-    world.sandbox.inject_fault("*", "reset_after", times=None)
-    for call in (world.box.get_message_count(), world.box.send(message()), world.suite.registration.login()):
+async def test_password_shows_in_no_error(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("*", "reset_after", times=None)
+    for call in (
+        scenario.box.get_message_count(),
+        scenario.box.send(make_message()),
+        scenario.suite.registration.login(),
+    ):
         with pytest.raises(ds.TransportError) as caught:
             await call
         texts = f"{caught.value} {caught.value!r} {caught.value.__cause__!r} {caught.value.args}"

@@ -11,7 +11,7 @@ import pytest
 import directsuite as ds
 from directsuite import types
 
-from .world import BOB, World, message
+from .scenario import BOB, Scenario, make_message
 
 if TYPE_CHECKING:
     from directsuite.sandbox.messaging.service import Profile
@@ -79,7 +79,7 @@ def plain(answer: Any) -> Any:
     return answer
 
 
-async def of_profile(world: World, profile: Profile, read: Read) -> Any:
+async def of_profile(world: Scenario, profile: Profile, read: Read) -> Any:
     """What a read gives while the service answers in this manner."""
     world.sandbox.profile = profile
     return await read(world.box)
@@ -87,38 +87,38 @@ async def of_profile(world: World, profile: Profile, read: Read) -> Any:
 
 @pytest.mark.by_default(11)
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-async def test_both_profiles_give_the_same_models(read: Read, world: World) -> None:
+async def test_both_profiles_give_the_same_models(read: Read, scenario: Scenario) -> None:
     for folder in ("INBOX.two", "INBOX.a.b"):
-        await world.box.create_folder(folder)
-    await world.deliver("alone")
-    await world.deliver("first", "second", folder="INBOX.two")
-    strict = await of_profile(world, "strict", read)
-    java = await of_profile(world, "java", read)
+        await scenario.box.create_folder(folder)
+    await scenario.deliver("alone")
+    await scenario.deliver("first", "second", folder="INBOX.two")
+    strict = await of_profile(scenario, "strict", read)
+    java = await of_profile(scenario, "java", read)
     assert plain(java) == plain(strict)
 
 
-async def test_status_of_one_and_of_several_recipients(world: World) -> None:
+async def test_status_of_one_and_of_several_recipients(scenario: Scenario) -> None:
     for recipients in ([BOB], [BOB, "slow@ok.test"]):
-        smtp_id = (await world.box.send(message("Status", *recipients))).smtp_id or ""
-        strict = await of_profile(world, "strict", status_of(smtp_id))
-        java = await of_profile(world, "java", status_of(smtp_id))
+        smtp_id = (await scenario.box.send(make_message("Status", *recipients))).smtp_id or ""
+        strict = await of_profile(scenario, "strict", status_of(smtp_id))
+        java = await of_profile(scenario, "java", status_of(smtp_id))
         assert [record.to for record in java.records] == recipients
         assert plain(java) == plain(strict)
 
 
-async def test_members_of_the_server_s_own_are_kept(world: World) -> None:
-    await world.deliver("a")
-    world.sandbox.profile = "java"
-    for received in (await world.box.get_messages(), await listed(world.box.stream_messages())):
+async def test_members_of_the_server_s_own_are_kept(scenario: Scenario) -> None:
+    await scenario.deliver("a")
+    scenario.sandbox.profile = "java"
+    for received in (await scenario.box.get_messages(), await listed(scenario.box.stream_messages())):
         assert [{name: message.extra[name] for name in JAVAMAIL} for message in received] == [JAVAMAIL]
 
 
-async def test_changes_and_sends_work_with_this_profile_too(world: World) -> None:
-    world.sandbox.profile = "java"
-    assert (await world.box.send(message())).smtp_id
-    await world.box.create_folder("INBOX.a")
-    uids = await world.deliver("a")
-    await world.box.move_messages_by_uids("INBOX", "INBOX.a", uids)
-    assert await world.box.get_message_count("INBOX.a") == 1
+async def test_changes_and_sends_work_with_this_profile_too(scenario: Scenario) -> None:
+    scenario.sandbox.profile = "java"
+    assert (await scenario.box.send(make_message())).smtp_id
+    await scenario.box.create_folder("INBOX.a")
+    uids = await scenario.deliver("a")
+    await scenario.box.move_messages_by_uids("INBOX", "INBOX.a", uids)
+    assert await scenario.box.get_message_count("INBOX.a") == 1
     with pytest.raises(ds.AuthenticationError):
-        await world.suite.mailbox(BOB, "wrong").get_uids()
+        await scenario.suite.mailbox(BOB, "wrong").get_uids()

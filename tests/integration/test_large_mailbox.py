@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from .world import FAX_NUMBER, World, client_of, raw_message
+from .scenario import FAX_NUMBER, Scenario, make_raw_message, open_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,38 +19,38 @@ pytestmark = pytest.mark.wide
 MESSAGES = 1000
 
 
-async def test_every_listing_gives_a_thousand_messages_in_order(world: World) -> None:
-    uids = await world.deliver(*(f"number {number}" for number in range(MESSAGES)))
+async def test_every_listing_gives_a_thousand_messages_in_order(scenario: Scenario) -> None:
+    uids = await scenario.deliver(*(f"number {number}" for number in range(MESSAGES)))
     assert len(set(uids)) == MESSAGES
-    assert await world.box.get_uids() == uids
+    assert await scenario.box.get_uids() == uids
 
-    messages = [message async for message in world.box.iter_messages()]
+    messages = [message async for message in scenario.box.iter_messages()]
     assert [message.uid for message in messages] == uids
     assert [message.subject for message in messages] == [f"number {number}" for number in range(MESSAGES)]
-    assert [message async for message in world.box.stream_messages()] == messages
-    assert await world.box.get_messages() == messages
+    assert [message async for message in scenario.box.stream_messages()] == messages
+    assert await scenario.box.get_messages() == messages
 
-    metadata = [message async for message in world.box.iter_metadata()]
+    metadata = [message async for message in scenario.box.iter_metadata()]
     assert [(message.uid, message.body) for message in metadata] == [(uid, None) for uid in uids]
 
-    raw = [message async for message in world.box.iter_raw(batch_size=64)]
+    raw = [message async for message in scenario.box.iter_raw(batch_size=64)]
     assert [message.uid for message in raw] == uids
-    assert [message.data for message in raw] == [raw_message(f"number {number}") for number in range(MESSAGES)]
+    assert [message.data for message in raw] == [make_raw_message(f"number {number}") for number in range(MESSAGES)]
 
 
-async def test_messages_deleted_while_listing_are_passed_over(world: World) -> None:
-    uids = await world.deliver(*(f"number {number}" for number in range(30)))
+async def test_messages_deleted_while_listing_are_passed_over(scenario: Scenario) -> None:
+    uids = await scenario.deliver(*(f"number {number}" for number in range(30)))
     seen: list[int | None] = []
-    async with world.box.iter_messages(batch_size=1) as messages:
+    async with scenario.box.iter_messages(batch_size=1) as messages:
         async for message in messages:
             seen.append(message.uid)
             if len(seen) == 1:
-                await world.box.delete_messages_by_uids("INBOX", uids[25:], forever=True)
+                await scenario.box.delete_messages_by_uids("INBOX", uids[25:], forever=True)
     assert seen == uids[:25]
 
 
 async def test_many_listings_share_the_connections(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with client_of(sandbox, tmp_path, max_connections=2) as world:
+    async with open_scenario(sandbox, tmp_path, max_connections=2) as world:
         uids = await world.deliver(*(f"number {number}" for number in range(40)))
 
         async def listed(listing: Any) -> list[int]:
@@ -66,7 +66,7 @@ async def test_many_listings_share_the_connections(sandbox: Sandbox, tmp_path: P
 
 
 async def test_stream_left_early_gives_its_connection_back(sandbox: Sandbox, tmp_path: Path) -> None:
-    async with client_of(sandbox, tmp_path, max_connections=1) as world:
+    async with open_scenario(sandbox, tmp_path, max_connections=1) as world:
         await world.deliver(*(f"number {number}" for number in range(20)))
         for _ in range(3):
             async with world.box.stream_messages() as messages:
@@ -74,18 +74,18 @@ async def test_stream_left_early_gives_its_connection_back(sandbox: Sandbox, tmp
         assert await world.box.get_message_count() == 20
 
 
-async def test_thirty_five_faxes_come_newest_first(world: World) -> None:
-    handles = [await world.sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}") for number in range(35)]
-    faxes = [fax async for fax in world.suite.fax.iter_messages(FAX_NUMBER)]
+async def test_thirty_five_faxes_come_newest_first(scenario: Scenario) -> None:
+    handles = [await scenario.sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}") for number in range(35)]
+    faxes = [fax async for fax in scenario.suite.fax.iter_messages(FAX_NUMBER)]
     assert [fax.message_handle for fax in faxes] == handles[::-1]
-    assert len([fax async for fax in world.suite.fax.iter_messages(FAX_NUMBER, limit=12)]) == 12
+    assert len([fax async for fax in scenario.suite.fax.iter_messages(FAX_NUMBER, limit=12)]) == 12
 
 
-async def test_faxes_that_arrive_while_listing_neither_hide_nor_repeat_others(world: World) -> None:
-    handles = [await world.sandbox.add_fax(FAX_NUMBER) for _ in range(35)]
+async def test_faxes_that_arrive_while_listing_neither_hide_nor_repeat_others(scenario: Scenario) -> None:
+    handles = [await scenario.sandbox.add_fax(FAX_NUMBER) for _ in range(35)]
     seen: list[str | None] = []
-    async for fax in world.suite.fax.iter_messages(FAX_NUMBER):
+    async for fax in scenario.suite.fax.iter_messages(FAX_NUMBER):
         seen.append(fax.message_handle)
         if len(seen) % 10 == 5:
-            await world.sandbox.add_fax(FAX_NUMBER)
+            await scenario.sandbox.add_fax(FAX_NUMBER)
     assert seen == handles[::-1]

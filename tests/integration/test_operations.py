@@ -7,7 +7,7 @@ import pytest
 from tests.specification import METHODS
 
 from . import mailbox_exercises, sending_exercises, signing_exercises
-from .world import World
+from .scenario import Scenario
 
 EXERCISES = {**signing_exercises.EXERCISES, **sending_exercises.EXERCISES, **mailbox_exercises.EXERCISES}
 
@@ -17,10 +17,10 @@ def test_every_operation_has_an_exercise() -> None:
 
 
 @pytest.mark.parametrize("operation", METHODS)
-async def test_operation_has_its_effect(operation: str, world: World) -> None:
+async def test_operation_has_its_effect(operation: str, scenario: Scenario) -> None:
     # A delay of nothing changes nothing, and counts the requests that reach the route of this name.
-    number = world.sandbox.inject_fault(operation, "latency", seconds=0, times=None)
-    await EXERCISES[operation](world)
-    applied = {fault["id"]: fault["applied"] for fault in world.sandbox.faults()}
+    number = scenario.sandbox.inject_fault(operation, "latency", seconds=0, times=None)
+    await EXERCISES[operation](scenario)
+    applied = {fault["id"]: fault["applied"] for fault in scenario.sandbox.faults()}
     assert applied[number] >= 1
-    assert world.clock.slept == []
+    assert scenario.clock.slept == []

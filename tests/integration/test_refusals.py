@@ -10,14 +10,14 @@ import pytest
 
 import directsuite as ds
 
+from .scenario import ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, Scenario, make_message, make_settings
 from .sending_exercises import ADA
-from .world import ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, World, message, settings_for
 
 HOURS = timedelta(hours=1)
-Call = Callable[[World], Awaitable[Any]]
+Call = Callable[[Scenario], Awaitable[Any]]
 
 
-async def _forward_to_nobody(world: World) -> None:
+async def _forward_to_nobody(world: Scenario) -> None:
     await world.box.forward("INBOX", await world.deliver("a"))
 
 
@@ -30,19 +30,19 @@ REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = 
         1,
     ),
     "wrong password of a send": (
-        lambda world: world.suite.mailbox(ALICE, "wrong").send(message()),
+        lambda world: world.suite.mailbox(ALICE, "wrong").send(make_message()),
         ds.AuthenticationError,
         "Send",
         1,
     ),
     "wrong T-User password": (
-        lambda world: world.suite.tuser("front-desk", "wrong", ALICE).send(message()),
+        lambda world: world.suite.tuser("front-desk", "wrong", ALICE).send(make_message()),
         ds.AuthenticationError,
         "SendWithTuser",
         1,
     ),
     "T-User for another's address": (
-        lambda world: world.suite.tuser("front-desk", PASSWORD, BOB).send(message("Hi", ALICE)),
+        lambda world: world.suite.tuser("front-desk", PASSWORD, BOB).send(make_message("Hi", ALICE)),
         ds.AddressError,
         "SendWithTuser",
         2,
@@ -99,48 +99,48 @@ REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = 
 
 @pytest.mark.parametrize(("call", "kind", "operation", "code"), REFUSED.values(), ids=REFUSED)
 async def test_refusal_is_a_typed_error(
-    call: Call, kind: type[ds.ServiceError], operation: str, code: int | str | None, world: World
+    call: Call, kind: type[ds.ServiceError], operation: str, code: int | str | None, scenario: Scenario
 ) -> None:
     with pytest.raises(ds.ServiceError) as caught:
-        await call(world)
+        await call(scenario)
     error = caught.value
     assert type(error) is kind
     assert (error.operation, error.code, error.attempts) == (operation, code, 1)
     assert error.message
     assert error.message not in str(error)
-    assert world.clock.slept == []
+    assert scenario.clock.slept == []
 
 
-async def test_unknown_domain_of_a_recipient_fails_on_delivery(world: World) -> None:
-    smtp_id = (await world.box.send(message("Hi", "dan@nowhere.internal", f"nobody@{DOMAIN}"))).smtp_id or ""
-    report = await world.box.get_message_status(smtp_id)
+async def test_unknown_domain_of_a_recipient_fails_on_delivery(scenario: Scenario) -> None:
+    smtp_id = (await scenario.box.send(make_message("Hi", "dan@nowhere.internal", f"nobody@{DOMAIN}"))).smtp_id or ""
+    report = await scenario.box.get_message_status(smtp_id)
     assert [record.status for record in report.records] == [
         ds.MessageStatus.LOCALLY_FAILED,
         ds.MessageStatus.REMOTELY_FAILED,
     ]
 
 
-async def test_provisioning_the_same_name_twice_is_refused(world: World) -> None:
-    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+async def test_provisioning_the_same_name_twice_is_refused(scenario: Scenario) -> None:
+    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     with pytest.raises(ds.BadRequestError) as caught:
-        await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+        await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     assert caught.value.code == "014"
-    assert len(await world.effects("ProvisionIDProofedPatient")) == 1
+    assert len(await scenario.list_effects("ProvisionIDProofedPatient")) == 1
 
 
-async def test_wrong_token_is_an_authentication_error(world: World) -> None:
-    async with ds.DirectSuite(settings_for(world.sandbox), token="wrong", clock=world.clock) as suite:
+async def test_wrong_token_is_an_authentication_error(scenario: Scenario) -> None:
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token="wrong", clock=scenario.clock) as suite:
         for call in (suite.signing.get_doc("d1"), suite.fax.get_multiple_message_info(FAX_NUMBER)):
             with pytest.raises(ds.AuthenticationError) as caught:
                 await call
             assert (caught.value.status, caught.value.attempts) == (401, 1)
             assert "wrong" not in f"{caught.value} {caught.value!r}"
-    assert world.clock.slept == []
+    assert scenario.clock.slept == []
 
 
-async def test_wrong_login_is_an_authentication_error(world: World) -> None:
+async def test_wrong_login_is_an_authentication_error(scenario: Scenario) -> None:
     login = ds.Login("demo-reseller", "wrong")
-    async with ds.DirectSuite(settings_for(world.sandbox), login=login, clock=world.clock) as suite:
+    async with ds.DirectSuite(make_settings(scenario.sandbox), login=login, clock=scenario.clock) as suite:
         with pytest.raises(ds.AuthenticationError) as of_login:
             await suite.registration.login()
         with pytest.raises(ds.AuthenticationError) as of_call:
@@ -149,11 +149,11 @@ async def test_wrong_login_is_an_authentication_error(world: World) -> None:
     assert of_call.value.code == "011"
 
 
-async def test_another_account_may_not_touch_a_document(world: World) -> None:
-    document = await world.save()
-    number = await world.sandbox.add_fax(FAX_NUMBER)
-    token = await world.sandbox.issue_token("another")
-    async with ds.DirectSuite(settings_for(world.sandbox), token=token, clock=world.clock) as suite:
+async def test_another_account_may_not_touch_a_document(scenario: Scenario) -> None:
+    document = await scenario.save()
+    number = await scenario.sandbox.add_fax(FAX_NUMBER)
+    token = await scenario.sandbox.issue_token("another")
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token=token, clock=scenario.clock) as suite:
         for call in (
             suite.signing.get_doc(document),
             suite.signing.delete(document),
@@ -162,16 +162,16 @@ async def test_another_account_may_not_touch_a_document(world: World) -> None:
             with pytest.raises(ds.PermissionDeniedError) as caught:
                 await call
             assert (caught.value.status, caught.value.attempts) == (403, 1)
-    assert await world.suite.signing.get_doc(document)
+    assert await scenario.suite.signing.get_doc(document)
 
 
-async def test_document_expires_after_four_hours_without_use(world: World) -> None:
-    document = await world.save()
-    world.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
-    await world.suite.signing.get_doc(document)  # which counts as use
-    world.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
-    await world.suite.signing.get_doc(document)
-    world.sandbox.clock.advance(4 * HOURS)
+async def test_document_expires_after_four_hours_without_use(scenario: Scenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
+    await scenario.suite.signing.get_doc(document)  # which counts as use
+    scenario.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
+    await scenario.suite.signing.get_doc(document)
+    scenario.sandbox.clock.advance(4 * HOURS)
     with pytest.raises((ds.BadRequestError, ds.NotFoundError)) as caught:
-        await world.suite.signing.get_doc(document)
+        await scenario.suite.signing.get_doc(document)
     assert caught.value.attempts == 1

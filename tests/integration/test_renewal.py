@@ -10,8 +10,8 @@ import pytest
 
 import directsuite as ds
 
+from .scenario import DOMAIN, Scenario, make_settings
 from .sending_exercises import ADA
-from .world import DOMAIN, World, settings_for
 
 if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox
@@ -31,13 +31,13 @@ class Tokens:
         return token if self._expires_in is None else ds.AccessToken(token, self._expires_in)
 
 
-def logins(world: World) -> int:
+def logins(world: Scenario) -> int:
     """How many logins there were since `count_logins`."""
     (rule,) = (fault for fault in world.sandbox.faults() if fault["operation"] == "login")
     return int(rule["applied"])
 
 
-def count_logins(world: World) -> None:
+def count_logins(world: Scenario) -> None:
     """Count logins from here on."""
     world.sandbox.inject_fault("login", "latency", seconds=0, times=None)
 
@@ -49,72 +49,74 @@ async def renewed() -> None:
             await task
 
 
-async def test_session_that_expired_on_the_server_is_renewed(world: World) -> None:
-    count_logins(world)
-    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
-    assert await world.sandbox.expire_sessions() == 1
-    raw = await world.suite.registration.with_raw_response.get_patient_address_by_username(DOMAIN, "ada")
+async def test_session_that_expired_on_the_server_is_renewed(scenario: Scenario) -> None:
+    count_logins(scenario)
+    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+    assert await scenario.sandbox.expire_sessions() == 1
+    raw = await scenario.suite.registration.with_raw_response.get_patient_address_by_username(DOMAIN, "ada")
     assert [user.username for user in raw.value] == ["ada"]
     assert raw.attempts == 2
-    assert logins(world) == 2
-    assert world.clock.slept == []
+    assert logins(scenario) == 2
+    assert scenario.clock.slept == []
 
 
-async def test_session_is_renewed_before_its_ten_minutes_are_over(world: World) -> None:
-    count_logins(world)
-    await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+async def test_session_is_renewed_before_its_ten_minutes_are_over(scenario: Scenario) -> None:
+    count_logins(scenario)
+    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     for passed, expected in ((539, 1), (2, 2)):
-        world.clock.now += passed
-        world.sandbox.clock.advance(timedelta(seconds=passed))
-        raw = await world.suite.registration.with_raw_response.get_patient_address_by_username(DOMAIN, "ada")
+        scenario.clock.now += passed
+        scenario.sandbox.clock.advance(timedelta(seconds=passed))
+        raw = await scenario.suite.registration.with_raw_response.get_patient_address_by_username(DOMAIN, "ada")
         await renewed()
-        assert (raw.attempts, logins(world)) == (1, expected)
+        assert (raw.attempts, logins(scenario)) == (1, expected)
 
 
-async def test_session_that_expires_with_the_request_is_renewed_for_a_provisioning_too(world: World) -> None:
-    world.sandbox.inject_fault("ProvisionIDProofedPatient", "expire_session")
-    response = await world.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
+async def test_session_expired_during_provisioning_is_renewed(scenario: Scenario) -> None:
+    scenario.sandbox.inject_fault("ProvisionIDProofedPatient", "expire_session")
+    response = await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
     assert [user.username for user in response.users] == ["ada"]
-    assert len(await world.effects("ProvisionIDProofedPatient")) == 1
+    assert len(await scenario.list_effects("ProvisionIDProofedPatient")) == 1
 
 
 @pytest.mark.parametrize("policy", [ds.RetryPolicy(), ds.RetryPolicy.none()], ids=["retries", "no retries"])
-async def test_expired_token_is_renewed_and_the_call_replayed_once(policy: ds.RetryPolicy, world: World) -> None:
-    tokens = Tokens(world.sandbox)
-    async with ds.DirectSuite(settings_for(world.sandbox, retry=policy), token=tokens, clock=world.clock) as suite:
-        document = await suite.signing.save(await world.suite.signing.get_doc(await world.save()))
-        world.sandbox.inject_fault("Sign", "expire_token")
+async def test_expired_token_is_renewed_and_the_call_replayed_once(policy: ds.RetryPolicy, scenario: Scenario) -> None:
+    tokens = Tokens(scenario.sandbox)
+    async with ds.DirectSuite(
+        make_settings(scenario.sandbox, retry=policy), token=tokens, clock=scenario.clock
+    ) as suite:
+        document = await suite.signing.save(await scenario.suite.signing.get_doc(await scenario.save()))
+        scenario.sandbox.inject_fault("Sign", "expire_token")
         update = await suite.signing.sign(document, ds.Signature(name="PatientSig"))
     assert update.document_digest != document.document_digest
     assert tokens.given == 2
-    assert len(await world.effects("Sign")) == 1
-    assert world.clock.slept == []
+    assert len(await scenario.list_effects("Sign")) == 1
+    assert scenario.clock.slept == []
 
 
-async def test_token_that_is_always_refused_is_renewed_once_only(world: World) -> None:
-    tokens = Tokens(world.sandbox)
-    world.sandbox.inject_fault("GetDoc", "expire_token", times=None)
-    async with ds.DirectSuite(settings_for(world.sandbox), token=tokens, clock=world.clock) as suite:
+async def test_token_that_is_always_refused_is_renewed_once_only(scenario: Scenario) -> None:
+    tokens = Tokens(scenario.sandbox)
+    scenario.sandbox.inject_fault("GetDoc", "expire_token", times=None)
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token=tokens, clock=scenario.clock) as suite:
         with pytest.raises(ds.AuthenticationError) as caught:
             await suite.signing.get_doc("d1")
     assert (caught.value.attempts, tokens.given) == (2, 2)
 
 
-async def test_token_is_renewed_before_it_expires(world: World) -> None:
-    document = await world.save()
-    tokens = Tokens(world.sandbox, expires_in=300)
-    async with ds.DirectSuite(settings_for(world.sandbox), token=tokens, clock=world.clock) as suite:
+async def test_token_is_renewed_before_it_expires(scenario: Scenario) -> None:
+    document = await scenario.save()
+    tokens = Tokens(scenario.sandbox, expires_in=300)
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token=tokens, clock=scenario.clock) as suite:
         for passed, expected in ((0, 1), (239, 1), (2, 2), (239, 2), (2, 3)):
-            world.clock.now += passed
+            scenario.clock.now += passed
             await suite.signing.get_doc(document)
             assert tokens.given == expected
 
 
-async def test_many_calls_with_one_expired_token_renew_it_once(world: World) -> None:
-    document = await world.save()
-    tokens = Tokens(world.sandbox)
-    async with ds.DirectSuite(settings_for(world.sandbox), token=tokens, clock=world.clock) as suite:
+async def test_many_calls_with_one_expired_token_renew_it_once(scenario: Scenario) -> None:
+    document = await scenario.save()
+    tokens = Tokens(scenario.sandbox)
+    async with ds.DirectSuite(make_settings(scenario.sandbox), token=tokens, clock=scenario.clock) as suite:
         await suite.signing.get_doc(document)
-        await world.sandbox.expire_tokens()
+        await scenario.sandbox.expire_tokens()
         await asyncio.gather(*(suite.signing.get_doc(document) for _ in range(20)))
     assert tokens.given == 2

@@ -5,21 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import directsuite as ds
-from tests.known_facts.looks import Row, document, faxes, its
+from tests.known_facts.readers import Row, read_attributes, read_document, read_faxes
 
 MOMENT = datetime(2016, 7, 5, 17, 47, 15, tzinfo=UTC)
 
-SHAPES: list[Row] = [
+SHAPE_ROWS: list[Row] = [
     (
         "fax MessageObject",
         {"MessageDetail": [{"fax_number": "1", "status": "waiting", "updated_ts": 1467740835000, "description": "d"}]},
-        faxes,
+        read_faxes,
         [ds.FaxMessage(fax_number="1", status=ds.FaxStatus.WAITING, updated_ts=MOMENT, description="d")],
     ),
     (
         "fax RecipientObject",
         {"MessageDetail": [{"recipients": [{"Address": "1", "Name": "n", "PageCount": "2", "description": "d"}]}]},
-        faxes,
+        read_faxes,
         [ds.FaxMessage(recipients=[ds.FaxRecipient(address="1", name="n", page_count=2, description="d")])],
     ),
     (
@@ -41,7 +41,7 @@ SHAPES: list[Row] = [
                 }
             ]
         },
-        its(document, "signatures"),
+        read_attributes(read_document, "signatures"),
         [
             ds.DocumentSignature(
                 name="n",
@@ -65,26 +65,31 @@ SHAPES: list[Row] = [
                 {"name": "n", "value": "v", "left": 1, "top": 2, "width": 3, "height": 4, "pageIndex": 1, "tabIndex": 2}
             ]
         },
-        its(document, "form_fields"),
+        read_attributes(read_document, "form_fields"),
         [ds.FormField(name="n", value="v", left=1, top=2, width=3, height=4, page_index=1, tab_index=2)],
     ),
     (
         "PageObject",
         {"pages": [{"index": 1, "width": 612, "height": 792, "rotate": 90}]},
-        its(document, "pages"),
+        read_attributes(read_document, "pages"),
         [ds.Page(index=1, width=612, height=792, rotate=90)],
     ),
     (
         "MetaDataObject as pairs",
         {"metaData": [{"key": "Title", "value": "t"}]},
-        its(document, "meta_data"),
+        read_attributes(read_document, "meta_data"),
         {"Title": "t"},
     ),
-    ("MetaDataObject as an object", {"metaData": {"Title": "t"}}, its(document, "meta_data"), {"Title": "t"}),
+    (
+        "MetaDataObject as an object",
+        {"metaData": {"Title": "t"}},
+        read_attributes(read_document, "meta_data"),
+        {"Title": "t"},
+    ),
     (
         "every other field is kept",
         {"pages": [{"index": 1, "label": "i"}]},
-        its(document, "pages"),
+        read_attributes(read_document, "pages"),
         [ds.Page(index=1, extra={"label": "i"})],
     ),
 ]

@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.types import Token
-from tests.known_facts.service import ALICE, Service, answer, answering
+from tests.known_facts.service import ALICE, ServiceHarness, make_response, serve_responses
 
 OK = {"success": True}
 CREDENTIALS = {"username": ALICE, "password": "secret"}
@@ -36,7 +36,7 @@ SIGNATURE_ON_THE_WIRE = {
 }
 INDIVIDUAL = ds.IDProofedIndividual(first_name="A", last_name="B", ssn4="0001", dob=date(1970, 1, 31))
 
-Call = Callable[[Service], Awaitable[object]]
+Call = Callable[[ServiceHarness], Awaitable[object]]
 
 BODIES: list[tuple[str, Call, object]] = [
     (
@@ -76,9 +76,9 @@ BODIES: list[tuple[str, Call, object]] = [
 
 @pytest.mark.parametrize(("call", "body"), [row[1:] for row in BODIES], ids=[row[0] for row in BODIES])
 async def test_the_client_sends(call: Call, body: object) -> None:
-    async with answering(answer(OK)) as service:
+    async with serve_responses(make_response(OK)) as service:
         await call(service)
-        assert service.sent == body
+        assert service.last_request_document == body
 
 
 TARGETS: list[tuple[str, Call, str]] = [
@@ -103,42 +103,42 @@ TARGETS: list[tuple[str, Call, str]] = [
 
 @pytest.mark.parametrize(("call", "target"), [row[1:] for row in TARGETS], ids=[row[0] for row in TARGETS])
 async def test_the_client_asks_for(call: Call, target: str) -> None:
-    async with answering(answer(OK | {"count": 1})) as service:
+    async with serve_responses(make_response(OK | {"count": 1})) as service:
         await call(service)
         assert service.server.requests[-1].target == f"/message-rest/api/message/{target}"
 
 
 @pytest.mark.parametrize("sender", [None, ALICE.upper()])
 async def test_the_sender_is_compared_case_blind(sender: str | None) -> None:
-    async with answering(answer(OK)) as service:
+    async with serve_responses(make_response(OK)) as service:
         await service.box.send(ds.Message(sender=sender, recipients=[BOB]))
         assert len(service.server.requests) == 1
 
 
 @pytest.mark.parametrize("folder", ["inbox.SENT", "Inbox"])
 async def test_reserved_folders_are_known_case_blind(folder: str) -> None:
-    async with answering(answer(OK)) as service:
+    async with serve_responses(make_response(OK)) as service:
         with pytest.raises(ds.InvalidArgumentError):
             await service.box.delete_folder(folder)
         assert service.server.requests == []
 
 
-COUNT = answer(OK | {"count": 1})
+COUNT = make_response(OK | {"count": 1})
 
 
 async def test_rate_limiting_is_answered_by_waits_from_one_second_doubling() -> None:
-    async with answering(*[answer("", status="429 Too Many Requests")] * 3, COUNT) as service:
+    async with serve_responses(*[make_response("", status="429 Too Many Requests")] * 3, COUNT) as service:
         assert await service.box.get_message_count() == 1
-        first, second, third = service.clock.slept
+        first, second, third = service.clock.sleeps
     assert 1.0 <= first <= 1.5
     assert 2.0 <= second <= 2.5
     assert 4.0 <= third <= 4.5
 
 
 async def test_an_unavailable_service_is_left_alone_for_half_a_minute_to_a_whole() -> None:
-    async with answering(answer("", status="503 Service Unavailable"), COUNT) as service:
+    async with serve_responses(make_response("", status="503 Service Unavailable"), COUNT) as service:
         assert await service.box.get_message_count() == 1
-        (wait,) = service.clock.slept
+        (wait,) = service.clock.sleeps
     assert 30.0 <= wait <= 60.0
 
 
@@ -147,33 +147,33 @@ async def test_an_unavailable_service_is_left_alone_for_half_a_minute_to_a_whole
     ["500 Internal Server Error", "501 Not Implemented", "502 Bad Gateway", "503 Unavailable", "504 Gateway Timeout"],
 )
 async def test_a_failing_service_is_tried_three_more_times_at_most(status: str) -> None:
-    async with answering(answer("", status=status)) as service:
+    async with serve_responses(make_response("", status=status)) as service:
         with pytest.raises(ds.ServerError) as caught:
             await service.box.get_message_count()
         assert len(service.server.requests) == caught.value.attempts == 4
 
 
 async def test_a_burst_of_150_goes_at_once_and_then_100_in_a_second() -> None:
-    async with answering(COUNT) as service:
+    async with serve_responses(COUNT) as service:
         for _ in range(150):
             await service.box.get_message_count()
-        assert service.clock.slept == []
+        assert service.clock.sleeps == []
         for _ in range(3):
             await service.box.get_message_count()
-        assert service.clock.slept == pytest.approx([0.01] * 3)
+        assert service.clock.sleeps == pytest.approx([0.01] * 3)
 
 
 async def test_connections_are_kept_alive() -> None:
-    async with answering(COUNT) as service:
+    async with serve_responses(COUNT) as service:
         for _ in range(5):
             await service.box.get_message_count()
-        assert service.server.made == 1
+        assert service.server.connection_count == 1
 
 
 async def test_no_more_than_ten_connections_are_opened() -> None:
-    async with answering(COUNT) as service:
+    async with serve_responses(COUNT) as service:
         await asyncio.gather(*(service.box.get_message_count() for _ in range(60)))
-        assert 1 <= service.server.made <= 10
+        assert 1 <= service.server.connection_count <= 10
 
 
 async def text_token() -> str:
@@ -204,7 +204,7 @@ class Source:
     ],
 )
 async def test_a_token_comes_from_any_source(token: Token, text: str) -> None:
-    async with answering(answer({"identifier": "d1"})) as service:
+    async with serve_responses(make_response({"identifier": "d1"})) as service:
         settings = ds.Settings(signing_url=service.server.url)
         async with ds.DirectSuite(settings, token=token) as suite:
             await suite.signing.get_doc_info("d1")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from tests.core import plays
-from tests.core.scripted_server import Exchange, Play, ScriptedServer
+from tests.core import responses
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 
 
-class Folder:
+class ScriptedFolder:
     """Answers GetUIDs and batches by uid; `batches` are the uids asked for, request by request.
 
     size: bytes of the body of the message with this uid. latency: seconds to an answer. instead: what is played in
@@ -23,34 +23,34 @@ class Folder:
         *,
         size: Callable[[int], int] = lambda _: 10,
         latency: Callable[[list[int]], float] = lambda _: 1.0,
-        instead: Mapping[int, list[Play]] | None = None,
+        instead: Mapping[int, list[Responder]] | None = None,
     ) -> None:
         self.batches: list[list[int]] = []
-        self.under_way = 0
+        self.in_progress = 0
         self.bytes_answered = 0
         self._count = count
         self._size = size
         self._latency = latency
         self._instead = {uid: list(others) for uid, others in (instead or {}).items()}
-        server.otherwise = self._play
+        server.default_responder = self._respond
 
-    async def _play(self, exchange: Exchange) -> None:
+    async def _respond(self, exchange: Exchange) -> None:
         if "/GetUIDs/" in exchange.request.target:
-            await plays.answer({"success": True, "uids": list(range(self._count))})(exchange)
+            await responses.respond({"success": True, "uids": list(range(self._count))})(exchange)
             return
         await exchange.read()
         uids: list[int] = exchange.request.document["uids"]
         exchange.request.headers["content-length"] = "0"  # it was read
         self.batches.append(uids)
-        self.under_way += 1
+        self.in_progress += 1
         try:
-            other = next((plays for uid, plays in self._instead.items() if uid in uids and plays), None)
-            play = plays.answer(self._answer(uids)) if other is None else other.pop(0)
-            await plays.slow(self._latency(uids), play)(exchange)
+            other = next((responses for uid, responses in self._instead.items() if uid in uids and responses), None)
+            play = responses.respond(self._make_document(uids)) if other is None else other.pop(0)
+            await responses.delay(self._latency(uids), play)(exchange)
         finally:
-            self.under_way -= 1
+            self.in_progress -= 1
 
-    def _answer(self, uids: list[int]) -> bytes:
+    def _make_document(self, uids: list[int]) -> bytes:
         messages = [{"uid": uid, "body": "x" * self._size(uid)} for uid in reversed(uids)]
         answer = json.dumps({"success": True, "messages": messages}).encode()
         self.bytes_answered += len(answer)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.messaging.listings import MEMORY, Batch, Batches
+from directsuite.messaging.listings import TARGET_MEMORY_BYTES, Batch, Batches
 
 KB = 1024
 MB = 1024 * 1024
@@ -16,7 +16,7 @@ WINDOW = 20
 def bring(batches: Batches, batch: Batch, each: int) -> None:
     """Let a batch come, with messages of so many bytes each."""
     batch.size = each * len(batch.uids)
-    batches.came(batch, len(batch.uids))
+    batches.record_received(batch, len(batch.uids))
 
 
 def lengths(batches: Batches, sizes: list[int]) -> list[int]:
@@ -26,7 +26,7 @@ def lengths(batches: Batches, sizes: list[int]) -> list[int]:
         batch = next(batches)
         listed.append(len(batch.uids))
         bring(batches, batch, each)
-        batches.read()
+        batches.remove_oldest()
     return listed
 
 
@@ -40,14 +40,14 @@ def lengths(batches: Batches, sizes: list[int]) -> list[int]:
 def test_every_uid_is_asked_for_once_in_order(
     count: int, most: int, window: int, batch_bytes: int | None, sizes: list[int]
 ) -> None:
-    batches = Batches(list(range(count)), most=most, window=window, batch_bytes=batch_bytes)
+    batches = Batches(list(range(count)), batch_size=most, window=window, batch_bytes=batch_bytes)
     asked: list[int] = []
     for number, batch in enumerate(batches):
         assert 1 <= len(batch.uids) <= most
         asked += batch.uids
         bring(batches, batch, sizes[number % len(sizes)])
         if number % 3 == 0:
-            batches.read()
+            batches.remove_oldest()
     assert asked == list(range(count))
 
 
@@ -68,49 +68,49 @@ COURSES: dict[str, tuple[int | None, list[int], list[int]]] = {
 def test_batches_are_as_long_as_the_messages_before_let_them(
     batch_bytes: int | None, sizes: list[int], expected: list[int]
 ) -> None:
-    batches = Batches(list(range(1000)), most=50, window=WINDOW, batch_bytes=batch_bytes)
+    batches = Batches(list(range(1000)), batch_size=50, window=WINDOW, batch_bytes=batch_bytes)
     assert lengths(batches, sizes) == expected
 
 
 @given(each=st.integers(1, 8 * MB), window=st.integers(1, 40))
 def test_window_of_batches_fits_in_memory_once_their_size_is_known(each: int, window: int) -> None:
-    batches = Batches(list(range(50_000)), most=1000, window=window)
+    batches = Batches(list(range(50_000)), batch_size=1000, window=window)
     first = next(batches)
     first.size = each * len(first.uids)
-    batches.came(first, len(first.uids))
-    batches.read()
+    batches.record_received(first, len(first.uids))
+    batches.remove_oldest()
     ahead = 0
     while ahead < window and batches.has_room():
         next(batches)
         ahead += 1
-    assert batches.held <= MEMORY
-    assert ahead == window or batches.held + each > MEMORY
+    assert batches.unread_bytes <= TARGET_MEMORY_BYTES
+    assert ahead == window or batches.unread_bytes + each > TARGET_MEMORY_BYTES
 
 
 def test_messages_of_unknown_size_count_as_large() -> None:
-    batches = Batches(list(range(1000)), most=50, window=WINDOW)
+    batches = Batches(list(range(1000)), batch_size=50, window=WINDOW)
     ahead = 0
     while batches.has_room():
         next(batches)
         ahead += 1
     assert ahead == 8
-    assert batches.held == MEMORY
+    assert batches.unread_bytes == TARGET_MEMORY_BYTES
 
 
 def test_batch_has_its_real_size_when_it_came_and_none_when_it_was_read() -> None:
-    batches = Batches(list(range(1000)), most=50, window=WINDOW)
+    batches = Batches(list(range(1000)), batch_size=50, window=WINDOW)
     first, second = next(batches), next(batches)
     bring(batches, first, KB)
-    assert batches.held == 8 * KB + second.size
-    batches.read()
-    assert batches.held == second.size
+    assert batches.unread_bytes == 8 * KB + second.size
+    batches.remove_oldest()
+    assert batches.unread_bytes == second.size
 
 
 def test_batch_whose_messages_vanished_tells_nothing() -> None:
-    batches = Batches(list(range(1000)), most=50, window=WINDOW)
+    batches = Batches(list(range(1000)), batch_size=50, window=WINDOW)
     first = next(batches)
     first.size = 100
-    batches.came(first, 0)
+    batches.record_received(first, 0)
     assert len(next(batches).uids) == 8
 
 
@@ -118,20 +118,20 @@ def test_batch_whose_messages_vanished_tells_nothing() -> None:
 def test_too_large_batch_is_cut_again_in_halves_from_its_first_uid(
     count: int, most: int, window: int, came: int
 ) -> None:
-    batches = Batches(list(range(count)), most=most, window=window)
+    batches = Batches(list(range(count)), batch_size=most, window=window)
     bring(batches, next(batches), came)
-    batches.read()
+    batches.remove_oldest()
     oldest = next(batches, None)
     while oldest is not None and len(oldest.uids) > 1:
         next(batches, None)  # one behind it, which is taken back too
         oldest.size, oldest.too_large = 100, True
         assert batches.oldest is oldest
         assert not batches.has_room()
-        assert batches.cut_again()
-        assert batches.held == 0
+        assert batches.split_oversized()
+        assert batches.unread_bytes == 0
         again = next(batches)
         assert again.uids == oldest.uids[: len(again.uids)]
         assert len(again.uids) <= len(oldest.uids) // 2
         assert not again.too_large
         oldest = again
-    assert oldest is None or not batches.cut_again()
+    assert oldest is None or not batches.split_oversized()

@@ -7,24 +7,24 @@ import asyncio
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import assert_nothing_held, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.virtual_time import elapsed, turns
+from tests.core.scripted_suite import assert_no_leaks, open_suite
+from tests.core.virtual_time import measure_elapsed, yield_to_loop
 
 NUMBER = "15550100100"
 
 
 def page(*numbers: int) -> bytes:
     """A page with these faxes."""
-    return plays.content({"MessageDetail": [{"MessageHandle": f"h{number}"} for number in numbers]})
+    return responses.encode_body({"MessageDetail": [{"MessageHandle": f"h{number}"} for number in numbers]})
 
 
 def answer_pages(server: ScriptedServer, count: int, *, latency: float = 0.0) -> None:
     """Answer with so many faxes, ten a page and then an empty one, each page after so many seconds."""
-    server.plays(
+    server.enqueue(
         *(
-            plays.slow(latency, plays.answer(page(*range(offset, min(offset + 10, count)))))
+            responses.delay(latency, responses.respond(page(*range(offset, min(offset + 10, count)))))
             for offset in [*range(0, count, 10), count]
         )
     )
@@ -41,14 +41,14 @@ async def read(listing: ds.Listing[ds.FaxMessage], *, pause: float, seen: list[s
 
 async def test_next_page_is_fetched_while_the_reader_works(server: ScriptedServer) -> None:
     answer_pages(server, 25, latency=5)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         # 5 seconds for the first page; then the reader never waits.
-        assert await elapsed(read(suite.fax.iter_messages(NUMBER), pause=1)) == pytest.approx(5 + 25)
+        assert await measure_elapsed(read(suite.fax.iter_messages(NUMBER), pause=1)) == pytest.approx(5 + 25)
 
 
 async def test_no_more_than_one_page_is_ahead(server: ScriptedServer) -> None:
     answer_pages(server, 100)
-    async with opened(server) as suite, suite.fax.iter_messages(NUMBER) as messages:
+    async with open_suite(server) as suite, suite.fax.iter_messages(NUMBER) as messages:
         for pages in (2, 3, 4):
             for _ in range(10):
                 await anext(messages)
@@ -74,16 +74,16 @@ async def test_page_that_is_not_needed_is_not_fetched(
 ) -> None:
     answer_pages(server, count)
     seen: list[str | None] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await read(suite.fax.iter_messages(NUMBER, limit=limit), pause=10, seen=seen)
     assert seen == [f"h{number}" for number in range(count)][:limit]
     assert [int(request.target.rpartition("/")[2]) for request in server.requests] == offsets
 
 
 async def test_failure_of_the_page_ahead_comes_after_the_page_before(server: ScriptedServer) -> None:
-    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 400))
+    server.enqueue(responses.respond(page(*range(10))), responses.respond({"error": "no"}, 400))
     seen: list[str | None] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.BadRequestError):
             await read(suite.fax.iter_messages(NUMBER), pause=10, seen=seen)
     assert len(seen) == 10
@@ -91,43 +91,49 @@ async def test_failure_of_the_page_ahead_comes_after_the_page_before(server: Scr
 
 
 async def test_404_past_the_last_page_is_the_end(server: ScriptedServer) -> None:
-    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404), plays.answer(page(9)))
+    server.enqueue(
+        responses.respond(page(*range(10))), responses.respond({"error": "no"}, 404), responses.respond(page(9))
+    )
     seen: list[str | None] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await read(suite.fax.iter_messages(NUMBER), pause=0, seen=seen)
     assert seen == [f"h{number}" for number in range(10)]
     assert [request.target.rpartition("/")[2] for request in server.requests] == ["0", "10", "9"]
 
 
 async def test_404_before_the_end_is_a_failure(server: ScriptedServer) -> None:
-    server.plays(plays.answer(page(*range(10))), plays.answer({"error": "no"}, 404), plays.answer(page(*range(9, 19))))
-    async with opened(server) as suite:
+    server.enqueue(
+        responses.respond(page(*range(10))),
+        responses.respond({"error": "no"}, 404),
+        responses.respond(page(*range(9, 19))),
+    )
+    async with open_suite(server) as suite:
         with pytest.raises(ds.NotFoundError):
             await read(suite.fax.iter_messages(NUMBER), pause=0)
 
 
 async def test_404_at_the_first_page_is_a_failure(server: ScriptedServer) -> None:
-    server.plays(plays.answer({"error": "no"}, 404))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond({"error": "no"}, 404))
+    async with open_suite(server) as suite:
         with pytest.raises(ds.NotFoundError):
             await read(suite.fax.iter_messages(NUMBER), pause=0)
     assert len(server.requests) == 1
 
 
 async def test_leaving_early_ends_the_page_ahead(server: ScriptedServer) -> None:
-    server.plays(plays.answer(page(*range(10))), plays.silence)
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(page(*range(10))), responses.never_respond)
+    async with open_suite(server) as suite:
         async with suite.fax.iter_messages(NUMBER) as messages:
             await anext(messages)
             await asyncio.sleep(1)
             assert server.busy == 1
-        assert_nothing_held(suite)
-        await turns()
+        assert_no_leaks(suite)
+        await yield_to_loop()
         assert server.busy == 0
 
 
 async def test_fax_that_shifts_the_page_ahead_comes_once(server: ScriptedServer) -> None:
-    server.plays(*(plays.answer(page(*numbers)) for numbers in (range(10), range(9, 19), [19], [])))
-    async with opened(server) as suite:
+    server.enqueue(*(responses.respond(page(*numbers)) for numbers in (range(10), range(9, 19), [19], [])))
+    async with open_suite(server) as suite:
         handles = [message.message_handle async for message in suite.fax.iter_messages(NUMBER)]
     assert handles == [f"h{number}" for number in range(20)]

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.operation import Service
-from tests.core import plays
-from tests.core.opened import ALICE, CONNECTIONS, PASSWORD, assert_nothing_held, opened
-from tests.core.scripted_server import Play, ScriptedServer
-from tests.core.virtual_time import VirtualTimeLoop, elapsed, turns
-from tests.examples import examples
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, CONNECTIONS, PASSWORD, assert_no_leaks, open_suite
+from tests.core.virtual_time import VirtualTimeLoop, measure_elapsed, yield_to_loop
+from tests.examples import scale_examples
 
-from .folder import Folder
+from .folder import ScriptedFolder
 
 pytestmark = pytest.mark.wide
 
 KB = 1024
-REFUSAL = plays.answer({"success": False, "code": 3, "message": "no"})
+REFUSAL = responses.respond({"success": False, "code": 3, "message": "no"})
 
 
 async def listed(suite: ds.DirectSuite, *, batch_size: int = 50, batch_bytes: int | None = None) -> list[int | None]:
@@ -45,12 +45,12 @@ async def until_failure(suite: ds.DirectSuite, batch_size: int) -> tuple[list[in
 
 def places_taken(suite: ds.DirectSuite) -> int:
     """How many of the service's connections requests hold."""
-    return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free
+    return CONNECTIONS - suite._transport._endpoints[Service.MESSAGING].limits._free_slots
 
 
 async def test_no_message_is_asked_for_twice_however_the_batches_change(server: ScriptedServer) -> None:
-    folder = Folder(server, 1000, size=lambda uid: 4 * KB if 300 <= uid < 600 else 10)
-    async with opened(server, max_connections=2) as suite:
+    folder = ScriptedFolder(server, 1000, size=lambda uid: 4 * KB if 300 <= uid < 600 else 10)
+    async with open_suite(server, max_connections=2) as suite:
         assert await listed(suite, batch_bytes=8 * KB) == list(range(1000))
     assert sorted(uid for batch in folder.batches for uid in batch) == list(range(1000))
     lengths = [len(batch) for batch in folder.batches]
@@ -59,8 +59,8 @@ async def test_no_message_is_asked_for_twice_however_the_batches_change(server: 
 
 
 async def test_large_messages_are_fetched_within_the_memory(server: ScriptedServer) -> None:
-    folder = Folder(server, 120, size=lambda _: 10 * KB)
-    async with opened(server) as suite:
+    folder = ScriptedFolder(server, 120, size=lambda _: 10 * KB)
+    async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         async with box.iter_messages(batch_bytes=4 * KB) as messages:
             async for message in messages:
@@ -73,34 +73,38 @@ async def test_large_messages_are_fetched_within_the_memory(server: ScriptedServ
 
 
 async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
-    Folder(server, 800, size=lambda _: KB)  # a hundred batches, ten times what fits in memory
-    async with opened(server) as suite:
-        assert await elapsed(listed(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
+    ScriptedFolder(server, 800, size=lambda _: KB)  # a hundred batches, ten times what fits in memory
+    async with open_suite(server) as suite:
+        assert await measure_elapsed(listed(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
 
 
 async def test_slow_reader_stops_the_fetching(server: ScriptedServer) -> None:
-    folder = Folder(server, 1000)
-    async with opened(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=4) as messages:
+    folder = ScriptedFolder(server, 1000)
+    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages(batch_size=4) as messages:
         await anext(messages)
         await asyncio.sleep(1000)
         assert len(folder.batches) == 2 * CONNECTIONS + 1
-        assert folder.under_way == 0
+        assert folder.in_progress == 0
 
 
 @pytest.mark.parametrize(
     "spoilt",
-    [plays.answer(b'{"success": true, "mess'), plays.truncated({"success": True, "messages": []}), plays.reset],
+    [
+        responses.respond(b'{"success": true, "mess'),
+        responses.truncate({"success": True, "messages": []}),
+        responses.reset,
+    ],
 )
-async def test_spoilt_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Play) -> None:
-    folder = Folder(server, 30, instead={12: [spoilt]})
-    async with opened(server) as suite:
+async def test_spoilt_batch_is_tried_again_inside_its_call(server: ScriptedServer, spoilt: Responder) -> None:
+    folder = ScriptedFolder(server, 30, instead={12: [spoilt]})
+    async with open_suite(server) as suite:
         assert await listed(suite, batch_size=10) == list(range(30))
     assert len([batch for batch in folder.batches if 12 in batch]) == 2
 
 
 async def test_batch_that_stays_spoilt_is_a_typed_error_at_its_place(server: ScriptedServer) -> None:
-    Folder(server, 30, instead={12: [plays.answer(b"{")] * 2})
-    async with opened(server) as suite:
+    ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
+    async with open_suite(server) as suite:
         seen, failure = await until_failure(suite, 5)
     assert seen == list(range(10))
     assert isinstance(failure, ds.ResponseDecodeError)
@@ -108,15 +112,15 @@ async def test_batch_that_stays_spoilt_is_a_typed_error_at_its_place(server: Scr
 
 
 async def test_nothing_is_fetched_after_a_refusal_and_what_is_under_way_ends(server: ScriptedServer) -> None:
-    folder = Folder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REFUSAL]})
-    async with opened(server) as suite:
+    folder = ScriptedFolder(server, 1000, latency=lambda uids: 1.0 if 3 in uids else 15.0, instead={3: [REFUSAL]})
+    async with open_suite(server) as suite:
         reading = asyncio.create_task(until_failure(suite, 1))
         await asyncio.sleep(10)
-        await turns()
+        await yield_to_loop()
         assert places_taken(suite) == 3  # those before the refusal, which the reader is still to have
         asked = len(folder.batches)
         seen, failure = await reading
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert seen == [0, 1, 2]
     assert type(failure) is ds.ServiceError
     assert failure.operation == "GetMessagesByUIDs"
@@ -129,14 +133,14 @@ async def test_nothing_is_fetched_after_a_refusal_and_what_is_under_way_ends(ser
 async def test_number_that_is_no_number_is_refused_at_once(
     server: ScriptedServer, method: str, name: str, number: object
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError) as caught:
             getattr(suite.mailbox(ALICE, PASSWORD), method)(**{name: number})
     assert caught.value.parameter == name
     assert server.requests == []
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=scale_examples(60))
 @given(
     count=st.integers(0, 60),
     batch_size=st.integers(1, 20),
@@ -146,7 +150,7 @@ async def test_number_that_is_no_number_is_refused_at_once(
     refused=st.none() | st.integers(0, 59),
     leaves_after=st.none() | st.integers(1, 60),
 )
-def test_reader_gets_every_message_once_in_order_until_a_refusal_or_where_it_leaves(
+def test_each_message_is_yielded_once_in_order_until_error_or_break(
     count: int,
     batch_size: int,
     batch_bytes: int | None,
@@ -172,15 +176,15 @@ def test_reader_gets_every_message_once_in_order_until_a_refusal_or_where_it_lea
             failure = error
 
     async def main() -> list[list[int]]:
-        async with ScriptedServer(plays.reset) as server:
-            folder = Folder(
+        async with ScriptedServer(responses.reset) as server:
+            folder = ScriptedFolder(
                 server,
                 count,
                 size=lambda _: chance.choice([10, 100, KB]),
                 latency=lambda _: chance.choice([0.0, 1.0, 5.0]),
                 instead={} if refused is None else {refused: [REFUSAL]},
             )
-            async with opened(server, max_connections=connections) as suite:
+            async with open_suite(server, max_connections=connections) as suite:
                 await read(suite)
             assert server.busiest <= connections
             return folder.batches

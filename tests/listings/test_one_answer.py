@@ -8,9 +8,9 @@ import json
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, opened
-from tests.core.scripted_server import Exchange, Play, ScriptedServer
+from tests.core import responses
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, open_suite
 
 pytestmark = pytest.mark.wide
 
@@ -32,7 +32,7 @@ class LargeAnswer:
         await exchange.read()
         parts = [b"," * (uid > 0) + json.dumps({"uid": uid, "body": "x" * MB}).encode() for uid in range(COUNT)]
         parts = [b'{"success": true, "messages": [', *parts, b"]}"]
-        await exchange.write(plays.head(200, sum(map(len, parts))))
+        await exchange.write(responses.make_head(200, sum(map(len, parts))))
         for part in parts:
             await exchange.write(part)
             self.written += len(part)
@@ -41,8 +41,8 @@ class LargeAnswer:
 @pytest.mark.parametrize("method", METHODS)
 async def test_slow_reader_stops_the_server(server: ScriptedServer, method: str) -> None:
     answer = LargeAnswer()
-    server.plays(answer)
-    async with opened(server) as suite, getattr(suite.mailbox(ALICE, PASSWORD), method)() as messages:
+    server.enqueue(answer)
+    async with open_suite(server) as suite, getattr(suite.mailbox(ALICE, PASSWORD), method)() as messages:
         assert (await anext(messages)).uid == 0
         for _ in range(3):
             await asyncio.sleep(1000)  # until nothing moves any more
@@ -56,20 +56,20 @@ async def test_slow_reader_stops_the_server(server: ScriptedServer, method: str)
 @pytest.mark.by_default(1)
 @pytest.mark.parametrize("method", METHODS)
 async def test_reader_slower_than_the_time_of_an_attempt_gets_all(server: ScriptedServer, method: str) -> None:
-    server.plays(LargeAnswer())
+    server.enqueue(LargeAnswer())
     seen = 0
-    async with opened(server, attempt_timeout=5, timeout=5) as suite:
+    async with open_suite(server, attempt_timeout=5, timeout=5) as suite:
         async for _ in getattr(suite.mailbox(ALICE, PASSWORD), method)():
             seen += 1
             await asyncio.sleep(100)
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert seen == COUNT
 
 
-def paused(seconds: float) -> Play:
+def paused(seconds: float) -> Responder:
     """Two messages, with a pause of the server between them."""
-    return plays.pieces(
-        b'{"success": true, "messages": [{"uid": 1}, ', plays.Pause(seconds), b'{"uid": 2}], "code": 0}'
+    return responses.respond_in_chunks(
+        b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(seconds), b'{"uid": 2}], "code": 0}'
     )
 
 
@@ -81,10 +81,10 @@ def paused(seconds: float) -> Play:
 async def test_pause_of_the_server_counts_from_where_the_reader_waits(
     server: ScriptedServer, method: str, pause: float, reader: float, uids: list[int]
 ) -> None:
-    server.plays(paused(pause))
+    server.enqueue(paused(pause))
     seen: list[int] = []
     failure: ds.DirectSuiteError | None = None
-    async with opened(server, attempt_timeout=5) as suite:
+    async with open_suite(server, attempt_timeout=5) as suite:
         try:
             async for message in getattr(suite.mailbox(ALICE, PASSWORD), method)():
                 seen.append(message.uid)

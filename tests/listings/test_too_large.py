@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, open_suite
 from tests.core.virtual_time import VirtualTimeLoop
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .folder import Folder
+from .folder import ScriptedFolder
 
 KB = 1024
 LIMIT = 64 * KB
@@ -45,16 +45,16 @@ async def read(
 
 @pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
 async def test_large_messages_after_small_ones_come_in_smaller_batches(server: ScriptedServer, method: str) -> None:
-    folder = Folder(server, 300, size=lambda uid: 10 if uid < 120 else 4 * KB)
-    async with opened(server, max_response_bytes=LIMIT) as suite:
+    folder = ScriptedFolder(server, 300, size=lambda uid: 10 if uid < 120 else 4 * KB)
+    async with open_suite(server, max_response_bytes=LIMIT) as suite:
         assert await read(suite, method=method) == (list(range(300)), None)
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert max(len(batch) for batch in folder.batches[-10:]) <= LIMIT // (4 * KB)
 
 
 async def test_batch_is_halved_until_it_fits(server: ScriptedServer) -> None:
-    folder = Folder(server, 8, size=lambda uid: LIMIT // 2)
-    async with opened(server, max_response_bytes=LIMIT, max_connections=1) as suite:
+    folder = ScriptedFolder(server, 8, size=lambda uid: LIMIT // 2)
+    async with open_suite(server, max_response_bytes=LIMIT, max_connections=1) as suite:
         assert await read(suite) == (list(range(8)), None)
     asked = [(batch[0], len(batch)) for batch in folder.batches if batch[0] == 0]
     assert asked[0] == (0, 8)
@@ -64,10 +64,10 @@ async def test_batch_is_halved_until_it_fits(server: ScriptedServer) -> None:
 
 @pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
 async def test_message_that_is_too_large_alone_is_an_error_at_its_place(server: ScriptedServer, method: str) -> None:
-    folder = Folder(server, 40, size=lambda uid: 2 * LIMIT if uid == 17 else 10)
-    async with opened(server, max_response_bytes=LIMIT) as suite:
+    folder = ScriptedFolder(server, 40, size=lambda uid: 2 * LIMIT if uid == 17 else 10)
+    async with open_suite(server, max_response_bytes=LIMIT) as suite:
         seen, failure = await read(suite, method=method)
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert seen == list(range(17))
     assert isinstance(failure, ds.ResponseDecodeError)
     assert failure.too_large
@@ -79,8 +79,8 @@ async def test_message_that_is_too_large_alone_is_an_error_at_its_place(server: 
 
 
 async def test_batches_asked_for_again_keep_within_memory_and_window(server: ScriptedServer) -> None:
-    folder = Folder(server, 200, size=lambda uid: 10 if uid < 8 else 8 * KB)
-    async with opened(server, max_response_bytes=LIMIT, max_connections=2) as suite:
+    folder = ScriptedFolder(server, 200, size=lambda uid: 10 if uid < 8 else 8 * KB)
+    async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         async with box.iter_messages(batch_bytes=32 * KB) as messages:
             async for message in messages:
@@ -94,24 +94,24 @@ async def test_batches_asked_for_again_keep_within_memory_and_window(server: Scr
 
 
 async def test_batches_stay_below_what_an_answer_may_hold(server: ScriptedServer) -> None:
-    folder = Folder(server, 1000, size=lambda _: 4 * KB)
-    async with opened(server, max_response_bytes=LIMIT, max_connections=2) as suite:
+    folder = ScriptedFolder(server, 1000, size=lambda _: 4 * KB)
+    async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
         assert await read(suite) == (list(range(1000)), None)
     assert len([batch for batch in folder.batches if len(batch) * 4 * KB > LIMIT]) <= 4
 
 
 async def test_other_spoilt_answers_are_not_asked_for_in_smaller_batches(server: ScriptedServer) -> None:
-    folder = Folder(server, 30, instead={12: [plays.answer(b"{")] * 2})
-    async with opened(server) as suite:
+    folder = ScriptedFolder(server, 30, instead={12: [responses.respond(b"{")] * 2})
+    async with open_suite(server) as suite:
         _, failure = await read(suite, batch_size=10)
     assert isinstance(failure, ds.ResponseDecodeError)
     assert [len(batch) for batch in folder.batches if 12 in batch] == [8, 8]
 
 
 async def test_error_thrown_into_a_listing_ends_it(server: ScriptedServer) -> None:
-    Folder(server, 30)
+    ScriptedFolder(server, 30)
     thrown = ds.ResponseDecodeError("of another listing", too_large=True)
-    async with opened(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages() as messages:
+    async with open_suite(server) as suite, suite.mailbox(ALICE, PASSWORD).iter_messages() as messages:
         await anext(messages)
         with pytest.raises(ds.ResponseDecodeError) as caught:
             await messages.athrow(thrown)
@@ -121,7 +121,7 @@ async def test_error_thrown_into_a_listing_ends_it(server: ScriptedServer) -> No
 SIZES = st.lists(st.sampled_from([10, 10, KB, 8 * KB, 30 * KB, LIMIT - FRAME]), max_size=60)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=scale_examples(60))
 @given(
     sizes=SIZES,
     batch_size=st.integers(1, 50),
@@ -130,16 +130,16 @@ SIZES = st.lists(st.sampled_from([10, 10, KB, 8 * KB, 30 * KB, LIMIT - FRAME]), 
     too_large=st.none() | st.integers(0, 59),
 )
 @example(sizes=[10] * 16 + [30 * KB] * 44, batch_size=50, batch_bytes=None, connections=6, too_large=None)
-def test_every_message_comes_once_in_order_up_to_one_that_is_too_large_alone(
+def test_each_message_is_yielded_once_up_to_one_too_large(
     sizes: list[int], batch_size: int, batch_bytes: int | None, connections: int, too_large: int | None
 ) -> None:
     if too_large is not None and too_large < len(sizes):
         sizes[too_large] = 2 * LIMIT
 
     async def main() -> tuple[list[int | None], ds.DirectSuiteError | None]:
-        async with ScriptedServer(plays.reset) as server:
-            Folder(server, len(sizes), size=sizes.__getitem__, latency=lambda uids: float(uids[0] % 3))
-            async with opened(server, max_connections=connections, max_response_bytes=LIMIT) as suite:
+        async with ScriptedServer(responses.reset) as server:
+            ScriptedFolder(server, len(sizes), size=sizes.__getitem__, latency=lambda uids: float(uids[0] % 3))
+            async with open_suite(server, max_connections=connections, max_response_bytes=LIMIT) as suite:
                 return await read(suite, batch_size=batch_size, batch_bytes=batch_bytes)
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.messaging import arguments
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, open_suite
 
 Span = Callable[[datetime | None, datetime | None], tuple[str, str]]
 
@@ -25,19 +25,19 @@ BAD_ADDRESSES = ["", "@", "a@", "@b", "a", "a@b@c", "a@@b", "a@b\r\nBcc: c@d", "
 
 @pytest.mark.parametrize("text", ["a@b", ME, "O'Neil+x@b", "ä@b.test"])
 def test_an_address_has_one_at_sign(text: str) -> None:
-    assert arguments.address(text, "username") == text
+    assert arguments.validate_address(text, "username") == text
 
 
 @pytest.mark.parametrize("text", BAD_ADDRESSES)
 def test_other_texts_are_no_address_and_are_not_repeated(text: str) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
-        arguments.address(text, "username")
+        arguments.validate_address(text, "username")
     assert caught.value.parameter == "username"
     assert len(text) < 2 or text not in str(caught.value)
 
 
 def test_recipients_may_be_plain_addresses() -> None:
-    assert arguments.recipients(["bob@direct.example.test", BOB]) == [BOB, BOB]
+    assert arguments.validate_recipients(["bob@direct.example.test", BOB]) == [BOB, BOB]
 
 
 BAD_MESSAGES: list[tuple[ds.Message, str]] = [
@@ -55,13 +55,13 @@ BAD_MESSAGES: list[tuple[ds.Message, str]] = [
 @pytest.mark.parametrize(("message", "parameter"), BAD_MESSAGES)
 def test_a_message_that_cannot_be_right_is_refused(message: ds.Message, parameter: str) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:
-        arguments.checked_message(message, ME)
+        arguments.validate_message(message, ME)
     assert caught.value.parameter == parameter
 
 
 @pytest.mark.parametrize("sender", [None, ME, ME.upper()])
 def test_the_sender_keeps_its_spelling_or_is_filled_in(sender: str | None) -> None:
-    checked = arguments.checked_message(ds.Message(sender=sender, recipients=[BOB]), ME)
+    checked = arguments.validate_message(ds.Message(sender=sender, recipients=[BOB]), ME)
     assert checked.sender == (sender or ME)
 
 
@@ -70,7 +70,7 @@ RESERVED = ["INBOX", "INBOX.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spa
 
 @pytest.mark.parametrize("folder", [*RESERVED, *(name.lower() for name in RESERVED)])
 def test_reserved_folders_are_neither_created_nor_changed(folder: str) -> None:
-    for check in (arguments.changeable_folder, arguments.new_folder):
+    for check in (arguments.validate_changeable_folder, arguments.validate_new_folder):
         with pytest.raises(ds.InvalidArgumentError, match="folder"):
             check(folder, "folder")
 
@@ -78,20 +78,20 @@ def test_reserved_folders_are_neither_created_nor_changed(folder: str) -> None:
 @pytest.mark.parametrize("folder", ["Referrals", "INBOX.", "INBOXReferrals", "Sent.INBOX.x", ""])
 def test_folders_elsewhere_are_not_created(folder: str) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="INBOX"):
-        arguments.new_folder(folder, "folder")
+        arguments.validate_new_folder(folder, "folder")
 
 
 @pytest.mark.parametrize("folder", ["INBOX.Referrals", "inbox.Referrals", "INBOX.Sent.2016", "INBOX.Trash"])
 def test_folders_inside_the_inbox_are_created(folder: str) -> None:
-    assert arguments.new_folder(folder, "folder") == folder
+    assert arguments.validate_new_folder(folder, "folder") == folder
 
 
 def test_open_ends_are_written_out() -> None:
-    assert arguments.span_in_milliseconds(None, None) == ("0", "253402300799000")
-    assert arguments.span_in_utc(None, None) == ("19700101000000", "99991231235959")
+    assert arguments.format_span_in_milliseconds(None, None) == ("0", "253402300799000")
+    assert arguments.format_span_in_utc(None, None) == ("19700101000000", "99991231235959")
 
 
-SPANS: list[Span] = [arguments.span_in_milliseconds, arguments.span_in_utc]
+SPANS: list[Span] = [arguments.format_span_in_milliseconds, arguments.format_span_in_utc]
 NAIVE = datetime(2016, 7, 5)  # noqa: DTZ001  what is refused
 NOON = datetime(2016, 7, 5, 12, tzinfo=UTC)
 
@@ -106,8 +106,8 @@ def test_naive_datetimes_are_refused(span: Span) -> None:
 
 def test_parts_of_a_second_widen_the_span() -> None:
     early, late = NOON.replace(microsecond=1), NOON.replace(microsecond=999_999)
-    assert arguments.span_in_utc(early, early) == ("20160705120000", "20160705120001")
-    assert arguments.span_in_milliseconds(early, late) == ("1467720000000", "1467720001000")
+    assert arguments.format_span_in_utc(early, early) == ("20160705120000", "20160705120001")
+    assert arguments.format_span_in_milliseconds(early, late) == ("1467720000000", "1467720001000")
 
 
 @pytest.mark.parametrize("span", SPANS)
@@ -121,10 +121,10 @@ OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(
 
 @given(st.datetimes(timezones=OFFSETS))
 def test_both_ends_are_inside_the_span_whatever_their_zone(moment: datetime) -> None:
-    first, last = arguments.span_in_utc(moment, moment)
+    first, last = arguments.format_span_in_utc(moment, moment)
     assert len(first) == len(last) == 14
     assert first <= last
-    begin, end = (int(edge) for edge in arguments.span_in_milliseconds(moment, moment))
+    begin, end = (int(edge) for edge in arguments.format_span_in_milliseconds(moment, moment))
     exact = (moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(milliseconds=1)
     assert begin - 1 <= exact
     assert begin <= end <= 253402300799000
@@ -139,7 +139,7 @@ def test_the_ends_of_the_calendar_are_taken(span: Span) -> None:
 
 
 def test_flags_are_words() -> None:
-    assert (arguments.flag(True), arguments.flag(False)) == ("true", "false")
+    assert (arguments.format_flag(True), arguments.format_flag(False)) == ("true", "false")
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def test_flags_are_words() -> None:
     ],
 )
 async def test_a_search_by_date_is_of_the_inbox_and_open_without_arguments(server: ScriptedServer, method: str) -> None:
-    server.otherwise = plays.answer({"success": True, "messages": []})
-    async with opened(server) as suite:
+    server.default_responder = responses.respond({"success": True, "messages": []})
+    async with open_suite(server) as suite:
         search = getattr(suite.mailbox(ALICE, PASSWORD), method)
         assert await search() == await search("INBOX", None, None) == []
     first, second = server.requests
@@ -163,10 +163,10 @@ async def test_a_search_by_date_is_of_the_inbox_and_open_without_arguments(serve
 @pytest.mark.parametrize("values", [None, 5, [5.0], ["5"], [True], [-1]], ids=repr)
 def test_uids_of_the_wrong_type_are_refused(values: Any) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="uids"):
-        arguments.checked_uids(values)
+        arguments.validate_uids(values)
 
 
 @pytest.mark.parametrize("values", [None, 5, [5], "bob@direct.example.test"], ids=repr)
 def test_recipients_of_the_wrong_type_are_refused(values: Any) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="recipients"):
-        arguments.recipients(values)
+        arguments.validate_recipients(values)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.email import message_id
+from directsuite.messaging.email import read_message_id
 
 
 def _email(*, subject: str | None = "Grüße") -> EmailMessage:
@@ -191,7 +191,7 @@ def test_no_email_raises_anything_of_the_parsers_own(header: bytes, name: str) -
     ],
 )
 def test_a_message_id_is_read_however_it_is_written(raw: bytes, expected: str | None) -> None:
-    found = message_id(raw)
+    found = read_message_id(raw)
     assert (None if found is None else found.strip()) == expected
 
 

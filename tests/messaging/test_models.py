@@ -80,7 +80,7 @@ def test_a_recipient_is_a_to_where_nothing_else_is_said() -> None:
     assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC
 
 
-def test_what_the_specification_requires_is_written_even_where_it_has_its_default() -> None:
+def test_required_members_are_written_even_with_default_values() -> None:
     assert CODEC.encode(ds.Message()) == b'{"htmlBody":false}'
     assert CODEC.encode(ds.Attachment(content_type="a/b", filename="f")) == (
         b'{"content":"","contentType":"a/b","filename":"f"}'

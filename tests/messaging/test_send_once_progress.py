@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, opened
+from tests.core import responses
 from tests.core.scripted_server import Exchange, ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, open_suite
 
 CONTENT = bytes(range(256)) * 4_000
 SENT = {"success": True, "code": 0, "smtpId": "<2@direct.example.test>"}
@@ -21,14 +21,14 @@ ANOTHERS_MARK = {
 }
 
 
-class Told(list[tuple[int, int | None]]):
+class ProgressRecorder(list[tuple[int, int | None]]):
     """Keeps what it was told."""
 
     def __call__(self, done: int, total: int | None) -> None:
         self.append((done, total))
 
 
-def letter() -> ds.Message:
+def make_message() -> ds.Message:
     return ds.Message(
         recipients=[ds.Recipient("bob@direct.example.test")],
         attachment_list=[ds.Attachment.from_file(io.BytesIO(CONTENT), filename="scan.pdf")],
@@ -37,16 +37,16 @@ def letter() -> ds.Message:
 
 async def looks_answer(exchange: Exchange) -> None:
     """A send is answered, a look sees another's mark."""
-    await plays.answer(SENT if exchange.request.method == "PUT" else ANOTHERS_MARK)(exchange)
+    await responses.respond(SENT if exchange.request.method == "PUT" else ANOTHERS_MARK)(exchange)
 
 
 @pytest.mark.parametrize("since", [None, datetime.now(UTC)], ids=["first attempt", "after a crash"])
 async def test_it_rises_to_the_total(server: ScriptedServer, since: datetime | None) -> None:
-    told = Told()
-    server.otherwise = looks_answer
-    async with opened(server) as suite:
+    told = ProgressRecorder()
+    server.default_responder = looks_answer
+    async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
-        await box.send_once(letter(), key="k", since=since, progress=told)
+        await box.send_once(make_message(), key="k", since=since, progress=told)
     done = [done for done, _ in told]
     assert done == sorted(set(done))
     assert (done[0], done[-1]) == (0, len(CONTENT))
@@ -54,24 +54,24 @@ async def test_it_rises_to_the_total(server: ScriptedServer, since: datetime | N
 
 
 async def test_it_begins_again_with_a_second_send(server: ScriptedServer) -> None:
-    told = Told()
-    server.plays(plays.reset)
-    server.otherwise = looks_answer
-    async with opened(server) as suite:
-        await suite.mailbox(ALICE, PASSWORD).send_once(letter(), resend=True, settle=3.0, progress=told)
-    assert len(server.to("SendWithHeader")) == 2
+    told = ProgressRecorder()
+    server.enqueue(responses.reset)
+    server.default_responder = looks_answer
+    async with open_suite(server) as suite:
+        await suite.mailbox(ALICE, PASSWORD).send_once(make_message(), resend=True, settle=3.0, progress=told)
+    assert len(server.find_requests("SendWithHeader")) == 2
     assert [done for done, _ in told].count(0) == 2
     assert told[-1] == (len(CONTENT), len(CONTENT))
 
 
-async def test_one_that_nobody_would_await_is_refused_before_anything_is_asked(server: ScriptedServer) -> None:
+async def test_async_progress_callback_is_rejected_before_any_request(server: ScriptedServer) -> None:
     async def never(_done: int, _total: int | None) -> None:
         """Not a plain function."""
 
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.InvalidArgumentError, match="plain function"):
             await suite.mailbox(ALICE, PASSWORD).send_once(
-                letter(),
+                make_message(),
                 key="k",
                 since=datetime.now(UTC),
                 progress=never,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -84,8 +84,8 @@ async def test_what_it_raises_comes_out(server: ScriptedServer) -> None:
         if done:
             raise LookupError("nobody is told any more")
 
-    server.otherwise = looks_answer
-    async with opened(server) as suite:
+    server.default_responder = looks_answer
+    async with open_suite(server) as suite:
         with pytest.raises(LookupError, match="nobody is told"):
-            await suite.mailbox(ALICE, PASSWORD).send_once(letter(), progress=full)
+            await suite.mailbox(ALICE, PASSWORD).send_once(make_message(), progress=full)
     assert len(server.requests) <= 1

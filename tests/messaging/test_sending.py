@@ -17,11 +17,11 @@ import directsuite as ds
 from directsuite import types
 from directsuite.core.upload import RequestBody
 from directsuite.messaging import arguments
-from directsuite.messaging.arguments import send_body
+from directsuite.messaging.arguments import make_send_body
 from directsuite.wire.codec import Codec
-from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
 from tests.core.scripted_server import ScriptedServer
-from tests.examples import examples
+from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
+from tests.examples import scale_examples
 
 CODEC = Codec()
 AUTHENTICATION = types.Authentication(username="alice@direct.example.test", password=ds.Secret('p"ä'))
@@ -39,7 +39,7 @@ async def _sent(body: RequestBody) -> bytes:
 
 
 async def test_a_message_without_files_is_one_piece() -> None:
-    body = await send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
+    body = await make_send_body(CODEC, _request(ds.Attachment(content=b"\x00\x01", content_type="a/b", filename="f")))
     assert body.chunks is None
     assert json.loads(await _sent(body)) == {
         "authentication": {"username": "alice@direct.example.test", "password": 'p"ä'},
@@ -52,7 +52,7 @@ async def test_a_message_without_files_is_one_piece() -> None:
     }
 
 
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     contents=st.lists(st.tuples(st.booleans(), st.binary(max_size=50)), min_size=1, max_size=4),
     subject=st.text('a"\\é0'),
@@ -66,7 +66,7 @@ async def test_files_stand_where_their_contents_would(
         path.write_bytes(content)
         in_memory = ds.Attachment(content=content, content_type="application/pdf", filename=path.name)
         attachments.append(ds.Attachment.from_path(path) if from_file else in_memory)
-    body = await send_body(CODEC, _request(*attachments, subject=subject))
+    body = await make_send_body(CODEC, _request(*attachments, subject=subject))
     text = await _sent(body)
     assert len(text) == body.size
     entries = json.loads(text)["message"]["attachmentList"]
@@ -77,18 +77,18 @@ async def test_files_stand_where_their_contents_would(
 async def test_a_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
     path = tmp_path / "large.pdf"
     path.write_bytes(bytes(range(256)) * 2048)
-    body = await send_body(CODEC, _request(ds.Attachment.from_path(path)))
+    body = await make_send_body(CODEC, _request(ds.Attachment.from_path(path)))
     assert body.replayable
     assert await _sent(body) == await _sent(body)
 
 
 async def test_a_file_that_is_not_there_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="attachment_list\\[0\\]: no such file"):
-        await send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
+        await make_send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
 
 
 async def test_no_body_shows_what_it_holds() -> None:
-    shown = repr(await send_body(CODEC, _request(subject="Zaphod")))
+    shown = repr(await make_send_body(CODEC, _request(subject="Zaphod")))
     assert "Zaphod" not in shown
     assert 'p"ä' not in shown
 
@@ -110,9 +110,9 @@ async def test_the_timeout_covers_opening_attachments(
     async def hang(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(arguments, "examine", hang)  # as on a file server that does not respond
+    monkeypatch.setattr(arguments, "inspect_source", hang)  # as on a file server that does not respond
     message = ds.Message(recipients=MESSAGE.recipients, attachment_list=[ds.Attachment.from_path(tmp_path / "a.txt")])
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.DeadlineExceededError) as caught:
             await send(suite, message)
     assert caught.value.outcome is ds.Outcome.NOT_SENT

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
-from tests.core.scripted_server import Exchange, Play, ScriptedServer
-from tests.core.virtual_time import elapsed
+from tests.core import responses
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
+from tests.core.virtual_time import measure_elapsed
 
 NOW = datetime.now(UTC)
 FIRST_MOMENTS = [datetime.min, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
@@ -33,13 +33,13 @@ def _box(suite: ds.DirectSuite) -> ds.Mailbox:
 
 
 def _sends(server: ScriptedServer) -> int:
-    return len(server.to("SendWithHeader"))
+    return len(server.find_requests("SendWithHeader"))
 
 
 async def _looks_answer(exchange: Exchange) -> None:
     """A send is answered, a look sees another's mark."""
     is_send = exchange.request.method == "PUT"
-    await plays.answer(SENT if is_send else ANOTHERS_MARK)(exchange)
+    await responses.respond(SENT if is_send else ANOTHERS_MARK)(exchange)
 
 
 OnBox = Callable[[ds.Mailbox], Awaitable[Any]]
@@ -61,7 +61,7 @@ SLOW_FIRST_STEPS: dict[str, tuple[OnBox, list[Any]]] = {
 async def test_one_deadline_holds_over_every_step(
     server: ScriptedServer, call: OnBox, answers: list[Any], seconds: float
 ) -> None:
-    server.plays(*(plays.slow(seconds, plays.answer(document)) for document in answers))
+    server.enqueue(*(responses.delay(seconds, responses.respond(document)) for document in answers))
     in_time = seconds * len(answers) < 0.5
 
     async def attempt(box: ds.Mailbox) -> None:
@@ -71,43 +71,43 @@ async def test_one_deadline_holds_over_every_step(
             with pytest.raises(ds.TransportError):
                 await call(box)
 
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
-        assert await elapsed(attempt(_box(suite))) <= 0.5 + 1e-6
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
+        assert await measure_elapsed(attempt(_box(suite))) <= 0.5 + 1e-6
 
 
 async def test_a_silent_send_is_not_sent_again_without_a_look(server: ScriptedServer) -> None:
-    server.plays(plays.silence)
-    server.otherwise = _looks_answer
-    async with opened(server) as suite:
+    server.enqueue(responses.never_respond)
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=30.0, timeout=1.0)
     assert _sends(server) == 1
 
 
-async def test_a_look_cut_short_is_no_reason_to_send_again(server: ScriptedServer) -> None:
-    server.plays(plays.reset)
-    server.otherwise = _looks_answer
-    async with opened(server) as suite:
+async def test_interrupted_search_prevents_resend(server: ScriptedServer) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=30.0, timeout=2.0)
     assert _sends(server) == 1
 
 
-async def test_looks_that_failed_are_no_reason_to_send_again(server: ScriptedServer) -> None:
-    server.otherwise = plays.reset
-    async with opened(server) as suite:
+async def test_failed_searches_prevent_resend(server: ScriptedServer) -> None:
+    server.default_responder = responses.reset
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
     assert _sends(server) == 1
 
 
 async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) -> None:
-    server.plays(plays.reset)
-    server.otherwise = _looks_answer
-    async with opened(server) as suite:
+    server.enqueue(responses.reset)
+    server.default_responder = _looks_answer
+    async with open_suite(server) as suite:
         answer = await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
     assert answer.smtp_id == SENT["smtpId"]
-    first, second = server.to("SendWithHeader")
+    first, second = server.find_requests("SendWithHeader")
     assert first.body == second.body
 
 
@@ -116,7 +116,7 @@ async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) 
 async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(
     server: ScriptedServer, zone: timezone, moment: datetime
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await _box(suite).send_once(MESSAGE, key="k", since=moment.replace(tzinfo=zone), settle=0.0)
     assert [request.method for request in server.requests] == [
         "POST",
@@ -129,21 +129,25 @@ async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
 async def test_a_since_at_the_end_of_the_calendar_sends_nothing(server: ScriptedServer, zone: timezone) -> None:
     moment = datetime.max.replace(tzinfo=zone)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError, match="in the future"):
             await _box(suite).send_once(MESSAGE, key="k", since=moment, settle=0.0)
     assert _sends(server) == 0
 
 
-@pytest.mark.parametrize("resent", [plays.answer({}, status=429), plays.answer({}, status=503, Retry_After="1")])
-async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(server: ScriptedServer, resent: Play) -> None:
-    sends = iter([plays.reset, resent])
+@pytest.mark.parametrize(
+    "resent", [responses.respond({}, status=429), responses.respond({}, status=503, Retry_After="1")]
+)
+async def test_a_resend_that_was_not_taken_leaves_the_first_send_open(
+    server: ScriptedServer, resent: Responder
+) -> None:
+    sends = iter([responses.reset, resent])
 
     async def play(exchange: Exchange) -> None:
-        await (next(sends) if exchange.request.method == "PUT" else plays.answer(ANOTHERS_MARK))(exchange)
+        await (next(sends) if exchange.request.method == "PUT" else responses.respond(ANOTHERS_MARK))(exchange)
 
-    server.otherwise = play
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    server.default_responder = play
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", since=NOW, resend=True, settle=3.0)
     assert _sends(server) == 2
@@ -159,25 +163,25 @@ TAKES_AWAY: dict[str, OnBox] = {
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
 async def test_a_repeat_refused_because_the_messages_are_gone_is_no_error(server: ScriptedServer, call: OnBox) -> None:
-    server.plays(plays.reset, plays.answer(REFUSAL), plays.answer({"success": True, "uids": [3]}))
-    async with opened(server) as suite:
+    server.enqueue(responses.reset, responses.respond(REFUSAL), responses.respond({"success": True, "uids": [3]}))
+    async with open_suite(server) as suite:
         await call(_box(suite))
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
 async def test_a_repeat_refused_while_a_message_is_there_is_an_error(server: ScriptedServer, call: OnBox) -> None:
-    server.plays(plays.reset, plays.answer(REFUSAL), plays.answer({"success": True, "uids": [2, 3]}))
-    async with opened(server) as suite:
+    server.enqueue(responses.reset, responses.respond(REFUSAL), responses.respond({"success": True, "uids": [2, 3]}))
+    async with open_suite(server) as suite:
         with pytest.raises(ds.ServiceError):
             await call(_box(suite))
     assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
-async def test_a_first_refusal_is_the_answer(server: ScriptedServer, call: OnBox) -> None:
-    server.plays(plays.answer(REFUSAL))
-    async with opened(server) as suite:
+async def test_first_rejection_is_raised(server: ScriptedServer, call: OnBox) -> None:
+    server.enqueue(responses.respond(REFUSAL))
+    async with open_suite(server) as suite:
         with pytest.raises(ds.ServiceError):
             await call(_box(suite))
     assert len(server.requests) == 1
@@ -199,8 +203,8 @@ TOO_LARGE: dict[str, tuple[OnBox, str | None]] = {
 async def test_a_too_large_answer_names_what_reads_the_same(
     server: ScriptedServer, call: OnBox, hint: str | None
 ) -> None:
-    server.plays(plays.answer({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
-    async with opened(server, max_response_bytes=1024) as suite:
+    server.enqueue(responses.respond({"success": True, "messages": [{"uid": 1, "body": "x" * 2000}]}))
+    async with open_suite(server, max_response_bytes=1024) as suite:
         with pytest.raises(ds.ResponseDecodeError) as caught:
             await call(_box(suite))
     wanted = "raise max_response_bytes" if hint is None else f"read it with {hint}, or raise max_response_bytes"
@@ -209,22 +213,22 @@ async def test_a_too_large_answer_names_what_reads_the_same(
 
 
 async def test_a_malformed_message_id_is_no_obstacle_to_saving(server: ScriptedServer) -> None:
-    server.plays(plays.answer(UIDS))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(UIDS))
+    async with open_suite(server) as suite:
         await _box(suite).save_raw_messages("INBOX.B", [ds.RawMessage(data=b"Message-ID: <\r\n\r\nHello")], verify=True)
-    assert len(server.to("SaveRawMessages")) == 1
+    assert len(server.find_requests("SaveRawMessages")) == 1
 
 
 @pytest.mark.slow
-async def test_a_verified_copy_of_many_messages_takes_no_longer_for_each_of_the_folder(server: ScriptedServer) -> None:
+async def test_verified_copy_time_does_not_grow_with_folder_size(server: ScriptedServer) -> None:
     metadata = {"success": True, "messages": [{"uid": uid, "msgID": f"<{uid}@x>"} for uid in range(20_000)]}
 
     async def play(exchange: Exchange) -> None:
         is_look = "MetaData" in exchange.request.target
-        await plays.answer(metadata if is_look else {"success": True, "uids": []})(exchange)
+        await responses.respond(metadata if is_look else {"success": True, "uids": []})(exchange)
 
-    server.otherwise = play
-    async with opened(server) as suite:
+    server.default_responder = play
+    async with open_suite(server) as suite:
         seconds = list[float]()
         for count in (1, 5_000):
             began = time.process_time()
@@ -250,12 +254,10 @@ UNREADABLE_LOOKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("look", UNREADABLE_LOOKS.values(), ids=UNREADABLE_LOOKS)
-async def test_a_look_that_cannot_read_all_is_no_reason_to_send_again(
-    look: dict[str, Any], server: ScriptedServer
-) -> None:
-    server.plays(plays.reset)
-    server.otherwise = plays.answer(look | {"folders": []})
-    async with opened(server) as suite:
+async def test_partial_search_prevents_resend(look: dict[str, Any], server: ScriptedServer) -> None:
+    server.enqueue(responses.reset)
+    server.default_responder = responses.respond(look | {"folders": []})
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
         with pytest.raises(ds.ResponseDecodeError):
@@ -264,15 +266,15 @@ async def test_a_look_that_cannot_read_all_is_no_reason_to_send_again(
 
 
 async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
-    server.plays(plays.reset)
+    server.enqueue(responses.reset)
     messages = [message | {"sentDate": "", "size": "x"} for message in ANOTHERS_MARK["messages"]]
 
     async def play(exchange: Exchange) -> None:
         look = ANOTHERS_MARK | {"messages": messages}
-        await plays.answer(SENT if exchange.request.method == "PUT" else look)(exchange)
+        await responses.respond(SENT if exchange.request.method == "PUT" else look)(exchange)
 
-    server.otherwise = play
-    async with opened(server) as suite:
+    server.default_responder = play
+    async with open_suite(server) as suite:
         await _box(suite).send_once(MESSAGE, key="k", resend=True, settle=3.0)
     assert _sends(server) == 2
 
@@ -281,12 +283,12 @@ async def test_a_look_reads_dates_leniently(server: ScriptedServer) -> None:
 async def test_an_unreadable_folder_name_proves_no_deletion(
     listed: list[str | None], is_proof: bool, server: ScriptedServer
 ) -> None:
-    server.plays(plays.reset)
-    server.otherwise = plays.answer({"success": True, "folders": listed})
-    async with opened(server) as suite:
+    server.enqueue(responses.reset)
+    server.default_responder = responses.respond({"success": True, "folders": listed})
+    async with open_suite(server) as suite:
         if is_proof:
             await _box(suite).delete_folder("INBOX.Cases")
         else:
             with pytest.raises(ds.OutcomeUnknownError):
                 await _box(suite).delete_folder("INBOX.Cases")
-    assert len(server.to("DeleteFolder")) == 1
+    assert len(server.find_requests("DeleteFolder")) == 1

@@ -13,12 +13,12 @@ import pytest
 
 import directsuite as ds
 from directsuite.messaging import send_once
-from tests.core import plays
-from tests.core.opened import ALICE, MESSAGE, PASSWORD, opened
+from tests.core import responses
 from tests.core.scripted_server import Exchange, ScriptedServer
+from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
 
 KEY = "result-17"
-MARK = send_once.request_id(ALICE, KEY)
+MARK = send_once.make_request_id(ALICE, KEY)
 HOUR, DAY, YEARS = timedelta(hours=1), timedelta(days=1), timedelta(days=730)
 
 
@@ -60,7 +60,7 @@ class MailServer:
             [header] = json.loads(exchange.request.body)["message"]["headers"]
             self.add(header["value"])
             if self.loses_responses:
-                return await plays.reset(exchange)
+                return await responses.reset(exchange)
             document["smtpId"] = self.folders["INBOX.Sent"][-1]["msgID"]
         elif operation == "GetFolders":
             document["folders"] = [name for name in self.folders if name != "INBOX"] + self.unreadable
@@ -71,13 +71,13 @@ class MailServer:
                 for message in self.folders[unquote(segments[0])]
                 if not isinstance(message["receivedDate"], int) or begin <= message["receivedDate"] <= end
             ]
-        return await plays.answer(document, Date=date)(exchange)
+        return await responses.respond(document, Date=date)(exchange)
 
 
 @pytest.fixture
 def mail(server: ScriptedServer) -> MailServer:
     mail = MailServer()
-    server.otherwise = mail
+    server.default_responder = mail
     return mail
 
 
@@ -91,7 +91,7 @@ async def test_since_in_the_future_finds_what_was_sent(
 ) -> None:
     mail.add(MARK, mail.now - 3 * DAY)
     moment = datetime.max.replace(tzinfo=UTC) if ahead is None else mail.now + ahead
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         sent = await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(moment))
     assert sent.smtp_id == "<1@direct.example.test>"
     assert mail.sends == 0
@@ -104,7 +104,7 @@ async def test_since_in_the_future_never_sends(
 ) -> None:
     for _ in range(others):
         mail.add("another")
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError, match="in the future") as caught:
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now + ahead))
     assert caught.value.looked
@@ -115,7 +115,7 @@ async def test_since_that_was_an_hour_ahead_and_has_passed_finds_what_was_sent(
     mail: MailServer, server: ScriptedServer
 ) -> None:
     mail.add(MARK, mail.now - 3 * HOUR)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - 2 * HOUR))).smtp_id
     assert mail.sends == 0
 
@@ -126,7 +126,7 @@ async def test_a_lost_response_is_found_however_wrong_our_clock_is(
 ) -> None:
     mail.add("another", mail.now + offset)
     mail.offset, mail.loses_responses = offset, True
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, key=KEY, resend=True, settle=0.0)).smtp_id
     assert mail.sends == 1
 
@@ -139,7 +139,7 @@ async def test_an_earlier_attempt_is_found_however_wrong_our_clock_is(
     mail.offset = offset
     mail.add("another")
     mail.add(MARK, mail.now - timedelta(minutes=1), folder)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         began = datetime.now(UTC) - timedelta(minutes=1)
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(began))).smtp_id
     assert mail.sends == 0
@@ -150,7 +150,7 @@ async def test_a_listed_folder_that_no_request_can_name_is_left_out(
     mail: MailServer, server: ScriptedServer, name: str
 ) -> None:
     mail.folders[name] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
     assert mail.sends == 1
 
@@ -160,7 +160,7 @@ async def test_a_folder_whose_name_is_unreadable_may_have_the_message(
     mail: MailServer, server: ScriptedServer, name: Any
 ) -> None:
     mail.unreadable = [name]
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ds.OutcomeUnknownError, match="can't be searched"):
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))
     assert mail.sends == 0
@@ -170,7 +170,7 @@ async def test_a_raw_response_of_a_found_message_is_that_of_the_search(
     mail: MailServer, server: ScriptedServer
 ) -> None:
     mail.add(MARK)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         raw = await box.with_raw_response.send_once(MESSAGE, **since(mail.now - HOUR))
     assert (raw.value.smtp_id, raw.status) == ("<1@direct.example.test>", 200)

@@ -91,7 +91,7 @@ async def test_refresh_tokens_rotate_and_the_saved_one_opens_the_next_suite(sand
     assert len(saved) == len(set(saved)) == 7
 
 
-async def test_refresh_token_that_was_used_elsewhere_sends_the_user_to_authorization(sandbox: Sandbox) -> None:
+async def test_used_refresh_token_requires_new_authorization(sandbox: Sandbox) -> None:
     grant = ds.RefreshToken(sandbox.token_url, *DEMO_CLIENT, await refresh_token(sandbox))
     async with suite_of(sandbox, grant) as first:
         await look(first)

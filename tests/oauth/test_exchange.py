@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import directsuite as ds
-from directsuite.oauth.endpoint import TokenAnswer, TokenEndpoint
+from directsuite.oauth.endpoint import TokenEndpoint, TokenResponse
 from directsuite.oauth.source import CodeExchange
 
 
@@ -23,11 +23,11 @@ class Endpoint:
         self.failure = failure
         self.asked = 0
 
-    async def ask(self, *_: Any, **__: Any) -> TokenAnswer:
+    async def request_tokens(self, *_: Any, **__: Any) -> TokenResponse:
         self.asked += 1
         if self.failure is not None:
             raise self.failure
-        return TokenAnswer(access_token=ds.Secret("a"))
+        return TokenResponse(access_token=ds.Secret("a"))
 
 
 def refused(code: str | None, outcome: ds.Outcome = ds.Outcome.FAILED) -> ds.ServiceError:

@@ -12,7 +12,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.oauth import grants
-from directsuite.oauth.grants import Grant, check_grant
+from directsuite.oauth.grants import Grant, validate_grant
 
 URL = "https://login.example.test/token"
 SECRET = "sentinel-of-a-secret"
@@ -31,7 +31,7 @@ GOOD: dict[type[Grant], dict[str, Any]] = {
 
 
 @pytest.fixture(params=GOOD, ids=lambda cls: cls.__name__)
-def made(request: pytest.FixtureRequest) -> Callable[..., Grant]:
+def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
     """Makes a grant of each kind, good but for the arguments given."""
 
     def make(**changes: Any) -> Grant:
@@ -57,8 +57,8 @@ def made(request: pytest.FixtureRequest) -> Callable[..., Grant]:
         ("https://login.example.test/token?a=b&grant_type=x", "parameters of the grant"),
     ],
 )
-def test_unsafe_url_is_refused_and_not_shown(made: Callable[..., Grant], token_url: str, text: str) -> None:
-    grant = made(token_url=token_url)
+def test_unsafe_url_is_refused_and_not_shown(make_grant: Callable[..., Grant], token_url: str, text: str) -> None:
+    grant = make_grant(token_url=token_url)
     with pytest.raises(ds.ConfigurationError, match=text) as caught:
         ds.DirectSuite(token=grant)
     assert SECRET not in str(caught.value)
@@ -69,14 +69,14 @@ def test_unsafe_url_is_refused_and_not_shown(made: Callable[..., Grant], token_u
     "token_url",
     [URL, f"{URL}?policy=b2c", "http://127.0.0.1:8080/token", "http://[::1]/token", "http://localhost/token"],
 )
-def test_safe_url_is_taken_as_it_stands(made: Callable[..., Grant], token_url: str) -> None:
-    suite = ds.DirectSuite(token=made(token_url=token_url))
+def test_safe_url_is_taken_as_it_stands(make_grant: Callable[..., Grant], token_url: str) -> None:
+    suite = ds.DirectSuite(token=make_grant(token_url=token_url))
     assert token_url in [endpoint.base_url for endpoint in suite._transport._endpoints.values()]
 
 
-def test_insecure_url_may_be_allowed(made: Callable[..., Grant]) -> None:
-    check_grant(made(token_url="http://login.example.test/token"), allow_insecure_http=True)
-    ds.DirectSuite(ds.Settings(allow_insecure_http=True), token=made(token_url="http://login.example.test/token"))
+def test_insecure_url_may_be_allowed(make_grant: Callable[..., Grant]) -> None:
+    validate_grant(make_grant(token_url="http://login.example.test/token"), allow_insecure_http=True)
+    ds.DirectSuite(ds.Settings(allow_insecure_http=True), token=make_grant(token_url="http://login.example.test/token"))
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_insecure_url_may_be_allowed(made: Callable[..., Grant]) -> None:
     ],
     ids=ascii,
 )
-def test_incomplete_grant_is_refused(made: Callable[..., Grant], changes: dict[str, Any]) -> None:
-    grant = made(**changes)
+def test_incomplete_grant_is_refused(make_grant: Callable[..., Grant], changes: dict[str, Any]) -> None:
+    grant = make_grant(**changes)
     with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
         ds.DirectSuite(token=grant)
 
@@ -126,8 +126,8 @@ def test_public_client_needs_no_secret(cls: type[Grant]) -> None:
     ds.DirectSuite(token=cls(**(GOOD[cls] | changes)))
 
 
-def test_nothing_secret_is_shown(made: Callable[..., Grant]) -> None:
-    grant = made()
+def test_nothing_secret_is_shown(make_grant: Callable[..., Grant]) -> None:
+    grant = make_grant()
     assert SECRET not in repr(grant)
     suite = ds.DirectSuite(token=grant)
     source = suite._caches[0]._source
@@ -151,9 +151,9 @@ def test_types_of_the_signatures_are_public() -> None:
 
 def test_what_became_of_a_code_is_no_part_of_what_a_grant_says() -> None:
     grant, other = (ds.AuthorizationCode(**GOOD[ds.AuthorizationCode]) for _ in range(2))
-    grant.use.over = ds.ClosedError("over")
+    grant.use.blocking_error = ds.ClosedError("over")
     assert (grant, hash(grant), repr(grant)) == (other, hash(other), repr(other))
-    assert attrs.evolve(grant).use.over is None
+    assert attrs.evolve(grant).use.blocking_error is None
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.oauth.endpoint import form_of, headers_of
+from directsuite.oauth.endpoint import make_form, make_headers
 from directsuite.oauth.grants import ClientAuth
 
 URL = "https://login.example.test/token"
@@ -24,14 +24,14 @@ def refresh(client_id: str, client_secret: str | None, client_auth: ClientAuth =
 
 @given(client_id=TEXTS, client_secret=TEXTS)
 def test_basic_credentials_are_form_encoded_first(client_id: str, client_secret: str) -> None:
-    headers = headers_of(refresh(client_id, client_secret))
+    headers = make_headers(refresh(client_id, client_secret))
     coded = base64.b64decode(headers["Authorization"].removeprefix("Basic "), validate=True).decode("ascii")
     name, _, secret = coded.partition(":")
     assert (unquote_plus(name), unquote_plus(secret)) == (client_id, client_secret)
 
 
 def test_example_of_rfc_6749_is_coded_as_it_stands_there() -> None:
-    headers = headers_of(ds.ClientCredentials(URL, "s6BhdRkqt3", "7Fjfp0ZBr1KtDRbnfVdmIw"))
+    headers = make_headers(ds.ClientCredentials(URL, "s6BhdRkqt3", "7Fjfp0ZBr1KtDRbnfVdmIw"))
     assert headers["Authorization"] == "Basic czZCaGRSa3F0Mzo3RmpmcDBaQnIxS3REUmJuZlZkbUl3"
 
 
@@ -48,15 +48,15 @@ def test_client_names_itself_in_one_place(
     client_secret: str | None, client_auth: ClientAuth, header: bool, form: dict[str, str]
 ) -> None:
     grant = refresh("me", client_secret, client_auth)
-    assert ("Authorization" in headers_of(grant)) is header
-    body = form_of(grant, "refresh_token", refresh_token=grant.refresh_token, scope=None)
+    assert ("Authorization" in make_headers(grant)) is header
+    body = make_form(grant, "refresh_token", refresh_token=grant.refresh_token, scope=None)
     expected: dict[str, Any] = {"grant_type": "refresh_token", "refresh_token": "r"} | form
     assert dict(parse_qsl(body.content.decode("ascii"))) == expected
 
 
 @given(texts=st.dictionaries(st.sampled_from(["code", "redirect_uri", "scope", "code_verifier"]), TEXTS))
 def test_form_carries_any_text(texts: dict[str, str]) -> None:
-    body = form_of(refresh("me", "s"), "authorization_code", **texts)
+    body = make_form(refresh("me", "s"), "authorization_code", **texts)
     pairs = parse_qsl(body.content.decode("ascii"), strict_parsing=True, errors="strict")
     assert dict(pairs) == {"grant_type": "authorization_code"} | texts
     assert len(pairs) == len(texts) + 1

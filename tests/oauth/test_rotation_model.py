@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.clock import SystemClock
 from directsuite.core.credentials import TokenCache
-from directsuite.oauth.endpoint import TokenAnswer, TokenEndpoint
+from directsuite.oauth.endpoint import TokenEndpoint, TokenResponse
 from directsuite.oauth.source import ConsentSource
-from tests.examples import examples
+from tests.examples import scale_examples
 
 REFUSED = ds.AuthenticationError("refused", status=400, code="invalid_grant", outcome=ds.Outcome.FAILED)
 LOST = ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)
@@ -38,7 +38,9 @@ class Server:
         self.taken = asyncio.Event()
         self.answers = asyncio.Event()
 
-    async def ask(self, _operation: object, body: Any, *, refused: Any, **_: Any) -> TokenAnswer:
+    async def request_tokens(
+        self, _operation: object, body: Any, *, explain_invalid_grant: Any, **_: Any
+    ) -> TokenResponse:
         token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
         if self.fate == "busy":
             raise BUSY.copy()
@@ -47,7 +49,7 @@ class Server:
         if self.fate == "cancelled on the way":
             raise asyncio.CancelledError
         if token != self.current:
-            self.refused.append(refused())
+            self.refused.append(explain_invalid_grant())
             raise REFUSED.copy()
         self.issued += 1
         if self.fate != "kept":
@@ -59,7 +61,7 @@ class Server:
         if self.fate == "slow":
             self.taken.set()
             await self.answers.wait()
-        return TokenAnswer(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
+        return TokenResponse(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
 
 
 FATES = ["answered", "kept", "busy", "lost on the way", "answer lost", "cancelled on the way", "answer cancelled"]
@@ -125,11 +127,11 @@ class RotationMachine(RuleBasedStateMachine):
     async def _close(self, *, answers: bool) -> None:
         self.server.taken, self.server.answers = asyncio.Event(), asyncio.Event()
         cache = TokenCache(self.source, SystemClock())
-        caller = asyncio.ensure_future(asyncio.gather(cache.current(), return_exceptions=True))
+        caller = asyncio.ensure_future(asyncio.gather(cache.get_current(), return_exceptions=True))
         await self.server.taken.wait()
         if answers:
             asyncio.get_running_loop().call_soon(self.server.answers.set)
-        await cache.drain(5 if answers else 0)
+        await cache.wait_for_single_use_fetch(5 if answers else 0)
         await cache.aclose()
         [told] = await caller
         assert isinstance(told, ds.DirectSuiteError) == (not answers or not self.disk_works)
@@ -150,4 +152,4 @@ class RotationMachine(RuleBasedStateMachine):
 
 
 TestRotation = RotationMachine.TestCase
-TestRotation.settings = settings(max_examples=examples(40), stateful_step_count=20)
+TestRotation.settings = settings(max_examples=scale_examples(40), stateful_step_count=20)

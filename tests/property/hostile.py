@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .whole_answers import MARKER
+from .sample_responses import MARKER
 
 DEPTHS = (10, 500, 950, 985, 995, 1005, 5_000)
 """Levels of nesting, most of them about where the interpreter's own limit lies."""
 
 
-def nested(opening: bytes, closing: bytes, depth: int) -> bytes:
+def nest(opening: bytes, closing: bytes, depth: int) -> bytes:
     """Something within itself, so many times."""
     return opening * depth + b"0" + closing * depth
 
@@ -74,8 +74,8 @@ VALUES: list[bytes] = [
     b'[{"key":"a"},{"value":1}]',
     b'{"a":1,"a":2}',
     b'{"code":"000","success":true}',
-    nested(b"[", b"]", 200),
-    nested(b'{"a":', b"}", 200),
+    nest(b"[", b"]", 200),
+    nest(b'{"a":', b"}", 200),
 ]
 """JSON values, some of them none at all, for the place of any other."""
 
@@ -92,7 +92,7 @@ CODES: list[bytes] = [
 ]
 """What may stand for a service's code."""
 
-DIGITS: list[bytes] = ['"\u00b2"'.encode(), b'"%s"' % (b"1" * 5000)]
+NON_INTEGER_DIGITS: list[bytes] = ['"\u00b2"'.encode(), b'"%s"' % (b"1" * 5000)]
 """Codes that are digits to str.isdigit, and no number to int."""
 
 BODIES: list[bytes] = [
@@ -121,8 +121,8 @@ BODIES: list[bytes] = [
     b"YQ==\r\nYQ==",
     b"YQ=\n=",
     b"\xef\xbb\xbfYQ==",
-    *(nested(b"[", b"]", depth) for depth in DEPTHS),
-    *(nested(b'{"messages":', b"}", depth) for depth in DEPTHS),
+    *(nest(b"[", b"]", depth) for depth in DEPTHS),
+    *(nest(b'{"messages":', b"}", depth) for depth in DEPTHS),
     *(b"[" * depth for depth in DEPTHS),
     *(b'{"extra":' * depth for depth in DEPTHS),
 ]

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from .hostile import BODIES, CODES, CONTENT_TYPES, DEPTHS, RETRY_AFTERS, STATUSES, VALUES, nested
-from .whole_answers import ANSWERS, MARKER, OPERATIONS, Place, member_names, places, replaced
+from .hostile import BODIES, CODES, CONTENT_TYPES, DEPTHS, RETRY_AFTERS, STATUSES, VALUES, nest
+from .sample_responses import MARKER, OPERATIONS, SAMPLE_RESPONSES, Place, list_member_names, list_places, replace_value
 
 OPERATION = st.sampled_from(OPERATIONS)
 STATUS = st.integers(0, 999) | st.sampled_from(STATUSES)
@@ -17,7 +17,9 @@ CUTS = st.lists(st.integers(min_value=0, max_value=100_000), max_size=6)
 TEXT = st.text(max_size=60) | st.sampled_from([*RETRY_AFTERS, *CONTENT_TYPES])
 HEADERS = st.fixed_dictionaries({}, optional={"Retry-After": TEXT, "Content-Type": TEXT})
 
-_NAME = st.sampled_from(sorted(set[str]().union(*map(member_names, ANSWERS.values())) | {"code", "error"}))
+_NAME = st.sampled_from(
+    sorted(set[str]().union(*map(list_member_names, SAMPLE_RESPONSES.values())) | {"code", "error"})
+)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 _HOSTILE = st.sampled_from([msgspec.Raw(value) for value in (*VALUES, *CODES)])
 _LEAF = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.just(MARKER) | _TEXT | _HOSTILE
@@ -27,29 +29,34 @@ _DOCUMENT: st.SearchStrategy[Any] = st.recursive(
 
 
 @st.composite
-def _spoilt(draw: st.DrawFn) -> bytes:
+def _spoil_response(draw: st.DrawFn) -> bytes:
     """A good answer with one or two places changed."""
-    document = draw(st.sampled_from(list(ANSWERS.values())))
+    document = draw(st.sampled_from(list(SAMPLE_RESPONSES.values())))
     for _ in range(draw(st.integers(1, 2))):
-        spots = list[Place](places(document))
-        document = replaced(document, draw(st.sampled_from(spots)), draw(_DOCUMENT))
+        spots = list[Place](list_places(document))
+        document = replace_value(document, draw(st.sampled_from(spots)), draw(_DOCUMENT))
     return msgspec.json.encode(document)
 
 
 @st.composite
-def _damaged(draw: st.DrawFn) -> bytes:
+def _damage_body(draw: st.DrawFn) -> bytes:
     """A body with some of its bytes cut out, and others put in their place."""
-    body = draw(_spoilt() | st.sampled_from(BODIES))
+    body = draw(_spoil_response() | st.sampled_from(BODIES))
     start = draw(st.integers(0, len(body)))
     return body[:start] + draw(st.binary(max_size=8)) + body[draw(st.integers(start, len(body))) :]
 
 
 _DEEP = st.builds(
-    nested, st.sampled_from([b"[", b'{"a":', b'{"messages":[', b'{"metaData":']), st.just(b""), st.sampled_from(DEPTHS)
+    nest, st.sampled_from([b"[", b'{"a":', b'{"messages":[', b'{"metaData":']), st.just(b""), st.sampled_from(DEPTHS)
 )
 
 BODY = st.one_of(
-    st.binary(max_size=200), st.sampled_from(BODIES), _DOCUMENT.map(msgspec.json.encode), _spoilt(), _damaged(), _DEEP
+    st.binary(max_size=200),
+    st.sampled_from(BODIES),
+    _DOCUMENT.map(msgspec.json.encode),
+    _spoil_response(),
+    _damage_body(),
+    _DEEP,
 )
 """Any bytes, most of them nearly an answer."""
 

@@ -15,32 +15,32 @@ from typing import Any
 
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import Answer
-from directsuite.core.retry import retry_after
+from directsuite.core.response import BufferedResponse
+from directsuite.core.retry import parse_retry_after
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.messaging.models import DirectMessageStatusReportResponse, MessageStatus
-from directsuite.messaging.report import COLUMNS, rows
+from directsuite.messaging.report import COLUMNS, read_rows
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.dates import read_datetime, read_day
-from directsuite.wire.parsing import ArraySplitter, MismatchError, without_byte_order_mark
+from directsuite.wire.parsing import ArraySplitter, MismatchError, strip_byte_order_mark
 
-from .whole_answers import MARKER
+from .sample_responses import MARKER
 
-LIMIT = 10**9
+MAX_RESPONSE_BYTES = 10**9
 CODEC = Codec()
 
-Seen = tuple[list[Any], object]
+StreamOutcome = tuple[list[Any], object]
 """What a stream gave, and how it ended: with a rest, or with the words of its refusal."""
 
 
-def answer_is_typed(operation: Operation[Any], status: int, headers: dict[str, str], body: bytes) -> object:
+def check_response_is_typed(operation: Operation[Any], status: int, headers: dict[str, str], body: bytes) -> object:
     """An answer is a response or a typed error, which shows nothing of the body."""
-    result = interpret(operation, Answer(status, headers, body), LIMIT, CODEC)
+    result = interpret(operation, BufferedResponse(status, headers, body), MAX_RESPONSE_BYTES, CODEC)
     if isinstance(result, DirectSuiteError):
-        error_is_fit_to_be_seen(result)
+        check_error_is_printable(result)
         assert isinstance(result, ServiceError | ResponseDecodeError)
         assert result.operation == operation.name
         assert (result.__traceback__, result.__cause__, result.__context__) == (None, None, None)
@@ -50,11 +50,11 @@ def answer_is_typed(operation: Operation[Any], status: int, headers: dict[str, s
     assert isinstance(result, operation.response)
     assert 200 <= status < 300
     if isinstance(result, DirectMessageStatusReportResponse):
-        _records_are_typed(result)
+        _check_records_are_typed(result)
     return result
 
 
-def error_is_fit_to_be_seen(error: DirectSuiteError) -> None:
+def check_error_is_printable(error: DirectSuiteError) -> None:
     """Its texts can be printed on a line of any log, and hold no part of what was answered."""
     attributes = {name: value for name, value in vars(error).items() if name != "code"}  # the service's own, kept apart
     for text in (str(error), repr(error), repr(error.args), repr(attributes)):
@@ -65,28 +65,28 @@ def error_is_fit_to_be_seen(error: DirectSuiteError) -> None:
     assert error.outcome is not None
 
 
-def _records_are_typed(response: DirectMessageStatusReportResponse) -> None:
+def _check_records_are_typed(response: DirectMessageStatusReportResponse) -> None:
     try:
         assert isinstance(response.records, list)
     except ResponseDecodeError as error:
-        error_is_fit_to_be_seen(error)
+        check_error_is_printable(error)
 
 
-def cut(content: bytes, cuts: Iterable[int]) -> list[bytes]:
+def split_at(content: bytes, cuts: Iterable[int]) -> list[bytes]:
     """The content in pieces."""
     edges = [0, *sorted(position % (len(content) + 1) for position in cuts), len(content)]
     return [content[start:end] for start, end in pairwise(edges)]
 
 
-def pieces_are_as_the_whole(content: bytes, cuts: Iterable[int]) -> None:
+def check_split_equals_unsplit(content: bytes, cuts: Iterable[int]) -> None:
     """However a stream is cut, its readers see the same, and refuse the same for the same reason."""
-    pieces = cut(content, cuts)
-    assert _split(pieces) == _split([content])
-    assert _messages(pieces) == _messages([content])
-    assert _decoded(pieces) == _decoded([content]) == _decoded_whole(content)
+    pieces = split_at(content, cuts)
+    assert _split_json(pieces) == _split_json([content])
+    assert _decode_messages(pieces) == _decode_messages([content])
+    assert _decode_base64(pieces) == _decode_base64([content]) == _decode_base64_at_once(content)
 
 
-def _split(pieces: list[bytes]) -> Seen:
+def _split_json(pieces: list[bytes]) -> StreamOutcome:
     splitter, seen = ArraySplitter("messages"), list[Any]()
     try:
         for piece in pieces:
@@ -96,7 +96,7 @@ def _split(pieces: list[bytes]) -> Seen:
         return seen, str(mismatch)
 
 
-def _messages(pieces: list[bytes]) -> Seen:
+def _decode_messages(pieces: list[bytes]) -> StreamOutcome:
     reader, seen = MessageReader(messaging.GET_MESSAGES, CODEC), list[Any]()
     try:
         for piece in pieces:
@@ -105,12 +105,12 @@ def _messages(pieces: list[bytes]) -> Seen:
     except MismatchError as mismatch:
         return seen, str(mismatch)
     except DirectSuiteError as error:
-        error_is_fit_to_be_seen(error)
+        check_error_is_printable(error)
         return seen, str(error)
     return seen, None
 
 
-def _decoded(pieces: list[bytes]) -> bytes | None:
+def _decode_base64(pieces: list[bytes]) -> bytes | None:
     decoder, content = base64.Decoder(), b""
     try:
         for piece in pieces:
@@ -121,14 +121,14 @@ def _decoded(pieces: list[bytes]) -> bytes | None:
     return content
 
 
-def _decoded_whole(content: bytes) -> bytes | None:
+def _decode_base64_at_once(content: bytes) -> bytes | None:
     try:
-        return base64.decode(without_byte_order_mark(content))
+        return base64.decode(strip_byte_order_mark(content))
     except MismatchError:
         return None
 
 
-def date_is_typed(value: object) -> None:
+def check_date_is_typed(value: object) -> None:
     """Anything in a date's place is an aware moment in UTC, or a mismatch; in a day's, a day or text."""
     with contextlib.suppress(MismatchError):
         assert read_datetime(value).tzinfo is UTC
@@ -136,16 +136,16 @@ def date_is_typed(value: object) -> None:
         assert isinstance(read_day(value), day | str)
 
 
-def retry_after_is_seconds(header: str, now: float) -> None:
+def check_retry_after_is_seconds(header: str, now: float) -> None:
     """A Retry-After is a finite number of seconds, not below zero, or nothing."""
-    seconds = retry_after(header, now=lambda: now)
+    seconds = parse_retry_after(header, now=lambda: now)
     assert seconds is None or 0 <= seconds <= timedelta.max.total_seconds()
 
 
-def report_is_typed(document: bytes) -> None:
+def check_report_is_typed(document: bytes) -> None:
     """A report's rows have the columns' names; what is no CSV is a typed error."""
     try:
-        for row in rows(document, MessageStatus):
+        for row in read_rows(document, MessageStatus):
             assert row.keys() <= {*COLUMNS, "extra"}
     except ResponseDecodeError as error:
-        error_is_fit_to_be_seen(error)
+        check_error_is_printable(error)

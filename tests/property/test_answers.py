@@ -14,11 +14,11 @@ from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from tests.specification import METHODS
 
-from .hostile import BODIES, CODES, CONTENT_TYPES, DIGITS, RETRY_AFTERS, STATUSES, VALUES
+from .hostile import BODIES, CODES, CONTENT_TYPES, NON_INTEGER_DIGITS, RETRY_AFTERS, STATUSES, VALUES
 from .inputs import BODY, HEADERS, OPERATION, STATUS
-from .lengths import holds, quick_and_long
-from .oracles import answer_is_typed
-from .whole_answers import ANSWERS, OPERATIONS, places, replaced
+from .oracles import check_response_is_typed
+from .run_lengths import check_property, parametrize_examples
+from .sample_responses import OPERATIONS, SAMPLE_RESPONSES, list_places, replace_value
 
 ONE_OF_EACH_ANSWER = list({(operation.response, operation.service): operation for operation in OPERATIONS}.values())
 
@@ -33,58 +33,60 @@ def test_every_operation_is_tried() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_whole_answer_is_a_response(operation: Operation[object]) -> None:
-    result = answer_is_typed(operation, 200, {}, _encoded(ANSWERS[operation.name]))
+    result = check_response_is_typed(operation, 200, {}, _encoded(SAMPLE_RESPONSES[operation.name]))
     assert not isinstance(result, DirectSuiteError)
 
 
 @pytest.mark.parametrize("status", [0, 99, 101, 199, 300, 304])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_whole_answer_under_another_status_is_none(operation: Operation[object], status: int) -> None:
-    result = answer_is_typed(operation, status, {}, _encoded(ANSWERS[operation.name]))
+    result = check_response_is_typed(operation, status, {}, _encoded(SAMPLE_RESPONSES[operation.name]))
     assert isinstance(result, DirectSuiteError)
 
 
 @pytest.mark.parametrize("operation", ONE_OF_EACH_ANSWER, ids=lambda operation: operation.name)
 def test_wrong_value_at_any_place_is_typed(operation: Operation[object]) -> None:
-    document = ANSWERS[operation.name]
-    for place in places(document):
+    document = SAMPLE_RESPONSES[operation.name]
+    for place in list_places(document):
         for value in VALUES:
-            answer_is_typed(operation, 200, {}, msgspec.json.encode(replaced(document, place, msgspec.Raw(value))))
+            check_response_is_typed(
+                operation, 200, {}, msgspec.json.encode(replace_value(document, place, msgspec.Raw(value)))
+            )
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_hostile_body_is_typed_whatever_the_status(operation: Operation[object]) -> None:
     for body in BODIES:
         for status in (200, 400, 503):
-            answer_is_typed(operation, status, {}, body)
+            check_response_is_typed(operation, status, {}, body)
     for status in STATUSES:
-        answer_is_typed(operation, status, {}, b'{"success": false, "error": "e"}')
+        check_response_is_typed(operation, status, {}, b'{"success": false, "error": "e"}')
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 def test_hostile_header_is_typed(operation: Operation[object]) -> None:
     for text in (*RETRY_AFTERS, *CONTENT_TYPES):
         for status in (200, 429, 503):
-            answer_is_typed(operation, status, {"Retry-After": text, "Content-Type": text}, b"-")
+            check_response_is_typed(operation, status, {"Retry-After": text, "Content-Type": text}, b"-")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("code", CODES)
 def test_hostile_code_is_typed(operation: Operation[object], code: bytes) -> None:
     for status in (200, 400, 500):
-        answer_is_typed(operation, status, {}, b'{"success": false, "code": %s, "error": "e"}' % code)
-        answer_is_typed(operation, status, {}, b'{"code": %s}' % code)
+        check_response_is_typed(operation, status, {}, b'{"success": false, "code": %s, "error": "e"}' % code)
+        check_response_is_typed(operation, status, {}, b'{"code": %s}' % code)
 
 
 @pytest.mark.parametrize("operation", [messaging.SEND, registration.LOGIN], ids=lambda operation: operation.name)
-@pytest.mark.parametrize("code", DIGITS)
+@pytest.mark.parametrize("code", NON_INTEGER_DIGITS)
 def test_code_of_odd_digits_is_typed(operation: Operation[object], code: bytes) -> None:
-    answer_is_typed(operation, 200, {}, b'{"success": false, "code": %s}' % code)
+    check_response_is_typed(operation, 200, {}, b'{"success": false, "code": %s}' % code)
 
 
-@quick_and_long
+@parametrize_examples
 def test_any_answer_is_typed(examples: int) -> None:
-    holds(examples, answer_is_typed, OPERATION, STATUS, HEADERS, BODY)
+    check_property(examples, check_response_is_typed, OPERATION, STATUS, HEADERS, BODY)
 
 
 def test_nesting_of_every_depth_is_typed() -> None:
@@ -92,7 +94,7 @@ def test_nesting_of_every_depth_is_typed() -> None:
     for depth in range(sys.getrecursionlimit() - 100, sys.getrecursionlimit() + 10):
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             body = b'{"metaData": {"a": %b0%b}}' % (opening * depth, closing * depth)
-            answer_is_typed(signing.GET_DOC_INFO, 200, {}, body)
+            check_response_is_typed(signing.GET_DOC_INFO, 200, {}, body)
 
 
 SHOWN = [
@@ -108,6 +110,6 @@ SHOWN = [
 
 @pytest.mark.parametrize(("header", "shown"), SHOWN)
 def test_media_type_is_named_where_it_is_one(header: str, shown: str) -> None:
-    error = answer_is_typed(signing.GET_DOC_INFO, 200, {"Content-Type": header}, b"<html>")
+    error = check_response_is_typed(signing.GET_DOC_INFO, 200, {"Content-Type": header}, b"<html>")
     assert isinstance(error, ResponseDecodeError)
     assert shown in str(error)

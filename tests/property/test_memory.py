@@ -15,16 +15,16 @@ import pytest
 import directsuite as ds
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import interpret
-from directsuite.core.response import Answer
+from directsuite.core.response import BufferedResponse
 from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from tests.core import plays
-from tests.core.opened import ALICE, GET_DOC_INFO, PASSWORD, failure_of, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, catch_error, open_suite
 from tests.core.virtual_time import VirtualTimeLoop
 
 pytestmark = pytest.mark.wide
@@ -72,8 +72,8 @@ SHAPES: list[tuple[Operation[Any], bytes]] = [
 
 @pytest.mark.parametrize(("operation", "body"), SHAPES, ids=range(len(SHAPES)))
 def test_answer_takes_no_more_than_a_constant_times_its_size(operation: Operation[Any], body: bytes) -> None:
-    interpret(operation, Answer(200, {}, b"{}"), SIZE, CODEC)  # its reader is made on first use
-    assert _peak(lambda: interpret(operation, Answer(200, {}, body), SIZE, CODEC)) < MOST * len(body) + MB
+    interpret(operation, BufferedResponse(200, {}, b"{}"), SIZE, CODEC)  # its reader is made on first use
+    assert _peak(lambda: interpret(operation, BufferedResponse(200, {}, body), SIZE, CODEC)) < MOST * len(body) + MB
 
 
 def _read_messages(pieces: int) -> None:
@@ -130,13 +130,13 @@ MESSAGES = b'{"success":true,"messages":[' + _MESSAGE * (10 * MB // len(_MESSAGE
 
 
 async def _get_doc_info(suite: ds.DirectSuite, _: Path) -> None:
-    error = await failure_of(GET_DOC_INFO.call(suite))
+    error = await catch_error(GET_DOC_INFO.call(suite))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
 
 
 async def _download(suite: ds.DirectSuite, folder: Path) -> None:
-    error = await failure_of(suite.signing.download("doc", folder / "doc.pdf"))
+    error = await catch_error(suite.signing.download("doc", folder / "doc.pdf"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
     assert list(folder.iterdir()) == []  # noqa: ASYNC240  a folder of the test's own
@@ -161,8 +161,8 @@ def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: byt
     async def met() -> int:
         """The peak of memory of a call that is answered with a bomb."""
         async with (
-            ScriptedServer(plays.answer(coded, Content_Encoding=coding)) as server,
-            opened(server, max_response_bytes=MB) as suite,
+            ScriptedServer(responses.respond(coded, Content_Encoding=coding)) as server,
+            open_suite(server, max_response_bytes=MB) as suite,
         ):
             await _count(suite, server)
             tracemalloc.start()
@@ -174,7 +174,7 @@ def test_compression_bomb_is_held_in_pieces(coding: str, call: Any, content: byt
 
     async def _count(suite: ds.DirectSuite, server: ScriptedServer) -> None:
         """Make what is made on first use."""
-        server.plays(plays.answer({"success": True, "count": 1}))
+        server.enqueue(responses.respond({"success": True, "count": 1}))
         await suite.mailbox(ALICE, PASSWORD).get_message_count()
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

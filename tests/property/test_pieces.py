@@ -7,13 +7,18 @@ from hypothesis import strategies as st
 
 from .hostile import BODIES, RETRY_AFTERS, VALUES
 from .inputs import CUTS, DATE, REPORT, STREAM, TEXT
-from .lengths import holds, quick_and_long
-from .oracles import date_is_typed, pieces_are_as_the_whole, report_is_typed, retry_after_is_seconds
+from .oracles import (
+    check_date_is_typed,
+    check_report_is_typed,
+    check_retry_after_is_seconds,
+    check_split_equals_unsplit,
+)
+from .run_lengths import check_property, parametrize_examples
 
 
-@quick_and_long
+@parametrize_examples
 def test_stream_cut_anywhere_reads_as_the_whole(examples: int) -> None:
-    holds(examples, pieces_are_as_the_whole, STREAM, CUTS)
+    check_property(examples, check_split_equals_unsplit, STREAM, CUTS)
 
 
 @pytest.mark.by_default(16)
@@ -21,22 +26,22 @@ def test_stream_cut_anywhere_reads_as_the_whole(examples: int) -> None:
 def test_hostile_element_cut_at_every_place_reads_as_the_whole(value: bytes) -> None:
     document = b'{"messages":[%s,%s],"success":true}' % (value, value)
     for position in range(0, len(document), max(1, len(document) // 60)):
-        pieces_are_as_the_whole(document, [position])
+        check_split_equals_unsplit(document, [position])
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
 def test_hostile_stream_reads_as_the_whole(body: bytes) -> None:
-    pieces_are_as_the_whole(body, range(0, len(body), max(1, len(body) // 20)))
+    check_split_equals_unsplit(body, range(0, len(body), max(1, len(body) // 20)))
 
 
-@quick_and_long
+@parametrize_examples
 def test_anything_in_a_date_s_place_is_typed(examples: int) -> None:
-    holds(examples, date_is_typed, DATE)
+    check_property(examples, check_date_is_typed, DATE)
 
 
-@quick_and_long
+@parametrize_examples
 def test_any_retry_after_is_seconds_or_nothing(examples: int) -> None:
-    holds(examples, retry_after_is_seconds, TEXT | DATES_OF_HTTP, st.floats(0, 4e9))
+    check_property(examples, check_retry_after_is_seconds, TEXT | DATES_OF_HTTP, st.floats(0, 4e9))
 
 
 DATES_OF_HTTP = st.from_regex(r"(Mon, )?[0-9]{1,2}[ -](Jan|feb|x)[ -,][0-9]{0,5} [0-9:]{0,9} ([+-][0-9]{0,6}|GMT)?")
@@ -45,9 +50,9 @@ DATES_OF_HTTP = st.from_regex(r"(Mon, )?[0-9]{1,2}[ -](Jan|feb|x)[ -,][0-9]{0,5}
 @pytest.mark.parametrize("text", RETRY_AFTERS)
 @pytest.mark.parametrize("now", [0.0, 1_500_000_000.0, 250_000_000_000.0])
 def test_hostile_retry_after_is_seconds_or_nothing(text: str, now: float) -> None:
-    retry_after_is_seconds(text, now)
+    check_retry_after_is_seconds(text, now)
 
 
-@quick_and_long
+@parametrize_examples
 def test_any_bytes_are_a_report_or_a_typed_error(examples: int) -> None:
-    holds(examples, report_is_typed, REPORT)
+    check_property(examples, check_report_is_typed, REPORT)

@@ -8,9 +8,9 @@ import zlib
 import pytest
 from hypothesis import strategies as st
 
-from .lengths import holds, quick_and_long
-from .whole_answers import MARKER
-from .wires import CALLS, ReadingCall, wire_is_survived
+from .raw_connection import CALLS, ReadingCall, check_call_survives
+from .run_lengths import check_property, parametrize_examples
+from .sample_responses import MARKER
 
 _GOOD = json.dumps({"success": True, "code": "000", "count": 7, "sessionId": "s", "messages": [{"uid": 1}]}).encode()
 _NO = json.dumps({"success": False, "code": 3, "error": MARKER, "message": MARKER}).encode()
@@ -128,30 +128,30 @@ def _damaged(draw: st.DrawFn) -> bytes:
 
 
 def _survived(call: ReadingCall, content: bytes, closes: bool) -> None:
-    wire_is_survived(call, content, closes=closes)
+    check_call_survives(call, content, closes=closes)
 
 
-@quick_and_long
+@parametrize_examples
 def test_any_bytes_in_an_answer_s_place_are_survived(examples: int) -> None:
     wire = HEAD_AND_BODY | _damaged() | st.binary(max_size=100)
-    holds(examples // 2, _survived, st.sampled_from(CALLS), wire, st.booleans())
+    check_property(examples // 2, _survived, st.sampled_from(CALLS), wire, st.booleans())
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_every_odd_status_line_is_survived(call: ReadingCall) -> None:
     for line in STATUS_LINES:
-        wire_is_survived(call, _written(line, [FIELDS[0]], b"\r\n", _GOOD), closes=True)
+        check_call_survives(call, _written(line, [FIELDS[0]], b"\r\n", _GOOD), closes=True)
 
 
 @pytest.mark.by_default(13)
 @pytest.mark.parametrize("field", FIELDS, ids=range(len(FIELDS)))
 def test_every_odd_field_is_survived(field: bytes) -> None:
     for call in CALLS[:1] + CALLS[-2:]:
-        wire_is_survived(call, _written(STATUS_LINES[0], [field], b"\r\n", _GOOD), closes=True)
+        check_call_survives(call, _written(STATUS_LINES[0], [field], b"\r\n", _GOOD), closes=True)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=range(len(BODIES)))
 @pytest.mark.parametrize("field", [b"Transfer-Encoding: chunked", b"Content-Encoding: gzip", b"X: 1"])
 def test_every_odd_body_is_survived(field: bytes, body: bytes) -> None:
     for call in (CALLS[0], CALLS[-2]):
-        wire_is_survived(call, _written(STATUS_LINES[0], [field], b"\r\n", body), closes=True)
+        check_call_survives(call, _written(STATUS_LINES[0], [field], b"\r\n", body), closes=True)

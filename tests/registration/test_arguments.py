@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from tests.core.opened import failure_of, opened
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
 
 DOMAIN = "direct.example.test"
 WRONG: dict[str, Callable[[ds.Registration, Any], Awaitable[object]]] = {
@@ -23,8 +23,8 @@ WRONG: dict[str, Callable[[ds.Registration, Any], Awaitable[object]]] = {
     "value", [None, 5, "ada", ["ada"], ds.UserPassword("ada", "hush")], ids=lambda value: type(value).__name__
 )
 async def test_an_argument_of_the_wrong_type_is_refused(server: ScriptedServer, parameter: str, value: object) -> None:
-    async with opened(server) as suite:
-        error = await failure_of(WRONG[parameter](suite.registration, value))
+    async with open_suite(server) as suite:
+        error = await catch_error(WRONG[parameter](suite.registration, value))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == parameter
     assert server.requests == []
@@ -32,7 +32,7 @@ async def test_an_argument_of_the_wrong_type_is_refused(server: ScriptedServer, 
 
 async def test_a_person_without_credentials_is_not_provisioned(server: ScriptedServer) -> None:
     person: Any = ds.IDProofedIndividual(id=5)
-    async with opened(server) as suite:
-        error = await failure_of(suite.registration.provision_id_proofed_patient(DOMAIN, person))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.registration.provision_id_proofed_patient(DOMAIN, person))
     assert isinstance(error, ds.InvalidArgumentError)
     assert server.requests == []

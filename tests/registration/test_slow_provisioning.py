@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import LOGGED_IN, opened
+from tests.core import responses
 from tests.core.scripted_server import Exchange, ScriptedServer
-from tests.core.virtual_time import elapsed
+from tests.core.scripted_suite import LOGIN_RESPONSE, open_suite
+from tests.core.virtual_time import measure_elapsed
 
 ADA = ds.IDProofedIndividualRESTful(
     first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29", direct_username="ada"
@@ -24,17 +24,17 @@ def provisioning(server: ScriptedServer, seconds: float) -> None:
     async def play(exchange: Exchange) -> None:
         target = exchange.request.target
         if "ProvisionIDProofedPatient" in target:
-            await plays.slow(seconds, plays.answer(PROVISIONED))(exchange)
+            await responses.delay(seconds, responses.respond(PROVISIONED))(exchange)
         else:
-            await plays.answer(LOGGED_IN if target.endswith("/login") else FOUND)(exchange)
+            await responses.respond(LOGIN_RESPONSE if target.endswith("/login") else FOUND)(exchange)
 
-    server.otherwise = play
+    server.default_responder = play
 
 
 @pytest.mark.parametrize("seconds", [29.5, 45, 57])
 async def test_a_good_answer_is_given_however_slow(server: ScriptedServer, seconds: float) -> None:
     provisioning(server, seconds)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         answer = await suite.registration.provision_id_proofed_patient("direct.example.test", ADA)
     assert answer.payment_confirmation == ds.PaymentConfirmation(order_id=7)
 
@@ -42,9 +42,11 @@ async def test_a_good_answer_is_given_however_slow(server: ScriptedServer, secon
 async def test_of_no_answer_the_user_is_found_in_time_and_the_event_says_so(server: ScriptedServer) -> None:
     provisioning(server, 900)
     events: list[ds.Event] = []
-    async with opened(server, listeners=[events.append], leaky=True) as suite:
+    async with open_suite(server, listeners=[events.append], leaky=True) as suite:
         with pytest.raises(ds.OutcomeUnknownError) as caught:
-            assert await elapsed(suite.registration.provision_id_proofed_patient("direct.example.test", ADA)) <= 60
+            assert (
+                await measure_elapsed(suite.registration.provision_id_proofed_patient("direct.example.test", ADA)) <= 60
+            )
     assert caught.value.found is not None
     [left] = [event for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
     assert left.how_to_find_out == caught.value.how_to_find_out

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.clock import EARLIEST, LATEST, Clock
+from directsuite.sandbox.clock import MAX_TIME, MIN_TIME, Clock
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_refused_change_leaves_the_clock_as_it_was(frozen: bool, to: datetime, b
             refused = str(error)
         assert not refused or clock.state == before
         assert not refused or refused == "the clock takes times from 1970-01-01 to 9999-01-01"
-        assert EARLIEST <= clock.now() <= LATEST + timedelta(hours=1)
+        assert MIN_TIME <= clock.now() <= MAX_TIME + timedelta(hours=1)
 
 
 @pytest.mark.parametrize("to", ["9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00"])

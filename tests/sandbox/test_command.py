@@ -17,7 +17,7 @@ import pytest
 from directsuite.sandbox import Control, serving
 from directsuite.sandbox.samples import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import Serving, run
+from directsuite.sandbox.serving import ServingOptions, run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -28,7 +28,7 @@ _LOGIN = ("username", "password")
 
 
 @asynccontextmanager
-async def command(*arguments: str) -> AsyncGenerator[Process]:
+async def run_command(*arguments: str) -> AsyncGenerator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-W",
@@ -50,7 +50,7 @@ async def command(*arguments: str) -> AsyncGenerator[Process]:
             await process.communicate()
 
 
-async def ready(process: Process) -> tuple[dict[str, str], dict[str, str]]:
+async def read_startup_output(process: Process) -> tuple[dict[str, str], dict[str, str]]:
     """The environment that the sandbox gives, and the URLs of the command's JSON line."""
     assert process.stdout is not None
     line = await asyncio.wait_for(process.stdout.readline(), 20)
@@ -63,8 +63,8 @@ async def ready(process: Process) -> tuple[dict[str, str], dict[str, str]]:
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: signal.Signals) -> None:
-    async with command("--memory") as process, aiohttp.ClientSession() as http:
-        environment, urls = await ready(process)
+    async with run_command("--memory") as process, aiohttp.ClientSession() as http:
+        environment, urls = await read_startup_output(process)
         assert environment["DIRECTSUITE_FAX_URL"] == urls["fax"]
         headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
         async with http.get(f"{urls['fax']}/api/fax/getMessageList/15550100100/10", headers=headers) as answer:
@@ -86,8 +86,8 @@ async def test_command_serves_a_demo_until_a_signal_and_ends_cleanly(number: sig
 @pytest.mark.process
 async def test_demo_is_seeded_once_into_a_state_that_is_kept(tmp_path: Path) -> None:
     for _ in range(2):
-        async with command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
-            environment, urls = await ready(process)
+        async with run_command("--data", str(tmp_path)) as process, aiohttp.ClientSession() as http:
+            environment, urls = await read_startup_output(process)
             headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}"}
             async with http.get(f"{urls['fax']}/api/fax/getMessageList/15550100100/10", headers=headers) as answer:
                 assert len((await answer.json())["MessageDetail"]) == 2
@@ -97,21 +97,21 @@ async def test_demo_is_seeded_once_into_a_state_that_is_kept(tmp_path: Path) -> 
 
 
 def test_host_off_loopback_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(Serving(host="192.0.2.1", port=0)) == 1
+    assert run(ServingOptions(host="192.0.2.1", port=0)) == 1
     assert "loopback" in capsys.readouterr().err
 
 
 @pytest.mark.process
 async def test_port_in_use_is_refused(sandbox: Sandbox) -> None:
-    async with command("--memory", "--port", sandbox.root_url.rpartition(":")[2]) as process:
+    async with run_command("--memory", "--port", sandbox.root_url.rpartition(":")[2]) as process:
         _, errors = await asyncio.wait_for(process.communicate(), 20)
         assert (process.returncode, b"in use" in errors, b"Traceback" in errors) == (1, True, False)
 
 
 @pytest.mark.process
 async def test_reset_brings_the_announced_content_back() -> None:
-    async with command("--memory") as process, aiohttp.ClientSession() as http:
-        _, urls = await ready(process)
+    async with run_command("--memory") as process, aiohttp.ClientSession() as http:
+        _, urls = await read_startup_output(process)
         credentials = {"username": "alice@direct.example.test", "password": "sandbox"}
         async with http.post(f"{urls['message']}/DeleteMessagesByUIDs/INBOX", json={"auth": credentials, "uids": [1]}):
             pass
@@ -132,12 +132,12 @@ async def test_sample_content_is_added_whole_or_not_at_all(tmp_path: Path, monke
         with pytest.raises(KeyError):
             await Sandbox(tmp_path, seed=add_sample_content).__aenter__()
     async with Sandbox(tmp_path) as empty:
-        assert await empty._database.read(_mailboxes) == 0
+        assert await empty._database.read(_count_mailboxes) == 0
     async with Sandbox(tmp_path, seed=add_sample_content) as whole:
-        assert await whole._database.read(_mailboxes) == 2
+        assert await whole._database.read(_count_mailboxes) == 2
 
 
-def _mailboxes(connection: sqlite3.Connection) -> int:
+def _count_mailboxes(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM mailbox_account").fetchone()[0])
 
 
@@ -147,7 +147,7 @@ async def test_profiles_are_given_one_by_one(module: str) -> None:
     options = ("--memory", "--port", "0", "--json", "--profile", "java", "--profile", "attachment-list")
     program = (module, *(("sandbox",) if module == "directsuite" else ()), *options)
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *program, stdout=asyncio.subprocess.PIPE)
-    _, urls = await ready(process)
+    _, urls = await read_startup_output(process)
     async with aiohttp.ClientSession() as http, http.get(f"{urls['control']}/profile") as answer:
         assert await answer.json() == {"profile": ["java", "attachment-list"]}
     process.terminate()
@@ -177,7 +177,7 @@ async def test_a_folder_is_one_sandboxs_at_a_time_and_the_first_loses_nothing(tm
         document.parent.mkdir(exist_ok=True)
         document.write_bytes(b"%PDF-1.7")
         with pytest.raises(serving.CannotStartError, match=r"another sandbox keeps its state in .*: end it, or give"):
-            await serving.serve(Serving(folder=tmp_path, port=0))
+            await serving.serve(ServingOptions(folder=tmp_path, port=0))
         assert document.exists()
     async with Sandbox(tmp_path):
         assert not document.exists()
@@ -187,6 +187,6 @@ async def test_error_while_serving_is_not_called_a_failed_start(monkeypatch: pyt
     def broken(*_: object) -> str:
         raise BrokenPipeError
 
-    monkeypatch.setattr(serving, "summary", broken)
+    monkeypatch.setattr(serving, "format_summary", broken)
     with pytest.raises(BrokenPipeError):
-        await serving.serve(Serving(folder=None, port=0))
+        await serving.serve(ServingOptions(folder=None, port=0))

@@ -13,7 +13,7 @@ from aiohttp import StreamReader, web
 from aiohttp.base_protocol import BaseProtocol
 
 from directsuite.sandbox import connections, serving
-from directsuite.sandbox.page import live
+from directsuite.sandbox.page import notifier
 from directsuite.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_the_limit_of_connections_leaves_descriptors_for_files() -> None:
 async def test_event_streams_beyond_the_limit_are_refused(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "MAX_BROWSERS", 2)
+    monkeypatch.setattr(notifier, "MAX_BROWSERS", 2)
     async with AsyncExitStack() as stack:
         url = f"{sandbox.root_url}/page/events"
         statuses = [(await stack.enter_async_context(http.get(url))).status for _ in range(3)]
@@ -179,7 +179,7 @@ async def test_a_service_accepts_any_loopback_host(
         assert response.status != 403
 
 
-async def test_a_failure_within_the_sandbox_is_logged_without_the_text_of_its_exception(
+async def test_internal_error_is_logged_without_exception_text(
     sandbox: Sandbox,
     http: aiohttp.ClientSession,
     bearer: dict[str, str],
@@ -189,7 +189,7 @@ async def test_a_failure_within_the_sandbox_is_logged_without_the_text_of_its_ex
     def fail(*_: object, **__: object) -> None:
         raise KeyError(bearer["Authorization"])
 
-    monkeypatch.setattr("directsuite.sandbox.fax._owner", fail)
+    monkeypatch.setattr("directsuite.sandbox.fax._find_owner", fail)
     with serving.log_to_stderr():
         url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
         async with http.get(url, headers=bearer) as response:
@@ -204,11 +204,11 @@ async def test_a_failure_within_the_sandbox_is_logged_without_the_text_of_its_ex
 def test_a_log_of_many_messages_is_cut_and_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     logger, now = logging.getLogger(name), [0.0]
     with serving.log_to_stderr(lambda: now[0]):
-        for _ in range(serving.RECORDS_PER_MINUTE + 7):
+        for _ in range(serving.MAX_LOG_RECORDS_PER_MINUTE + 7):
             logger.error("no HTTP")
         now[0] = 61.0
         logger.error("no HTTP")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == serving.RECORDS_PER_MINUTE + 1
+    assert len(lines) == serving.MAX_LOG_RECORDS_PER_MINUTE + 1
     assert lines[-1].endswith("no HTTP (7 messages before it were left out)")
     assert not logger.handlers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from directsuite.sandbox.database import Database
+from directsuite.sandbox.database import SandboxDatabase
 from directsuite.sandbox.server import Sandbox
 from directsuite.sandbox.signing.keys import FileKeyStore
 
@@ -41,15 +41,15 @@ def divide(_: sqlite3.Connection) -> str:
 
 
 @pytest.fixture(params=["file", "memory"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    opened = Database(tmp_path if request.param == "file" else None, [SCHEMA])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SandboxDatabase]:
+    opened = SandboxDatabase(tmp_path if request.param == "file" else None, [SCHEMA])
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Database]:
-    opened = Database(tmp_path, [SCHEMA])
+def file_database(tmp_path: Path) -> Iterator[SandboxDatabase]:
+    opened = SandboxDatabase(tmp_path, [SCHEMA])
     yield opened
     opened.close()
 
@@ -70,14 +70,14 @@ class Gate:
 
 
 @pytest.fixture
-async def commit(database: Database) -> AsyncIterator[Gate]:
+async def commit(database: SandboxDatabase) -> AsyncIterator[Gate]:
     """The writer, stopped before its next COMMIT."""
     gate = Gate(database._writer.connection, "COMMIT")
     yield gate
     gate.open.set()
 
 
-async def test_write_is_acknowledged_after_its_commit(database: Database, commit: Gate) -> None:
+async def test_write_is_acknowledged_after_its_commit(database: SandboxDatabase, commit: Gate) -> None:
     future = database._writer.submit(lambda connection: add(connection, "a"))
     refused = database._writer.submit(lambda connection: connection.execute("no SQL"))
     # What the writer told the loop before it came to COMMIT is settled before the loop hears of `reached`.
@@ -90,17 +90,17 @@ async def test_write_is_acknowledged_after_its_commit(database: Database, commit
         await refused
 
 
-async def test_reader_sees_nothing_before_the_commit_and_everything_after(kept: Database) -> None:
-    gate = Gate(kept._writer.connection, "COMMIT")
-    future = kept._writer.submit(lambda connection: add(connection, "a"))
+async def test_reader_sees_nothing_before_the_commit_and_everything_after(file_database: SandboxDatabase) -> None:
+    gate = Gate(file_database._writer.connection, "COMMIT")
+    future = file_database._writer.submit(lambda connection: add(connection, "a"))
     assert await asyncio.to_thread(gate.reached.wait, 20)
-    assert await kept.read(names) == []
+    assert await file_database.read(names) == []
     gate.open.set()
     await future
-    assert await kept.read(names) == ["a"]
+    assert await file_database.read(names) == ["a"]
 
 
-async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: Database) -> None:
+async def test_denied_commit_fails_every_caller_and_keeps_nothing(database: SandboxDatabase) -> None:
     def deny(action: int, what: str | None, *_: str | None) -> int:
         return sqlite3.SQLITE_DENY if (action, what) == (sqlite3.SQLITE_TRANSACTION, "COMMIT") else sqlite3.SQLITE_OK
 
@@ -146,11 +146,11 @@ class Failing(sqlite3.Connection):
 
 @pytest.mark.parametrize("error", [MemoryError(), UnexpectedError(), sqlite3.OperationalError()], ids=repr)
 @pytest.mark.parametrize("failing", [{n} for n in range(11)] + [{n, n + 1} for n in range(11)], ids=str)
-async def test_whatever_fails_wherever_is_told_and_got_over(
+async def test_any_failure_is_reported_and_recovered(
     failing: set[int], error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Failing))
-    database = Database(None, [SCHEMA])
+    database = SandboxDatabase(None, [SCHEMA])
     gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
 
     def hold(connection: sqlite3.Connection) -> None:
@@ -171,8 +171,8 @@ async def test_whatever_fails_wherever_is_told_and_got_over(
 
 
 @pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), UnexpectedError()], ids=repr)
-async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
-    database: Database, error: BaseException
+async def test_any_exception_leaves_thread_running_and_waiter_released(
+    database: SandboxDatabase, error: BaseException
 ) -> None:
     def refuse(connection: sqlite3.Connection) -> None:
         add(connection, "a")
@@ -185,7 +185,7 @@ async def test_whatever_a_work_raises_ends_neither_the_thread_nor_the_wait(
 
 
 async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SandboxDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(database._writer.connection, "BEGIN IMMEDIATE")
     first = database._writer.submit(names)
@@ -205,7 +205,7 @@ async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
             await database.write(names)
 
 
-async def test_read_is_one_transaction(kept: Database) -> None:
+async def test_read_is_one_transaction(file_database: SandboxDatabase) -> None:
     inside, written = threading.Event(), threading.Event()
 
     def twice(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
@@ -214,34 +214,36 @@ async def test_read_is_one_transaction(kept: Database) -> None:
         assert written.wait(20)
         return before, names(connection)
 
-    reading = asyncio.ensure_future(kept.read(twice))
+    reading = asyncio.ensure_future(file_database.read(twice))
     assert await asyncio.to_thread(inside.wait, 20)
-    await kept.write(lambda connection: add(connection, "a"))
+    await file_database.write(lambda connection: add(connection, "a"))
     written.set()
     assert await reading == ([], [])
-    assert await kept.read(names) == ["a"]
+    assert await file_database.read(names) == ["a"]
 
 
-async def test_failed_read_leaves_the_reader_usable_and_writes_are_refused_it(kept: Database) -> None:
+async def test_failed_read_leaves_the_reader_usable_and_writes_are_refused_it(file_database: SandboxDatabase) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        await kept.read(lambda connection: add(connection, "a"))
+        await file_database.read(lambda connection: add(connection, "a"))
     with pytest.raises(ZeroDivisionError):
-        await kept.read(lambda _: 1 // 0)
-    assert await kept.read(names) == []
+        await file_database.read(lambda _: 1 // 0)
+    assert await file_database.read(names) == []
 
 
 @pytest.mark.parametrize(
     ("pragma", "value"), [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5000)]
 )
-async def test_connections_are_set_to_keep_what_they_acknowledge(kept: Database, pragma: str, value: object) -> None:
+async def test_connections_are_set_to_keep_what_they_acknowledge(
+    file_database: SandboxDatabase, pragma: str, value: object
+) -> None:
     def asked(connection: sqlite3.Connection) -> object:
         return connection.execute(f"PRAGMA {pragma}").fetchone()[0]
 
-    assert (await kept.write(asked), await kept.read(asked)) == (value, value)
+    assert (await file_database.write(asked), await file_database.read(asked)) == (value, value)
 
 
 async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_path: Path) -> None:
-    database = Database(tmp_path, [SCHEMA])
+    database = SandboxDatabase(tmp_path, [SCHEMA])
     before = database._writer.submit(lambda connection: add(connection, "a"))
     database.close()
     assert await before == "a"
@@ -250,12 +252,12 @@ async def test_closed_database_refuses_work_and_has_done_what_came_before(tmp_pa
             await asyncio.wait_for(call(names), 20)
     with pytest.raises(RuntimeError, match="the sandbox is closed"):
         database.post(names)
-    again = Database(tmp_path, [SCHEMA])
+    again = SandboxDatabase(tmp_path, [SCHEMA])
     assert await again.read(names) == ["a"]
     again.close()
 
 
-async def test_posted_work_comes_before_what_is_written_after_it(database: Database) -> None:
+async def test_posted_work_comes_before_what_is_written_after_it(database: SandboxDatabase) -> None:
     database.post(lambda connection: add(connection, "a"))
     database.post(lambda _: 1 // 0)
     assert await database.write(names) == ["a"]
@@ -266,7 +268,7 @@ def test_damaged_file_is_an_error_that_leaves_nothing_open(tmp_path: Path, conte
     (tmp_path / "sandbox.sqlite3").write_bytes(content)
     before = threading.active_count()
     with pytest.raises(sqlite3.DatabaseError):
-        Database(tmp_path, [SCHEMA])
+        SandboxDatabase(tmp_path, [SCHEMA])
     assert threading.active_count() == before
 
 
@@ -277,7 +279,7 @@ def test_state_is_for_its_owner_alone_whatever_it_was_before(tmp_path: Path) -> 
 
     folders = [tmp_path / "state", tmp_path / "restored"]
     for folder in folders:
-        database = Database(folder, [SCHEMA])
+        database = SandboxDatabase(folder, [SCHEMA])
         keys = FileKeyStore(folder)
         keys.authority_pem()
         assert modes() == {0o600}

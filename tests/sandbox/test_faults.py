@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.faults import Fault, Faults, broken_base64, broken_json
+from directsuite.sandbox.faults import Fault, Faults, break_base64, break_json
 from directsuite.sandbox.files import PiecesPayload
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing import documents
@@ -28,7 +28,7 @@ LIST = "api/fax/getMessageList/15550100100/0"
 
 def rules(**members: Any) -> Faults:
     faults = Faults()
-    faults.know(["Send", "login"])
+    faults.set_operations(["Send", "login"])
     faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
     return faults
 
@@ -36,49 +36,49 @@ def rules(**members: Any) -> Faults:
 @given(skip=st.integers(0, 5), times=st.integers(1, 5))
 def test_rule_lets_skip_requests_through_then_applies_times_often(skip: int, times: int) -> None:
     faults = rules(skip=skip, times=times)
-    applied = [faults.take("Send") is not None for _ in range(skip + times + 3)]
+    applied = [faults.claim_fault("Send") is not None for _ in range(skip + times + 3)]
     assert applied == [False] * skip + [True] * times + [False] * 3
 
 
-def test_each_rule_skips_requests_of_its_operation_whether_or_not_another_rule_applies() -> None:
+def test_each_rule_counts_skipped_requests_by_itself() -> None:
     faults = rules(skip=1, status=501)
     faults.add(Fault.from_members({"operation": "*", "kind": "status", "skip": 2, "status": 502}))
-    applied = [faults.take("Send") for _ in range(4)]
+    applied = [faults.claim_fault("Send") for _ in range(4)]
     assert [fault and fault.status for fault in applied] == [None, 501, 502, None]
 
 
 def test_rule_without_times_applies_for_ever() -> None:
     faults = rules(times=None)
-    assert all(faults.take("Send") for _ in range(50))
+    assert all(faults.claim_fault("Send") for _ in range(50))
 
 
 @given(seed=st.integers(0, 2**32), probability=st.floats(0, 1))
 def test_seed_decides_the_dice(seed: int, probability: float) -> None:
     first, second = (rules(seed=seed, probability=probability, times=None) for _ in range(2))
-    assert [first.take("Send") for _ in range(30)] == [second.take("Send") for _ in range(30)]
+    assert [first.claim_fault("Send") for _ in range(30)] == [second.claim_fault("Send") for _ in range(30)]
 
 
 def test_probability_spreads_between_never_and_always() -> None:
     faults = rules(probability=0.5, times=None)
-    applied = sum(faults.take("Send") is not None for _ in range(400))
+    applied = sum(faults.claim_fault("Send") is not None for _ in range(400))
     assert 120 < applied < 280
 
 
 def test_rule_leaves_other_operations_alone() -> None:
-    assert rules().take("login") is None
+    assert rules().claim_fault("login") is None
 
 
 def test_star_matches_every_operation_of_the_services_but_no_control() -> None:
     faults = rules(operation="*", times=None)
-    assert faults.take("Send") is not None
-    assert faults.take("login") is not None
-    assert faults.take(None) is None
+    assert faults.claim_fault("Send") is not None
+    assert faults.claim_fault("login") is not None
+    assert faults.claim_fault(None) is None
 
 
 def test_first_rule_that_applies_decides() -> None:
     faults = rules(status=500)
     faults.add(Fault(operation="Send", kind="status", status=502))
-    assert [fault.status for _ in range(2) if (fault := faults.take("Send"))] == [500, 502]
+    assert [fault.status for _ in range(2) if (fault := faults.claim_fault("Send"))] == [500, 502]
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_first_rule_that_applies_decides() -> None:
 )
 def test_rule_that_does_not_fit_is_refused(members: dict[str, Any]) -> None:
     faults = Faults()
-    faults.know(["Send"])
+    faults.set_operations(["Send"])
     with pytest.raises(ValueError):
         faults.add(Fault.from_members(members))
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
 def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
-    broken = broken_json(json.dumps(value).encode())
+    broken = break_json(json.dumps(value).encode())
     assert isinstance(broken, bytes)
     with pytest.raises(ValueError):
         json.loads(broken)
@@ -120,7 +120,7 @@ def test_broken_json_is_never_json(value: dict[str, Any]) -> None:
 @given(st.binary(max_size=200), st.booleans())
 def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
     text = base64.encodebytes(content) if folded else base64.b64encode(content)
-    broken = broken_base64(text)
+    broken = break_base64(text)
     assert isinstance(broken, bytes)
     with pytest.raises(binascii.Error):
         base64.b64decode(broken)
@@ -129,7 +129,7 @@ def test_broken_base64_is_never_base64(content: bytes, folded: bool) -> None:
 @given(st.binary(max_size=200))
 def test_what_is_in_files_is_spoilt_as_it_is_in_memory(content: bytes) -> None:
     text = base64.b64encode(content)
-    broken = broken_base64(PiecesPayload(lambda: iter((text[:9], text[9:])), len(text), lambda: None))
+    broken = break_base64(PiecesPayload(lambda: iter((text[:9], text[9:])), len(text), lambda: None))
     assert isinstance(broken, PiecesPayload)
     sent = broken.decode().encode()
     assert len(sent) == broken.size
@@ -214,7 +214,9 @@ async def test_expired_session_is_refused_for_good(sandbox: Sandbox, http: aioht
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"username": "nobody", "password": "x"}'])
-async def test_a_refusal_is_spoilt_as_an_answer_is(sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes) -> None:
+async def test_error_response_is_damaged_like_a_success(
+    sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes
+) -> None:
     sandbox.inject_fault("login", "malformed")
     headers = {"Content-Type": "application/json"}
     async with http.post(f"{sandbox.registration_url}/login", data=body, headers=headers) as answer:
@@ -225,7 +227,7 @@ async def test_a_refusal_is_spoilt_as_an_answer_is(sandbox: Sandbox, http: aioht
 
 @pytest.mark.parametrize(("kind", "share"), [("truncate", 2), ("malformed", 1)])
 async def test_a_large_answer_is_spoilt_while_it_is_sent(tmp_path: Path, kind: str, share: int) -> None:
-    size, body = 48 * 2**20, base64.b64encode(documents.plain())
+    size, body = 48 * 2**20, base64.b64encode(documents.make_plain_pages())
     async with Sandbox(tmp_path) as sandbox, aiohttp.ClientSession(headers=text_from(sandbox)) as http:
         async with http.post(f"{sandbox.signing_url}/pdf", data=body) as answer:
             identifier = (await answer.json())["identifier"]

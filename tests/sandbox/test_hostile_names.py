@@ -12,9 +12,9 @@ from yarl import URL
 
 from directsuite.sandbox import patients
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.oauth import usable_redirect
-from directsuite.sandbox.patients import Account, Contact, Description
-from directsuite.sandbox.refusals import RegistrationError
+from directsuite.sandbox.oauth import is_usable_redirect
+from directsuite.sandbox.patients import Account, Contact, IndividualDescription
+from directsuite.sandbox.rejections import RegistrationError
 from directsuite.sandbox.state import SCHEMAS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def registry() -> Generator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         connection.executescript("\n".join(SCHEMAS))
-        person = Description(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
+        person = IndividualDescription(first_name="Ada", last_name="Example", ssn4="1234", dob="1980-02-29")
         patients.add_individual(connection, person, Contact(), 1)
         yield connection
 
@@ -45,12 +45,12 @@ def refusal_of(work: Callable[[], object]) -> RegistrationError | None:
 @given(st.text(max_size=70) | st.from_regex(r"[A-Za-z0-9._-]{1,70}", fullmatch=True))
 def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> None:
     with registry() as connection:
-        person, account = Description(id=1), Account(direct_username=username, direct_password="secret")
+        person, account = IndividualDescription(id=1), Account(direct_username=username, direct_password="secret")
         refused = refusal_of(lambda: patients.provision(connection, DOMAIN, person, account, Contact(), now=NOW))
         if refused is not None:
             assert refused.code == "002"
             return
-        found = patients.find(connection, DOMAIN, username, now=NOW)
+        found = patients.find_patient(connection, DOMAIN, username, now=NOW)
         assert found is not None
         address = f"{found['username']}@{DOMAIN}"
         assert mailboxes.authenticate(connection, address, "secret") is not None
@@ -60,7 +60,7 @@ def test_user_name_is_refused_or_found_again_with_its_mailbox(username: str) -> 
 def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
     with registry() as connection:
         try:
-            person = Description(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
+            person = IndividualDescription(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
         except ValueError:
             assert not (first.strip() and last.strip())
             return
@@ -71,7 +71,7 @@ def test_names_of_any_writing_give_a_user_name(first: str, last: str) -> None:
 
 @given(st.text() | st.text().map("https://app.example.test/".__add__) | st.text().map("https://".__add__))
 def test_redirect_uri_is_refused_or_can_carry_the_answer(redirect_uri: str) -> None:
-    if usable_redirect(redirect_uri):
+    if is_usable_redirect(redirect_uri):
         location = str(URL(redirect_uri).extend_query({"code": "c", "state": "s"}))
         assert location.isascii()
         assert location.isprintable()

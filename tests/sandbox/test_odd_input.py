@@ -14,10 +14,10 @@ from urllib.parse import quote
 import pytest
 
 from directsuite.sandbox import files, imitation, serving
-from directsuite.sandbox.clock import LATEST, Clock
+from directsuite.sandbox.clock import MAX_TIME, Clock
 from directsuite.sandbox.files import StoredFiles
 from directsuite.sandbox.server import Sandbox
-from directsuite.sandbox.serving import Serving
+from directsuite.sandbox.serving import ServingOptions
 
 if TYPE_CHECKING:
     import aiohttp
@@ -82,13 +82,13 @@ async def test_a_form_with_a_list_for_a_text_is_refused(
 
 
 async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
-    for at in (LATEST - timedelta(microseconds=1), LATEST):
+    for at in (MAX_TIME - timedelta(microseconds=1), MAX_TIME):
         async with Sandbox(tmp_path) as sandbox:
             sandbox.clock.set(at)
             await sandbox.keep_clock()
-            assert sandbox.clock.now() <= LATEST
+            assert sandbox.clock.now() <= MAX_TIME
         async with Sandbox(tmp_path) as sandbox:
-            assert sandbox.clock.now() == LATEST
+            assert sandbox.clock.now() == MAX_TIME
             sandbox.clock.freeze()
             sandbox.clock.resume()
             await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29")
@@ -97,9 +97,9 @@ async def test_a_clock_that_runs_stops_on_its_last_day(tmp_path: Path) -> None:
 
 def test_a_clock_past_its_end_is_restored_at_its_end() -> None:
     clock = Clock()
-    clock.set(LATEST)
+    clock.set(MAX_TIME)
     restored = Clock()
-    assert restored.restore(clock.state) == LATEST
+    assert restored.restore(clock.state) == MAX_TIME
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
@@ -108,9 +108,11 @@ async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: P
     pin = tmp_path / "pin"
     pin.write_text("1234")
     pin.chmod(mode)
-    options = Serving(folder=None, port=0, pkcs11_module=tmp_path / "x.so", pkcs11_token="t", pkcs11_pin_file=pin)
+    options = ServingOptions(
+        folder=None, port=0, pkcs11_module=tmp_path / "x.so", pkcs11_token="t", pkcs11_pin_file=pin
+    )
     with pytest.raises(serving.CannotStartError, match=r"others may read the file: .*chmod o="):
-        serving._key_in_token(options)
+        serving._open_token_keys(options)
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
@@ -142,7 +144,7 @@ async def test_temporary_files_of_a_killed_sandbox_are_removed_by_the_next_one(
     assert len(list_names(tmp_path, "*/mail")) == 1  # the first one still runs
     process.kill()
     await process.wait()
-    monkeypatch.setattr(files, "_YOUNGEST_LEFT", 0.0)
+    monkeypatch.setattr(files, "_MIN_LEFTOVER_AGE", 0.0)
     next_one = StoredFiles(None)
     assert sorted([running._folder.name, next_one._folder.name]) == list_names(tmp_path, "*")
     running.close()
@@ -166,7 +168,7 @@ def test_folders_that_are_not_a_sandboxs_stay(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
 def test_a_link_in_place_of_a_lock_changes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(files, "_YOUNGEST_LEFT", 0.0)
+    monkeypatch.setattr(files, "_MIN_LEFTOVER_AGE", 0.0)
     (tmp_path / "page.html").touch()
     (tmp_path / "page.html").chmod(0o644)
     (tmp_path / "directsuite-sandbox-of-another").mkdir()

@@ -16,10 +16,10 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox import Control, ControlError, serving
-from tests.sandbox.test_command import command, ready
+from tests.sandbox.test_command import read_startup_output, run_command
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.serving import Serving
+    from directsuite.sandbox.serving import ServingOptions
 
 TOKEN = "a token of the sandbox"
 GUIDE = Path(__file__).parents[2] / "directsuite" / "guides" / "sandbox.md"
@@ -36,8 +36,8 @@ def compose() -> dict[str, Any]:
 @pytest.mark.process
 async def test_the_token_of_the_environment_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
-    async with command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
-        environment, urls = await ready(process)
+    async with run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
+        environment, urls = await read_startup_output(process)
         assert environment["DIRECTSUITE_FAX_URL"] == urls["fax"]
         assert urls["fax"].startswith("http://127.0.0.1:")
         root = urls["control"].removesuffix("/_sandbox")
@@ -48,7 +48,7 @@ async def test_the_token_of_the_environment_opens_it(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.process
 async def test_a_token_is_made_where_none_is_given() -> None:
-    async with command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
+    async with run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process:  # noqa: S104
         assert process.stdout is not None
         told = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
         async with Control(told["urls"]["control"].removesuffix("/_sandbox"), told["token"]) as control:
@@ -58,9 +58,9 @@ async def test_a_token_is_made_where_none_is_given() -> None:
 def test_the_compose_file_gives_options_that_there_are(
     compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: list[Serving] = []
+    chosen: list[ServingOptions] = []
 
-    async def serves(options: Serving) -> None:
+    async def serves(options: ServingOptions) -> None:
         chosen.append(options)
 
     monkeypatch.setattr(serving, "serve", serves)
@@ -78,8 +78,11 @@ async def test_the_compose_files_health_check_passes(compose: dict[str, Any], mo
     monkeypatch.setenv("DIRECTSUITE_SANDBOX_TOKEN", TOKEN)
     kind, _, *words = compose["services"]["sandbox"]["healthcheck"]["test"]
     assert kind == "CMD"
-    async with command("--memory", "--host", "0.0.0.0", "--allow-remote") as process, aiohttp.ClientSession() as http:  # noqa: S104
-        _, urls = await ready(process)
+    async with (
+        run_command("--memory", "--host", "0.0.0.0", "--allow-remote") as process,  # noqa: S104  as the guide shows
+        aiohttp.ClientSession() as http,
+    ):
+        _, urls = await read_startup_output(process)
         here = [word.replace("http://127.0.0.1:8025/_sandbox", urls["control"]) for word in words]
         check = await asyncio.create_subprocess_exec(sys.executable, *here, stderr=PIPE)
         _, errors = await check.communicate()

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from directsuite.sandbox import server
-from directsuite.sandbox.refusals import MalformedBodyError, parse_json
-from directsuite.sandbox.server import Sandbox, _openapi_json
+from directsuite.sandbox.rejections import MalformedBodyError, parse_json
+from directsuite.sandbox.server import Sandbox, _load_openapi_json
 from tests.specification import METHODS
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ async def test_wrong_method_is_told_which_are_allowed(sandbox: Sandbox, http: ai
 
 def operations(sandbox: Sandbox) -> list[tuple[str, str, str]]:
     """Method, path pattern and name of all operations of the four services."""
-    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._routes()]
+    return [(route.method, route.path, route.kwargs["name"]) for route in sandbox._make_routes()]
 
 
 async def test_operations_are_those_of_the_specification(sandbox: Sandbox) -> None:
@@ -174,7 +174,7 @@ def test_json_of_very_many_values_takes_little_memory(expected: Any) -> None:
         tracemalloc.stop()
 
 
-async def test_crash_is_logged_without_the_request_and_answered_in_the_services_form(
+async def test_crash_is_logged_without_request_and_returns_service_error(
     sandbox: Sandbox, http: aiohttp.ClientSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crash(*_: Any, **__: Any) -> None:
@@ -236,7 +236,7 @@ async def test_port_in_use_is_an_error_that_leaves_nothing_open(sandbox: Sandbox
         await Sandbox(port=port).__aenter__()
 
 
-async def test_sandbox_stops_at_once_although_the_rest_of_a_refused_body_is_awaited() -> None:
+async def test_sandbox_stops_while_draining_a_rejected_body() -> None:
     async with Sandbox() as sandbox:
         address, token = urlsplit(sandbox.signing_url), sandbox.environment["DIRECTSUITE_TOKEN"]
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -264,7 +264,7 @@ async def test_openapi_says_what_to_install_where_pyyaml_is_missing(
     sandbox: Sandbox, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    _openapi_json.cache_clear()
+    _load_openapi_json.cache_clear()
     async with http.get(f"{sandbox.root_url}/openapi.json") as answer:
         assert answer.status == 501
         assert "directsuite[sandbox]" in (await answer.json())["description"]
@@ -296,7 +296,7 @@ async def test_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
     assert caplog.records == []
 
 
-async def test_spoilt_pdf_answers_are_no_base64_and_no_whole_one(
+async def test_damaged_pdf_response_is_not_valid_base64(
     sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
     pikepdf = pytest.importorskip("pikepdf")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import open_suite
 
 FORM_FIELD = {"name": "agree"}
 INFO: dict[str, Any] = {"identifier": "1", "documentDigest": "before", "formFields": [FORM_FIELD]}
@@ -29,13 +29,13 @@ INFO: dict[str, Any] = {"identifier": "1", "documentDigest": "before", "formFiel
 async def test_an_unreadable_form_field_proves_no_flattening(
     members: dict[str, Any], is_proof: bool, server: ScriptedServer
 ) -> None:
-    server.plays(plays.answer(INFO), plays.reset)
-    server.otherwise = plays.answer(INFO | {"documentDigest": "after"} | members)
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(INFO), responses.reset)
+    server.default_responder = responses.respond(INFO | {"documentDigest": "after"} | members)
+    async with open_suite(server) as suite:
         before = await suite.signing.get_doc_info("1")
         if is_proof:
             assert (await suite.signing.flatten(before)).document_digest == "after"
         else:
             with pytest.raises(ds.OutcomeUnknownError):
                 await suite.signing.flatten(before)
-    assert len(server.to("flatten")) == 1
+    assert len(server.find_requests("flatten")) == 1

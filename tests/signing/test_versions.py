@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from directsuite.errors import ConnectionLostError, DirectSuiteError, Outcome, ServiceError
-from directsuite.signing.settling import Change, Versions
-from tests.examples import examples
+from directsuite.signing.outcome_resolver import DigestHistory, DocumentChange
+from tests.examples import scale_examples
 
 NAME = "d"
 
@@ -42,7 +42,7 @@ ENDS: dict[str, Callable[[], NoReturn]] = {"refused": refused, "lost": lost, "ca
 class Request:
     """A change as the model sees it. landed: the digest that it made on the server."""
 
-    change: Change
+    change: DocumentChange
     leaving: contextlib.ExitStack
     landed: str | None = None
     refused: bool = False
@@ -54,7 +54,7 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.versions = Versions()
+        self.versions = DigestHistory()
         self.server = ["d0"]
         self.known: list[str | None] = [None, "d0"]
         self.requests: list[Request] = []
@@ -68,7 +68,7 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
         """Send a change, with any digest that was ever told."""
         leaving = contextlib.ExitStack()
         given = draw.draw(st.sampled_from(self.known))
-        self.requests.append(Request(leaving.enter_context(self.versions.change(NAME, given)), leaving))
+        self.requests.append(Request(leaving.enter_context(self.versions.track_change(NAME, given)), leaving))
 
     @precondition(lambda self: any(not each.landed and not each.refused for each in self.requests))
     @rule(draw=st.data())
@@ -91,10 +91,10 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
         request.left = True
         request.refused = kind == "refused"
         if kind == "answered":
-            request.change.became(request.landed)
+            request.change.record_success(request.landed)
             self.known.append(request.landed)
         elif kind == "pulled":
-            request.change.became(None)
+            request.change.record_success(None)
         else:
             with contextlib.suppress(DirectSuiteError, asyncio.CancelledError), request.leaving:
                 ENDS[kind]()
@@ -104,7 +104,7 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
     @rule(late=st.booleans(), draw=st.data())
     def read(self, draw: st.DataObject, *, late: bool) -> None:
         """GetDocInfo, whose answer may be overtaken by another request."""
-        with self.versions.reading(NAME) as told:
+        with self.versions.track_info_request(NAME) as told:
             digest = self.server[-1]
             if late:
                 self.begin(draw)
@@ -115,14 +115,14 @@ class OneProgramAndItsDocument(RuleBasedStateMachine):
     @invariant()
     def no_digest_is_put_down_to_a_request_that_did_not_make_it_there(self) -> None:
         """A look tells the digest that the server has now."""
-        assert not any(request.change.made(self.server[-1]) for request in self.open() if not request.landed)
+        assert not any(request.change.is_proven_by(self.server[-1]) for request in self.open() if not request.landed)
 
     def teardown(self) -> None:
         for request in self.open():
             request.leaving.close()
 
 
-OneProgramAndItsDocument.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25)
+OneProgramAndItsDocument.TestCase.settings = settings(max_examples=scale_examples(60), stateful_step_count=25)
 test_no_change_takes_another_for_its_own = OneProgramAndItsDocument.TestCase
 
 
@@ -134,87 +134,87 @@ def test_no_change_takes_another_for_its_own_at_length() -> None:
 
 
 def test_a_change_that_is_alone_is_told_by_its_digest() -> None:
-    versions = Versions()
+    versions = DigestHistory()
     digest = "d0"
     for following in ("d1", "d2"):
-        with versions.change(NAME, digest) as change:
-            assert change.traceable
-            assert not change.made(digest)
-            assert not change.made(None)
-            assert change.made(following)
-            change.became(following)
+        with versions.track_change(NAME, digest) as change:
+            assert change.is_traceable
+            assert not change.is_proven_by(digest)
+            assert not change.is_proven_by(None)
+            assert change.is_proven_by(following)
+            change.record_success(following)
         digest = following
 
 
 def test_a_refused_change_leaves_the_document_traceable() -> None:
-    versions = Versions()
-    with contextlib.suppress(ServiceError), versions.change(NAME, "d0"):
+    versions = DigestHistory()
+    with contextlib.suppress(ServiceError), versions.track_change(NAME, "d0"):
         refused()
-    with versions.change(NAME, "d0") as change:
-        assert change.traceable
+    with versions.track_change(NAME, "d0") as change:
+        assert change.is_traceable
 
 
-def _others(versions: Versions) -> None:
+def _others(versions: DigestHistory) -> None:
     """More changes of other documents than are remembered."""
     for number in range(5000):
-        with versions.change(str(number), "d0"):
+        with versions.track_change(str(number), "d0"):
             pass
 
 
-def test_only_so_many_documents_are_remembered() -> None:
-    versions = Versions()
+def test_number_of_remembered_documents_is_limited() -> None:
+    versions = DigestHistory()
     _others(versions)
     for number in range(5000):
-        versions.saved(f"saved {number}", "d0")
-    assert (len(versions._at_rest), len(versions._under_way)) == (512, 0)
+        versions.record_saved(f"saved {number}", "d0")
+    assert (len(versions._inactive), len(versions._in_progress)) == (512, 0)
 
 
 def test_a_document_under_way_is_not_forgotten() -> None:
-    versions = Versions()
-    with versions.change(NAME, "d0") as first:
+    versions = DigestHistory()
+    with versions.track_change(NAME, "d0") as first:
         _others(versions)
-        with versions.change(NAME, "d0") as second:
-            assert not first.made("d1")
-            assert not second.made("d1")
+        with versions.track_change(NAME, "d0") as second:
+            assert not first.is_proven_by("d1")
+            assert not second.is_proven_by("d1")
 
 
 def test_a_document_left_open_is_not_forgotten() -> None:
-    versions = Versions()
-    with contextlib.suppress(ConnectionLostError), versions.change(NAME, "d0"):
+    versions = DigestHistory()
+    with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
         lost()
     _others(versions)
-    with versions.change(NAME, "d0") as later:
-        assert not later.traceable
+    with versions.track_change(NAME, "d0") as later:
+        assert not later.is_traceable
 
 
 def test_letter_case_makes_no_other_digest() -> None:
-    versions = Versions()
-    with versions.change(NAME, "D0a") as change:
-        assert not change.made("d0A")
-        change.became("D1")
-    with versions.change(NAME, "d1") as change:
-        assert change.traceable
-        assert not change.made("D1")
+    versions = DigestHistory()
+    with versions.track_change(NAME, "D0a") as change:
+        assert not change.is_proven_by("d0A")
+        change.record_success("D1")
+    with versions.track_change(NAME, "d1") as change:
+        assert change.is_traceable
+        assert not change.is_proven_by("D1")
 
 
-Before = Callable[[Versions], None]
+Before = Callable[[DigestHistory], None]
 
 
 def _updated(digest: str | None, *, from_info: bool = False) -> Before:
-    def before(versions: Versions) -> None:
+    def before(versions: DigestHistory) -> None:
         """An update of another document was answered, or settled by a look."""
-        with versions.change("another", "e0") as change:
-            assert change.made(digest) if from_info else change.traceable
-            change.became(digest, from_info=from_info)
+        with versions.track_change("another", "e0") as change:
+            assert change.is_proven_by(digest) if from_info else change.is_traceable
+            change.record_success(digest, from_info=from_info)
 
     return before
 
 
-def _saved(versions: Versions) -> None:
-    versions.saved("another", "E1")
+def _saved(versions: DigestHistory) -> None:
+    versions.record_saved("another", "E1")
 
 
-def _nothing(_: Versions) -> None:
+def _nothing(_: DigestHistory) -> None:
     return
 
 
@@ -229,87 +229,87 @@ SPELLINGS: dict[str, tuple[Before, bool]] = {
 
 
 @pytest.mark.parametrize(("before", "alike"), SPELLINGS.values(), ids=SPELLINGS)
-def test_a_digest_of_another_answer_is_comparable_until_a_look_tells_otherwise(before: Before, *, alike: bool) -> None:
-    versions = Versions()
+def test_digest_of_another_response_is_comparable_until_disproved(before: Before, *, alike: bool) -> None:
+    versions = DigestHistory()
     before(versions)
-    with versions.reading("another") as told:
+    with versions.track_info_request("another") as told:
         told.append("e1")
-    with versions.change(NAME, "d0") as change:
-        assert change.comparable == alike
+    with versions.track_change(NAME, "d0") as change:
+        assert change.has_comparable_digest == alike
 
 
 def test_a_digest_that_was_looked_up_is_comparable() -> None:
-    versions = Versions()
-    with versions.change(NAME, "d0", from_info=True) as change:
-        assert change.comparable
-        change.became("another spelling of d1")
-    with versions.change(NAME, "another spelling of d1") as change:
-        assert change.made("d1")
-        change.became("d1", from_info=True)
-    with versions.change(NAME, "d1") as change:
-        assert change.comparable
+    versions = DigestHistory()
+    with versions.track_change(NAME, "d0", from_info=True) as change:
+        assert change.has_comparable_digest
+        change.record_success("another spelling of d1")
+    with versions.track_change(NAME, "another spelling of d1") as change:
+        assert change.is_proven_by("d1")
+        change.record_success("d1", from_info=True)
+    with versions.track_change(NAME, "d1") as change:
+        assert change.has_comparable_digest
 
 
-def test_a_look_that_tells_the_same_makes_digests_comparable_again() -> None:
-    versions = Versions()
+def test_get_doc_info_with_same_digest_makes_digests_comparable() -> None:
+    versions = DigestHistory()
     for name, told, alike in (("first", "another", False), ("second", "d0", True)):
-        versions.saved(name, "d0")
-        with versions.reading(name) as looks:
+        versions.record_saved(name, "d0")
+        with versions.track_info_request(name) as looks:
             looks.append(told)
-        with versions.change(NAME, "d0") as change:
-            assert change.comparable == alike
-            change.became(None)
+        with versions.track_change(NAME, "d0") as change:
+            assert change.has_comparable_digest == alike
+            change.record_success(None)
 
 
-def test_a_look_that_tells_the_base_shows_that_it_is_comparable() -> None:
-    versions = Versions()
-    versions.saved(NAME, "d0")
-    with versions.change(NAME, "d0") as change:
-        assert not change.made("d0")
-        assert change.comparable
+def test_get_doc_info_with_base_digest_shows_it_is_comparable() -> None:
+    versions = DigestHistory()
+    versions.record_saved(NAME, "d0")
+    with versions.track_change(NAME, "d0") as change:
+        assert not change.is_proven_by("d0")
+        assert change.has_comparable_digest
 
 
-def test_of_changes_at_once_none_is_traceable_and_nobody_knows_the_last() -> None:
-    versions = Versions()
-    with versions.change(NAME, "d0") as first:
-        with versions.change(NAME, "d0") as second:
-            assert not first.made("d1")
-            assert not second.made("d1")
-            second.became("d2")
-        first.became("d1")
-    with versions.change(NAME, "d1") as later:
-        assert not later.traceable
+def test_concurrent_changes_are_unverifiable_and_last_digest_unknown() -> None:
+    versions = DigestHistory()
+    with versions.track_change(NAME, "d0") as first:
+        with versions.track_change(NAME, "d0") as second:
+            assert not first.is_proven_by("d1")
+            assert not second.is_proven_by("d1")
+            second.record_success("d2")
+        first.record_success("d1")
+    with versions.track_change(NAME, "d1") as later:
+        assert not later.is_traceable
 
 
-def test_after_a_change_left_open_none_is_traceable() -> None:
-    versions = Versions()
-    with contextlib.suppress(ConnectionLostError), versions.change(NAME, "d0"):
+def test_changes_after_unknown_outcome_are_unverifiable() -> None:
+    versions = DigestHistory()
+    with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
         lost()
-    with versions.change(NAME, "d0") as later:
-        assert not later.traceable
+    with versions.track_change(NAME, "d0") as later:
+        assert not later.is_traceable
 
 
 @pytest.mark.parametrize("overtaken", ["by a change under way", "by a change that ended", "by none"])
 def test_a_reading_counts_where_no_change_overtook_it(overtaken: str) -> None:
-    versions = Versions()
-    with versions.change(NAME, None) as first:
-        first.became(None)
-    changing = versions.change(NAME, None)
-    with versions.reading(NAME) as told:
+    versions = DigestHistory()
+    with versions.track_change(NAME, None) as first:
+        first.record_success(None)
+    changing = versions.track_change(NAME, None)
+    with versions.track_info_request(NAME) as told:
         told.append("d0")
         if overtaken != "by none":
-            changing.__enter__().became(None)
+            changing.__enter__().record_success(None)
         if overtaken == "by a change that ended":
             changing.__exit__(None, None, None)
     if overtaken == "by a change under way":
         changing.__exit__(None, None, None)
-    with versions.change(NAME, "d0") as later:
-        assert later.traceable == (overtaken == "by none")
+    with versions.track_change(NAME, "d0") as later:
+        assert later.is_traceable == (overtaken == "by none")
 
 
 def test_a_reading_does_not_spoil_the_proof_of_a_change_under_way() -> None:
-    versions = Versions()
-    with versions.change(NAME, "d0") as change:
-        with versions.reading(NAME) as told:
+    versions = DigestHistory()
+    with versions.track_change(NAME, "d0") as change:
+        with versions.track_info_request(NAME) as told:
             told.append("d1")
-        assert change.made("d1")
+        assert change.is_proven_by("d1")

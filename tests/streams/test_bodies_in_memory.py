@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from directsuite.core.upload import InMemory, RequestBody
+from directsuite.core.upload import MemoryContent, RequestBody
 from directsuite.wire import base64 as wire
-from tests.core import plays
-from tests.core.opened import PDF, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import PDF, open_suite
 
 CODED_AT_A_TIME = 72 * 1024
 AT_ONCE = 256 * 1024
@@ -26,23 +26,25 @@ AT_ONCE = 256 * 1024
 @example(size=AT_ONCE)
 def test_texts_joined_are_the_base64_of_the_whole(size: int) -> None:
     content = (bytes(range(256)) * (size // 256 + 1))[:size]
-    body = RequestBody.base64(InMemory(content))
-    texts = list(body.in_memory())
+    body = RequestBody.from_content(MemoryContent(content))
+    texts = list(body.iter_memory_chunks())
     assert b"".join(texts) == base64.b64encode(content)
     assert body.size == sum(map(len, texts))
-    assert all(0 < len(text) <= wire.encoded_size(CODED_AT_A_TIME) for text in texts)
+    assert all(0 < len(text) <= wire.compute_encoded_size(CODED_AT_A_TIME) for text in texts)
 
 
 def test_body_that_waits_holds_nothing_but_the_content_itself() -> None:
     content = bytes(AT_ONCE)
-    assert RequestBody.base64(InMemory(content)).content is content
+    assert RequestBody.from_content(MemoryContent(content)).content is content
 
 
 @pytest.mark.parametrize("size", [0, CODED_AT_A_TIME, 200_000])
 async def test_document_in_memory_arrives_whole_at_the_second_attempt_too(server: ScriptedServer, size: int) -> None:
     pdf = PDF + bytes(size)
-    server.plays(plays.answer(b"", 429), plays.answer({"identifier": "doc"}))
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(b"", 429), responses.respond({"identifier": "doc"}))
+    async with open_suite(server) as suite:
         assert (await suite.signing.save(pdf)).identifier == "doc"
     assert [base64.b64decode(request.body) for request in server.requests] == [pdf, pdf]
-    assert {int(request.headers["content-length"]) for request in server.requests} == {wire.encoded_size(len(pdf))}
+    assert {int(request.headers["content-length"]) for request in server.requests} == {
+        wire.compute_encoded_size(len(pdf))
+    }

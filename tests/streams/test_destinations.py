@@ -15,15 +15,15 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import assert_nothing_held, failure_of, opened
-from tests.core.scripted_server import Play, ScriptedServer
-from tests.core.virtual_time import until
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
+from tests.core.virtual_time import yield_until
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
 CODED = pybase64.b64encode(PDF)
 LINES = pybase64.encodebytes(PDF)
-HALF = plays.pieces(CODED[: len(CODED) // 2], length=len(CODED))
+HALF = responses.respond_in_chunks(CODED[: len(CODED) // 2], length=len(CODED))
 SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
 
 
@@ -58,18 +58,18 @@ class Passed:
         self.largest = max(self.largest, len(piece))
 
 
-ANSWERS: dict[str, Play] = {
-    "whole": plays.answer(CODED),
-    "lines": plays.answer(LINES),
-    "chunked": plays.pieces(*(CODED[start : start + 99_991] for start in range(0, len(CODED), 99_991))),
+ANSWERS: dict[str, Responder] = {
+    "whole": responses.respond(CODED),
+    "lines": responses.respond(LINES),
+    "chunked": responses.respond_in_chunks(*(CODED[start : start + 99_991] for start in range(0, len(CODED), 99_991))),
 }
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_document_comes_whole_to_every_destination(server: ScriptedServer, answer: str, tmp_path: Path) -> None:
-    server.otherwise = ANSWERS[answer]
+    server.default_responder = ANSWERS[answer]
     file, pipe, passed = io.BytesIO(), Pipe(), Passed()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert await suite.signing.download("doc", tmp_path / "a.pdf") == tmp_path / "a.pdf"
         assert await suite.signing.download("doc", file) is file
         assert await suite.signing.download("doc", pipe) is pipe
@@ -84,9 +84,9 @@ async def test_document_comes_whole_to_every_destination(server: ScriptedServer,
 
 
 async def test_pull_goes_to_every_destination(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
+    server.default_responder = responses.respond(CODED)
     file, passed = io.BytesIO(), Passed()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert await suite.signing.sign_and_pull("doc", SIGNATURE, destination=file) is file
         assert await suite.signing.multi_sign_and_pull("doc", [SIGNATURE], destination=passed) == len(PDF)
     assert file.getvalue() == passed.content == PDF
@@ -95,28 +95,28 @@ async def test_pull_goes_to_every_destination(server: ScriptedServer) -> None:
 async def test_file_that_can_seek_is_cut_off_where_it_stood_for_a_repeat(server: ScriptedServer) -> None:
     file = io.BytesIO(b"before, and a tail")
     file.seek(6)
-    server.plays(HALF, plays.answer(CODED))
-    async with opened(server) as suite:
+    server.enqueue(HALF, responses.respond(CODED))
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", file)
     assert file.getvalue() == b"before" + PDF
 
 
 async def test_nothing_of_a_longer_attempt_stays_in_a_file(server: ScriptedServer) -> None:
     file = io.BytesIO()
-    server.plays(HALF, plays.answer(pybase64.b64encode(b"%PDF-1.7")))
-    async with opened(server) as suite:
+    server.enqueue(HALF, responses.respond(pybase64.b64encode(b"%PDF-1.7")))
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", file)
     assert file.getvalue() == b"%PDF-1.7"
 
 
 @pytest.mark.parametrize("make", [Pipe, Passed])
 async def test_what_was_passed_on_is_not_asked_for_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
-    server.plays(HALF)
-    server.otherwise = plays.answer(CODED)
+    server.enqueue(HALF)
+    server.default_responder = responses.respond(CODED)
     destination = make()
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", destination))
-        assert_nothing_held(suite)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", destination))
+        assert_no_leaks(suite)
     assert type(error) is ds.ResponseDecodeError
     assert len(server.requests) == 1
     assert PDF.startswith(destination.content)
@@ -124,10 +124,10 @@ async def test_what_was_passed_on_is_not_asked_for_again(server: ScriptedServer,
 
 @pytest.mark.parametrize("make", [Pipe, Passed])
 async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
-    server.plays(plays.answer(b"", 500))
-    server.otherwise = plays.answer(CODED)
+    server.enqueue(responses.respond(b"", 500))
+    server.default_responder = responses.respond(CODED)
     destination = make()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", destination)
     assert destination.content == PDF
 
@@ -137,11 +137,11 @@ OWN: list[Exception] = [ValueError("own"), ConnectionResetError("own"), aiohttp.
 
 @pytest.mark.parametrize("own", OWN, ids=lambda error: type(error).__name__)
 async def test_error_of_the_callable_s_own_comes_out_as_it_is(server: ScriptedServer, own: Exception) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with pytest.raises(type(own)) as caught:
             await suite.signing.download("doc", Passed(own))
-        error = await failure_of(suite.signing.sign_and_pull("doc", SIGNATURE, destination=Passed(own)))
+        error = await catch_error(suite.signing.sign_and_pull("doc", SIGNATURE, destination=Passed(own)))
     assert caught.value is own
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
@@ -152,11 +152,11 @@ async def test_error_of_the_callable_s_own_comes_out_as_it_is(server: ScriptedSe
 async def test_proven_pull_is_not_passed_on_a_second_time(server: ScriptedServer) -> None:
     document = ds.DocumentUpdate(identifier="doc", document_digest="old")
     info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
-    server.plays(HALF)
-    server.otherwise = plays.answer(info)
+    server.enqueue(HALF)
+    server.default_responder = responses.respond(info)
     passed = Passed()
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.sign_and_pull(document, SIGNATURE, destination=passed))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.sign_and_pull(document, SIGNATURE, destination=passed))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert PDF.startswith(passed.content)
@@ -165,21 +165,21 @@ async def test_proven_pull_is_not_passed_on_a_second_time(server: ScriptedServer
 
 async def test_proven_pull_goes_to_a_file_that_can_seek(server: ScriptedServer) -> None:
     document = ds.DocumentUpdate(identifier="doc", document_digest="old")
-    info = plays.answer(
+    info = responses.respond(
         {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
     )
-    server.plays(HALF, info, plays.answer(CODED), info)
+    server.enqueue(HALF, info, responses.respond(CODED), info)
     file = io.BytesIO()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         assert await suite.signing.sign_and_pull(document, SIGNATURE, destination=file) is file
     assert file.getvalue() == PDF
 
 
 async def test_digest_decides_whether_the_file_takes_its_name(server: ScriptedServer, tmp_path: Path) -> None:
-    server.otherwise = plays.answer(CODED)
+    server.default_responder = responses.respond(CODED)
     path, right = tmp_path / "a.pdf", hashlib.sha256(PDF).hexdigest()
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", path, sha256="0" * 64))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", path, sha256="0" * 64))
         assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
         await suite.signing.download("doc", path, sha256=right.upper())
     assert type(error) is ds.ResponseDecodeError
@@ -210,9 +210,9 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
 async def test_what_is_no_destination_is_refused(
     server: ScriptedServer, destination: Any, options: dict[str, Any], parameter: str
 ) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         download: Any = suite.signing.download
-        error = await failure_of(download("doc", destination, **options))
+        error = await catch_error(download("doc", destination, **options))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == parameter
     assert server.requests == []
@@ -220,19 +220,21 @@ async def test_what_is_no_destination_is_refused(
 
 async def test_file_opened_for_reading_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(PDF)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with (tmp_path / "a.pdf").open("rb") as file:
-            assert isinstance(await failure_of(suite.signing.download("doc", file)), ds.InvalidArgumentError)
+            assert isinstance(await catch_error(suite.signing.download("doc", file)), ds.InvalidArgumentError)
     assert server.requests == []
 
 
-@pytest.mark.parametrize("spoilt", [HALF, plays.answer(b"<html>"), plays.answer(b""), plays.answer(CODED[:-2])])
-async def test_spoilt_stream_raises_where_it_breaks(server: ScriptedServer, spoilt: Play) -> None:
-    server.plays(spoilt)
+@pytest.mark.parametrize(
+    "spoilt", [HALF, responses.respond(b"<html>"), responses.respond(b""), responses.respond(CODED[:-2])]
+)
+async def test_spoilt_stream_raises_where_it_breaks(server: ScriptedServer, spoilt: Responder) -> None:
+    server.enqueue(spoilt)
     seen: list[bytes] = []
-    async with opened(server) as suite:
-        error = await failure_of(_read(suite.signing.stream_doc("doc"), seen))
-        assert_nothing_held(suite)
+    async with open_suite(server) as suite:
+        error = await catch_error(_read(suite.signing.stream_doc("doc"), seen))
+        assert_no_leaks(suite)
     assert type(error) is ds.ResponseDecodeError
     assert PDF.startswith(b"".join(seen))
     assert len(server.requests) == 1
@@ -244,11 +246,11 @@ async def _read(pieces: ds.Listing[bytes], seen: list[bytes]) -> None:
 
 
 async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer) -> None:
-    server.plays(plays.endless(plays.head(200, 10**9), CODED))
-    async with opened(server) as suite:
+    server.enqueue(responses.send_endlessly(responses.make_head(200, 10**9), CODED))
+    async with open_suite(server) as suite:
         async with suite.signing.stream_doc("doc") as pieces:
             assert (await anext(pieces)).startswith(b"%PDF-")
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
 
 
 TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
@@ -264,15 +266,15 @@ TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
 async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
     server: ScriptedServer, tmp_path: Path, method: str
 ) -> None:
-    server.otherwise = plays.answer(LINES)
+    server.default_responder = responses.respond(LINES)
     arguments, path, file, pipe, passed = TO_A_DESTINATION[method], tmp_path / "a.pdf", io.BytesIO(), Pipe(), Passed()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         call: Any = getattr(suite.signing, method)
         assert await call(*arguments, destination=path, max_bytes=len(PDF)) == path
         assert path.read_bytes() == PDF
         path.unlink()
         for destination in (path, file, pipe, passed):
-            error = await failure_of(call(*arguments, destination=destination, max_bytes=len(PDF) - 1))
+            error = await catch_error(call(*arguments, destination=destination, max_bytes=len(PDF) - 1))
             if method != "download":  # a change, which may have been made all the same
                 assert isinstance(error, ds.OutcomeUnknownError)
                 assert isinstance(error.__cause__, ds.ResponseDecodeError)
@@ -280,7 +282,7 @@ async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
             assert isinstance(error, ds.ResponseDecodeError)
             assert error.too_large
             assert f"larger than {len(PDF) - 1} bytes: raise max_bytes" in str(error)
-            assert_nothing_held(suite)
+            assert_no_leaks(suite)
     assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
     for content in (file.getvalue(), pipe.content, passed.content):
         assert len(content) < len(PDF)
@@ -289,24 +291,24 @@ async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
 
 
 async def test_document_that_never_ends_is_broken_off_at_max_bytes(server: ScriptedServer, tmp_path: Path) -> None:
-    server.otherwise = plays.endless(plays.head(200, 10**12), b"A" * 65_536)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", max_bytes=10**6))
-        assert_nothing_held(suite)
-        await until(lambda: server.busy == 0)  # its connection was closed
+    server.default_responder = responses.send_endlessly(responses.make_head(200, 10**12), b"A" * 65_536)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", max_bytes=10**6))
+        assert_no_leaks(suite)
+        await yield_until(lambda: server.busy == 0)  # its connection was closed
     assert type(error) is ds.ResponseDecodeError
     assert os.listdir(tmp_path) == []  # noqa: PTH208  as above
 
 
 async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
+    server.default_responder = responses.respond(CODED)
     seen: list[bytes] = []
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await _read(suite.signing.stream_doc("doc", max_bytes=len(PDF)), seen)
         assert b"".join(seen) == PDF
         seen.clear()
-        error = await failure_of(_read(suite.signing.stream_doc("doc", max_bytes=len(PDF) // 2), seen))
-        assert_nothing_held(suite)
+        error = await catch_error(_read(suite.signing.stream_doc("doc", max_bytes=len(PDF) // 2), seen))
+        assert_no_leaks(suite)
         with pytest.raises(ds.InvalidArgumentError) as caught:
             suite.signing.stream_doc("doc", max_bytes=0)
     assert caught.value.parameter == "max_bytes"
@@ -318,9 +320,9 @@ async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: Scripte
 
 
 async def test_pull_into_memory_takes_no_max_bytes(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         pull: Any = suite.signing.flatten_and_pull
-        error = await failure_of(pull("doc", max_bytes=5))
+        error = await catch_error(pull("doc", max_bytes=5))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == "max_bytes"
     assert server.requests == []
@@ -334,10 +336,10 @@ async def test_proven_pull_that_is_too_large_is_not_asked_for_again(
     info = {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
     to = destination()
     options: dict[str, Any] = {} if to is None else {"destination": to, "max_bytes": 500}
-    server.plays(plays.answer(CODED), plays.answer(info), plays.answer(CODED))
-    async with opened(server, max_response_bytes=1000) as suite:
+    server.enqueue(responses.respond(CODED), responses.respond(info), responses.respond(CODED))
+    async with open_suite(server, max_response_bytes=1000) as suite:
         sign_and_pull: Any = suite.signing.sign_and_pull
-        error = await failure_of(sign_and_pull(document, SIGNATURE, **options))
+        error = await catch_error(sign_and_pull(document, SIGNATURE, **options))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert "it happened, but the" in str(error)

@@ -16,15 +16,15 @@ from yarl import URL
 
 import directsuite as ds
 from directsuite.core.download import PathSink
-from tests.core import plays
-from tests.core.opened import assert_nothing_held, failure_of, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
 CODED = pybase64.b64encode(PDF)
-HALF = plays.pieces(CODED[: len(CODED) // 2], length=len(CODED))
+HALF = responses.respond_in_chunks(CODED[: len(CODED) // 2], length=len(CODED))
 SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
-SIGNED = plays.answer(
+SIGNED = responses.respond(
     {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
 )
 
@@ -47,16 +47,16 @@ def failing_progress(own: Exception) -> Callable[[int, int | None], None]:
 @pytest.mark.parametrize(
     "own", [ValueError("own"), RuntimeError("own"), OSError("own")], ids=["value", "runtime", "os"]
 )
-async def test_proven_pull_that_can_t_be_kept_is_known_to_have_happened(
+async def test_confirmed_pull_that_cannot_be_stored_is_reported_as_happened(
     server: ScriptedServer, own: Exception, by: str
 ) -> None:
     document = ds.DocumentUpdate(identifier="doc", document_digest="old")
-    server.plays(plays.reset, SIGNED, plays.answer(CODED), SIGNED)
-    async with opened(server) as suite:
+    server.enqueue(responses.reset, SIGNED, responses.respond(CODED), SIGNED)
+    async with open_suite(server) as suite:
         pull: Any = suite.signing.sign_and_pull
         given = {"destination": failing(own)} if by == "destination" else {"destination": io.BytesIO()}
         more = {} if by == "destination" else {"progress": failing_progress(own)}
-        error = await failure_of(pull(document, SIGNATURE, **given, **more))
+        error = await catch_error(pull(document, SIGNATURE, **given, **more))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert error.__cause__ is own
@@ -109,17 +109,17 @@ WRITERS: dict[str, Callable[[], Takes | RawTakes]] = {
 
 @pytest.mark.parametrize("kind", WRITERS)
 async def test_writer_gets_everything_whatever_it_says(server: ScriptedServer, kind: str) -> None:
-    server.otherwise = plays.answer(CODED)
+    server.default_responder = responses.respond(CODED)
     writer = WRITERS[kind]()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", writer)
     assert writer.content == PDF
 
 
 @pytest.mark.parametrize("writer", [Takes(0, count), RawTakes(0, lambda _: None)], ids=["any", "raw"])
 async def test_writer_that_takes_nothing_would_block(server: ScriptedServer, writer: Takes | RawTakes) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with pytest.raises(BlockingIOError):
             await suite.signing.download("doc", writer)
 
@@ -130,9 +130,9 @@ async def test_old_tail_of_a_file_does_not_stay_behind_a_shorter_document(
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(b"before" + bytes(len(PDF) * 2))
-    server.plays(*[HALF] * retried)
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.enqueue(*[HALF] * retried)
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with path.open("r+b") as file:
             file.seek(6)
             await suite.signing.download("doc", file)
@@ -141,9 +141,9 @@ async def test_old_tail_of_a_file_does_not_stay_behind_a_shorter_document(
 
 async def test_file_keeps_what_the_last_attempt_got(server: ScriptedServer) -> None:
     file = io.BytesIO()
-    server.plays(HALF, plays.pieces(CODED[:1000], length=len(CODED)))
-    async with opened(server) as suite:
-        await failure_of(suite.signing.download("doc", file))
+    server.enqueue(HALF, responses.respond_in_chunks(CODED[:1000], length=len(CODED)))
+    async with open_suite(server) as suite:
+        await catch_error(suite.signing.download("doc", file))
     assert len(server.requests) == 2
     assert file.getvalue() == PDF[:750]
 
@@ -153,19 +153,19 @@ def null_device() -> BinaryIO:
 
 
 async def test_device_that_can_t_be_cut_off_is_a_destination(server: ScriptedServer) -> None:
-    server.plays(HALF)
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.enqueue(HALF)
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with null_device() as file:
             assert await suite.signing.download("doc", file) is file
 
 
 async def test_file_that_can_t_go_back_gets_no_second_attempt(server: ScriptedServer, tmp_path: Path) -> None:
-    server.plays(HALF)
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.enqueue(HALF)
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         with gzip.open(tmp_path / "broken.gz", "wb") as file:
-            error = await failure_of(suite.signing.download("doc", file))
+            error = await catch_error(suite.signing.download("doc", file))
         with gzip.open(tmp_path / "a.gz", "wb") as file:
             await suite.signing.download("doc", file)
     assert type(error) is ds.ResponseDecodeError
@@ -174,26 +174,26 @@ async def test_file_that_can_t_go_back_gets_no_second_attempt(server: ScriptedSe
 
 
 async def test_wrong_digest_is_not_asked_for_again(server: ScriptedServer, tmp_path: Path) -> None:
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.download("doc", tmp_path / "a.pdf", sha256="0" * 64))
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.download("doc", tmp_path / "a.pdf", sha256="0" * 64))
     assert type(error) is ds.ResponseDecodeError
     assert len(server.requests) == 1
 
 
 async def test_progress_of_a_stream_that_fails_at_0_comes_out_as_it_is(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(CODED)
+    server.default_responder = responses.respond(CODED)
     own, told = ConnectionResetError("own"), list[int]()
 
     def fails(done: int, _total: int | None) -> None:
         told.append(done)
         raise own
 
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(ConnectionResetError) as caught:
             async for _ in suite.signing.stream_doc("doc", progress=fails):
                 pass
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
     assert caught.value is own
     assert told == [0]
     assert len(server.requests) == 1
@@ -206,8 +206,8 @@ async def test_long_write_to_the_disk_has_the_time_of_a_pause_of_its_own(
         await asyncio.sleep(15)
 
     monkeypatch.setattr(PathSink, "finish", slowly)
-    server.otherwise = plays.pieces(CODED, plays.Pause(15))
-    async with opened(server, attempt_timeout=20) as suite:
+    server.default_responder = responses.respond_in_chunks(CODED, responses.Pause(15))
+    async with open_suite(server, attempt_timeout=20) as suite:
         await suite.signing.download("doc", tmp_path / "a.pdf")
     assert len(server.requests) == 1
 
@@ -230,16 +230,16 @@ async def test_cancelled_download_is_cancelled_though_its_file_can_t_be_closed(
         begun.set()
 
     monkeypatch.setattr(Path, "open", opened_there)
-    server.otherwise = plays.endless(plays.head(200, 10**9), CODED[:40_000])
+    server.default_responder = responses.send_endlessly(responses.make_head(200, 10**9), CODED[:40_000])
     begun = asyncio.Event()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         download = suite.signing.download("doc", tmp_path / "a.pdf", progress=begin)
         task = asyncio.create_task(download)
         await begun.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
 
 
 class Drained:
@@ -266,20 +266,20 @@ UNAWAITABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", UNAWAITABLE)
-async def test_what_nobody_could_await_is_refused_before_anything_is_signed(server: ScriptedServer, kind: str) -> None:
-    async with opened(server) as suite:
+async def test_unawaitable_destination_is_rejected_before_signing(server: ScriptedServer, kind: str) -> None:
+    async with open_suite(server) as suite:
         pull: Any = suite.signing.sign_and_pull
-        error = await failure_of(pull("doc", SIGNATURE, destination=UNAWAITABLE[kind]))
+        error = await catch_error(pull("doc", SIGNATURE, destination=UNAWAITABLE[kind]))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == "destination"
     assert server.requests == []
 
 
 async def test_stream_writer_is_refused(server: ScriptedServer) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         address = URL(server.url("signing"))
         _, writer = await asyncio.open_connection(address.host, address.port)
-        error = await failure_of(suite.signing.download("doc", writer))
+        error = await catch_error(suite.signing.download("doc", writer))
         writer.close()
         await writer.wait_closed()
     assert isinstance(error, ds.InvalidArgumentError)

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.core.upload import RequestBody, content_of
-from directsuite.messaging.arguments import send_body
+from directsuite.core.upload import RequestBody, make_content
+from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import Authentication, SendRequest
 from directsuite.secret import Secret
 from directsuite.wire.codec import Codec
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, assert_nothing_held, failure_of, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
 
-from .test_progress import LIMIT, turning
+from .test_progress import MAX_BYTES_PER_PASS, measure_loop_bytes
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 2000
-SAVED = plays.answer({"identifier": "doc", "success": True})
+SAVED = responses.respond({"identifier": "doc", "success": True})
 
 
 async def stream(*pieces: bytes) -> AsyncGenerator[bytes]:
@@ -49,33 +49,33 @@ async def chunks_of(body: RequestBody) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [3, 997, 10_000, 48_000])
 async def test_small_pieces_are_gathered(size: int) -> None:
-    content = content_of(stream(*cut(PDF, size)), parameter="pdf")
-    chunks = await chunks_of(RequestBody.base64(content))
+    content = make_content(stream(*cut(PDF, size)), parameter="pdf")
+    chunks = await chunks_of(RequestBody.from_content(content))
     assert pybase64.b64decode(b"".join(chunks), validate=True) == PDF
-    assert all(64 * 1024 <= len(chunk) <= LIMIT for chunk in chunks[:-2])
+    assert all(64 * 1024 <= len(chunk) <= MAX_BYTES_PER_PASS for chunk in chunks[:-2])
 
 
 @given(sizes=st.lists(st.sampled_from([0, 1, 2, 3, 100, 49_151, 49_152, 49_153, 196_608, 200_000]), max_size=9))
 async def test_pieces_of_any_size_are_the_whole(sizes: list[int]) -> None:
     pieces = [bytes([number]) * size for number, size in enumerate(sizes)]
-    chunks = await chunks_of(RequestBody.base64(content_of(stream(*pieces), parameter="pdf")))
+    chunks = await chunks_of(RequestBody.from_content(make_content(stream(*pieces), parameter="pdf")))
     assert pybase64.b64decode(b"".join(chunks), validate=True) == b"".join(pieces)
-    assert all(0 < len(chunk) <= LIMIT for chunk in chunks)
+    assert all(0 < len(chunk) <= MAX_BYTES_PER_PASS for chunk in chunks)
 
 
 @pytest.mark.parametrize("size", [3, 64, 997, 10_000, 40_000])
 async def test_source_of_small_pieces_lets_the_event_loop_turn(server: ScriptedServer, size: int) -> None:
-    server.otherwise = SAVED
-    async with opened(server) as suite, turning() as turns:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite, measure_loop_bytes() as turns:
 
         async def counted() -> AsyncGenerator[bytes]:
             yield PDF[:2000]
             for piece in cut(PDF[2000:], size):
-                turns.passed(max(len(piece), 4096))
+                turns.add_bytes(max(len(piece), 4096))
                 yield piece
 
         await suite.signing.save(counted())
-    assert turns.most <= LIMIT
+    assert turns.max_bytes <= MAX_BYTES_PER_PASS
     assert pybase64.b64decode(server.requests[0].body) == PDF
 
 
@@ -85,8 +85,8 @@ async def test_small_pieces_that_come_slowly_are_a_flow(server: ScriptedServer) 
             await asyncio.sleep(15)
             yield piece
 
-    server.otherwise = SAVED
-    async with opened(server, timeout=60, attempt_timeout=20) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
         await suite.signing.save(slowly())
     assert pybase64.b64decode(server.requests[0].body) == PDF[:20_000]
 
@@ -95,7 +95,7 @@ IN_MEMORY: dict[str, list[int]] = {
     "one": [3_000_000],
     "many": [40_000] * 20,
     "beside an empty one": [300_000, 0],
-    "just too large": [LIMIT + 1],
+    "just too large": [MAX_BYTES_PER_PASS + 1],
 }
 
 
@@ -108,9 +108,9 @@ async def test_large_contents_in_memory_are_coded_a_little_at_a_time(kind: str) 
     request = SendRequest(
         authentication=Authentication(username=ALICE, password=Secret(PASSWORD)), message=letter(*attachments)
     )
-    body = await send_body(Codec(), request)
+    body = await make_send_body(Codec(), request)
     chunks = await chunks_of(body)
-    assert max(map(len, chunks)) <= LIMIT
+    assert max(map(len, chunks)) <= MAX_BYTES_PER_PASS
     assert body.size == sum(map(len, chunks))
     assert body.replayable
 
@@ -120,9 +120,9 @@ async def test_large_contents_in_memory_arrive_whole(server: ScriptedServer, kin
     contents = [bytes([number]) * size for number, size in enumerate(IN_MEMORY[kind])]
     attachments = [ds.Attachment(content=content, content_type="a/b", filename="a") for content in contents]
     told: list[int] = []
-    server.plays(plays.answer(b"", 429))
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.enqueue(responses.respond(b"", 429))
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.mailbox(ALICE, PASSWORD).send(letter(*attachments), progress=lambda done, _: told.append(done))
     entries = server.requests[-1].document["message"]["attachmentList"]
     assert [pybase64.b64decode(entry["content"]) for entry in entries] == contents
@@ -150,10 +150,10 @@ async def cancelled(after: int) -> AsyncGenerator[bytes]:
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("kind", SENDS)
 async def test_source_that_was_cancelled_is_no_lost_answer(server: ScriptedServer, kind: str, after: int) -> None:
-    server.otherwise = SAVED
-    async with opened(server) as suite:
-        error = await failure_of(SENDS[kind](suite, cancelled(after)))
-        assert_nothing_held(suite)
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
+        error = await catch_error(SENDS[kind](suite, cancelled(after)))
+        assert_no_leaks(suite)
     assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
     assert error.elapsed == 0
     assert all(request.body == b"" for request in server.requests)
@@ -171,14 +171,14 @@ async def test_cancelled_call_cancels_its_source(server: ScriptedServer, kind: s
         finally:
             ended.set()
 
-    async with opened(server, timeout=5000, attempt_timeout=5000) as suite:
+    async with open_suite(server, timeout=5000, attempt_timeout=5000) as suite:
         task = asyncio.ensure_future(SENDS[kind](suite, waits()))
         await waiting.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
         await ended.wait()
-        assert_nothing_held(suite)
+        assert_no_leaks(suite)
 
 
 class AsyncReader:
@@ -208,19 +208,19 @@ class SeeksSilently:
 
 
 async def test_file_whose_seek_does_not_tell_passes_once(server: ScriptedServer) -> None:
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(SeeksSilently())
     assert pybase64.b64decode(server.requests[0].body) == PDF
     assert "content-length" not in server.requests[0].headers
 
 
 async def test_what_can_t_be_read_is_refused(server: ScriptedServer, tmp_path: Path) -> None:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with (tmp_path / "a.pdf").open("wb") as written:
             for source in (AsyncReader(), written):
                 given: Any = source
-                error = await failure_of(suite.signing.save(given))
+                error = await catch_error(suite.signing.save(given))
                 assert isinstance(error, ds.InvalidArgumentError)
                 assert error.parameter == "pdf"
                 with pytest.raises(ds.InvalidArgumentError):

@@ -17,17 +17,17 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.download import Sink, sink_of
-from directsuite.core.files import RESTING, Worker
-from directsuite.core.upload import content_of
-from tests.chaos.overheard import locals_of
-from tests.core import plays
-from tests.core.opened import assert_nothing_held, opened
+from directsuite.core.download import Sink, make_sink
+from directsuite.core.files import IDLE_THREADS, PooledThread
+from directsuite.core.upload import make_content
+from tests.chaos.leak_capture import collect_frame_locals
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.virtual_time import until
+from tests.core.scripted_suite import assert_no_leaks, open_suite
+from tests.core.virtual_time import yield_until
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
-SAVED = plays.answer({"identifier": "doc"})
+SAVED = responses.respond({"identifier": "doc"})
 WORKERS = 2
 
 
@@ -56,7 +56,9 @@ class Silent(io.RawIOBase):
 
 
 def own_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if isinstance(thread, Worker) and thread not in RESTING]
+    return [
+        thread for thread in threading.enumerate() if isinstance(thread, PooledThread) and thread not in IDLE_THREADS
+    ]
 
 
 @contextlib.contextmanager
@@ -77,25 +79,23 @@ USES: dict[str, Callable[[ds.DirectSuite, Silent], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-async def test_name_is_resolved_at_once_though_silent_pipes_outnumber_the_workers(
-    server: ScriptedServer, use: str
-) -> None:
-    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(server: ScriptedServer, use: str) -> None:
+    server.default_responder = responses.respond(pybase64.b64encode(PDF))
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(WORKERS))
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with silent_pipes(use, WORKERS + 1) as pipes:
             calls = [asyncio.ensure_future(USES[use](suite, pipe)) for pipe in pipes]
-            await until(lambda: all(pipe.begun.is_set() for pipe in pipes))
+            await yield_until(lambda: all(pipe.begun.is_set() for pipe in pipes))
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
-            assert_nothing_held(suite)
+            assert_no_leaks(suite)
             resolving = asyncio.ensure_future(loop.getaddrinfo("localhost", 80))
-            await until(resolving.done)
+            await yield_until(resolving.done)
             assert resolving.result()
             assert len(own_threads()) == WORKERS + 1
-    await until(lambda: not own_threads())
+    await yield_until(lambda: not own_threads())
     for pipe in pipes:
         os.close(pipe.reading if use == "read" else pipe.writing)
 
@@ -190,35 +190,35 @@ class Pipe(io.RawIOBase):
 
 
 async def test_stream_has_one_thread_and_leaves_none(server: ScriptedServer) -> None:
-    server.plays(SAVED)
-    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    server.enqueue(SAVED)
+    server.default_responder = responses.respond(pybase64.b64encode(PDF))
     source, destination = Pipe(PDF), Pipe()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.save(source)
-        await until(lambda: not own_threads())
+        await yield_until(lambda: not own_threads())
         await suite.signing.download("doc", destination)
-        await until(lambda: not own_threads())
+        await yield_until(lambda: not own_threads())
     assert pybase64.b64decode(server.requests[0].body) == destination.content == PDF
     assert len(source.threads) == len(destination.threads) == 1
 
 
 async def test_failed_stream_leaves_no_thread(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(pybase64.b64encode(PDF))
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(pybase64.b64encode(PDF))
+    async with open_suite(server) as suite:
         with pytest.raises(OSError, match="own"):
             await suite.signing.download("doc", Pipe(fails_after=2))
         with pytest.raises((OSError, ds.TransportError)):
             await suite.signing.save(Pipe(PDF, fails_after=2))
-        await until(lambda: not own_threads())
+        await yield_until(lambda: not own_threads())
 
 
-async def test_document_that_broke_off_before_its_first_byte_comes_at_the_second_attempt(
+async def test_document_lost_before_first_byte_is_retried(
     server: ScriptedServer,
 ) -> None:
-    server.plays(plays.pieces(length=10_000))
-    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    server.enqueue(responses.respond_in_chunks(length=10_000))
+    server.default_responder = responses.respond(pybase64.b64encode(PDF))
     pipe = Pipe()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.download("doc", pipe)
     assert len(server.requests) == 2
     assert pipe.content == PDF
@@ -238,17 +238,17 @@ class Slow(Pipe):
 
 
 async def test_last_piece_comes_whole_after_a_cancellation_and_is_the_last(server: ScriptedServer) -> None:
-    server.otherwise = plays.answer(pybase64.b64encode(PDF))
+    server.default_responder = responses.respond(pybase64.b64encode(PDF))
     pipe = Slow()
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         call = asyncio.ensure_future(suite.signing.download("doc", pipe))
-        await until(pipe.begun.is_set)
+        await yield_until(pipe.begun.is_set)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         assert call.cancelled()
         assert pipe.content == b""
         pipe.released.set()
-        await until(lambda: not own_threads())
+        await yield_until(lambda: not own_threads())
     assert 0 < len(pipe.content) <= 192 * 1024
     assert PDF.startswith(pipe.content)
 
@@ -267,22 +267,22 @@ async def write_all(sink: Sink[Any], content: bytes) -> None:
 
 @pytest.mark.parametrize("make", [lambda: Pipe(fails_after=2), Seeking], ids=["pipe", "file"])
 async def test_error_of_a_destination_holds_nothing_of_what_was_written(make: Callable[[], Any]) -> None:
-    sink = sink_of(make())
+    sink = make_sink(make())
     await sink.open()
     text = b"sentinel-of-a-patient"
     with pytest.raises(OSError, match="own") as caught:
         await write_all(sink, text * 10_000)
-    await sink.end()
+    await sink.abort()
     await sink.close()
-    await until(lambda: not own_threads())
-    assert [place for place, shown in locals_of(caught.value) if text.decode() in shown] == []
+    await yield_until(lambda: not own_threads())
+    assert [place for place, shown in collect_frame_locals(caught.value) if text.decode() in shown] == []
 
 
 async def test_error_of_a_source_holds_nothing_of_what_was_read() -> None:
     text = b"sentinel-of-a-patient"
-    content = content_of(Pipe(text * 10_000, fails_after=1), parameter="pdf")
+    content = make_content(Pipe(text * 10_000, fails_after=1), parameter="pdf")
     with pytest.raises(OSError, match="own") as caught:
         async for _ in content.pieces():
             pass
-    await until(lambda: not own_threads())
-    assert [place for place, shown in locals_of(caught.value) if text.decode() in shown] == []
+    await yield_until(lambda: not own_threads())
+    assert [place for place, shown in collect_frame_locals(caught.value) if text.decode() in shown] == []

@@ -14,14 +14,14 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.files import BLOCK
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, PDF, failure_of, opened
+from directsuite.core.files import BLOCK_BYTES
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.test_blocking import own_threads
-from tests.core.virtual_time import VirtualTimeLoop, until
+from tests.core.scripted_suite import ALICE, PASSWORD, PDF, catch_error, open_suite
+from tests.core.test_blocking import list_worker_threads
+from tests.core.virtual_time import VirtualTimeLoop, yield_until
 
-LARGE = PDF + bytes(3 * BLOCK)
+LARGE = PDF + bytes(3 * BLOCK_BYTES)
 CODED = pybase64.b64encode(LARGE)
 SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
 
@@ -68,32 +68,32 @@ def calls_of(suite: ds.DirectSuite, file: SlowFile) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
 async def test_event_loop_goes_on_while_a_file_takes_its_time(server: ScriptedServer, name: str) -> None:
     file = SlowFile(LARGE if name == "save" else b"")
-    server.otherwise = plays.answer({"identifier": "doc"} if name == "save" else CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond({"identifier": "doc"} if name == "save" else CODED)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(calls_of(suite, file)[name]())
-        await until(file.waiting.is_set)  # gives way to the loop, which a call in it would not come back to
+        await yield_until(file.waiting.is_set)  # gives way to the loop, which a call in it would not come back to
         assert not call.done()
         file.released.set()
         await call
     assert threading.get_ident() not in file.threads
     assert file.getvalue() == LARGE
-    await until(lambda: not own_threads())
+    await yield_until(lambda: not list_worker_threads())
 
 
 @pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
 async def test_call_that_is_cancelled_does_not_wait_for_the_file(server: ScriptedServer, name: str) -> None:
     file = SlowFile(LARGE if name == "save" else b"")
-    server.otherwise = plays.answer(CODED)
-    async with opened(server) as suite:
+    server.default_responder = responses.respond(CODED)
+    async with open_suite(server) as suite:
         call = asyncio.create_task(calls_of(suite, file)[name]())
-        await until(file.waiting.is_set)
+        await yield_until(file.waiting.is_set)
         call.cancel()
         if name != "save":  # which is given a second to end: time stands still here
             file.released.set()
-        await until(call.done)
+        await yield_until(call.done)
         assert call.cancelled()
         file.released.set()
-    await until(lambda: not own_threads())
+    await yield_until(lambda: not list_worker_threads())
     assert not file.closed
 
 
@@ -132,11 +132,11 @@ async def test_deadline_covers_opening_the_file_to_send(
     loop = cast("VirtualTimeLoop", asyncio.get_running_loop())
     path = tmp_path / "a.pdf"
     path.write_bytes(PDF)
-    async with opened(server) as suite:
-        call = asyncio.create_task(failure_of(send(suite, path)))
-        await until(slow_disk.is_set)
+    async with open_suite(server) as suite:
+        call = asyncio.create_task(catch_error(send(suite, path)))
+        await yield_until(slow_disk.is_set)
         loop._elapse(1)
-        await until(call.done)
+        await yield_until(call.done)
     error = call.result()
     assert type(error) is ds.DeadlineExceededError
     assert (error.outcome, error.attempts, error.elapsed) == (ds.Outcome.NOT_SENT, 0, 1)
@@ -148,11 +148,11 @@ async def test_closing_ends_a_call_that_waits_for_its_file(
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(PDF)
-    async with opened(server) as suite:
-        call = asyncio.create_task(failure_of(suite.signing.save(path)))
-        await until(slow_disk.is_set)
+    async with open_suite(server) as suite:
+        call = asyncio.create_task(catch_error(suite.signing.save(path)))
+        await yield_until(slow_disk.is_set)
         await suite.aclose(grace=0)
-        await until(call.done)
+        await yield_until(call.done)
     assert type(call.result()) is ds.ClosedError
     assert call.result().outcome is ds.Outcome.NOT_SENT
 
@@ -166,7 +166,7 @@ async def test_time_out_of_the_source_stays_the_source_s(
     path = tmp_path / "a.pdf"
     path.write_bytes(PDF)
     monkeypatch.setattr(os, "access", access)
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         with pytest.raises(TimeoutError, match="the file server does not respond"):
             await suite.signing.save(path)
 
@@ -174,7 +174,7 @@ async def test_time_out_of_the_source_stays_the_source_s(
 async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: ScriptedServer, tmp_path: Path) -> None:
     path = tmp_path / "large.pdf"
     path.write_bytes(LARGE)
-    server.otherwise = plays.answer({"success": True, "smtpId": "1"})
+    server.default_responder = responses.respond({"success": True, "smtpId": "1"})
     with path.open("rb") as file:
         message = ds.Message(
             sender=ALICE,
@@ -183,7 +183,7 @@ async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: Scri
             recipients=[ds.Recipient("bob@direct.example.test")],
             attachment_list=[ds.Attachment.from_file(file, content_type="application/pdf")],
         )
-        async with opened(server) as suite:
+        async with open_suite(server) as suite:
             box = suite.mailbox(ALICE, PASSWORD)
             await asyncio.gather(*(box.send(message) for _ in range(4)))
     assert [CODED in request.body for request in server.requests] == [True] * 4
@@ -204,10 +204,10 @@ async def test_path_is_looked_at_read_and_written_in_threads(
 
     source = tmp_path / "source.pdf"
     source.write_bytes(LARGE)
-    server.plays(plays.answer({"identifier": "doc"}), plays.answer(CODED))
+    server.enqueue(responses.respond({"identifier": "doc"}), responses.respond(CODED))
     for name in ("open", "stat", "is_dir", "replace"):
         monkeypatch.setattr(Path, name, watched(name, getattr(Path, name)))
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         await suite.signing.save(source)
         await suite.signing.download("doc", tmp_path / "copy.pdf")
     monkeypatch.undo()

@@ -13,13 +13,13 @@ import pybase64
 import pytest
 
 import directsuite as ds
-from directsuite.core.files import PIECE
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, TWICE, failure_of, opened
+from directsuite.core.files import PIECE_BYTES
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, TWO_ATTEMPTS_POLICY, catch_error, open_suite
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 2000
-SAVED = plays.answer({"identifier": "doc"})
+SAVED = responses.respond({"identifier": "doc"})
 
 
 async def stream(content: bytes, size: int = 100_000) -> AsyncGenerator[bytes]:
@@ -77,8 +77,8 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
 @pytest.mark.parametrize("kind", SOURCES)
 async def test_source_arrives_whole(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, sized = SOURCES[kind]
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(make(tmp_path))
     assert pybase64.b64decode(server.requests[0].body, validate=True) == PDF
     assert ("content-length" in server.requests[0].headers) == sized
@@ -87,22 +87,22 @@ async def test_source_arrives_whole(server: ScriptedServer, tmp_path: Path, kind
 @pytest.mark.parametrize("kind", SOURCES)
 async def test_source_is_sent_again_where_it_can_be(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, again = SOURCES[kind]
-    server.plays(plays.reset)
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.enqueue(responses.reset)
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         if again:
             await suite.signing.save(make(tmp_path))
             assert pybase64.b64decode(server.requests[1].body) == PDF
         else:
-            assert (await failure_of(suite.signing.save(make(tmp_path)))).attempts == 1
+            assert (await catch_error(suite.signing.save(make(tmp_path)))).attempts == 1
 
 
 async def test_file_is_sent_from_where_it_stands_and_stays_open(server: ScriptedServer) -> None:
     file = io.BytesIO(b"before" + PDF)
     file.seek(6)
-    server.plays(plays.reset)
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.enqueue(responses.reset)
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(file)
     assert [pybase64.b64decode(request.body) for request in server.requests] == [PDF, PDF]
     assert not file.closed
@@ -110,23 +110,23 @@ async def test_file_is_sent_from_where_it_stands_and_stays_open(server: Scripted
 
 async def test_pipe_is_read_in_a_thread(server: ScriptedServer) -> None:
     pipe = Pipe(PDF)
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(pipe)
     assert threading.get_ident() not in pipe.threads
 
 
-@pytest.mark.parametrize("size", [1, 1000, PIECE, PIECE + 1, 500_009])
+@pytest.mark.parametrize("size", [1, 1000, PIECE_BYTES, PIECE_BYTES + 1, 500_009])
 async def test_size_given_is_the_length_announced(server: ScriptedServer, size: int) -> None:
     content = b"%PDF-" + os.urandom(size)
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(stream(content), size=len(content))
     assert int(server.requests[0].headers["content-length"]) == len(server.requests[0].body)
     assert pybase64.b64decode(server.requests[0].body) == content
 
 
-@pytest.mark.parametrize("pieces", [1, 1000, PIECE, 10**7])
+@pytest.mark.parametrize("pieces", [1, 1000, PIECE_BYTES, 10**7])
 @pytest.mark.parametrize("off", [-1, -200_000, 1, 3, 200_000])
 async def test_source_of_another_size_never_completes_its_request(
     server: ScriptedServer, off: int, pieces: int
@@ -135,9 +135,9 @@ async def test_source_of_another_size_never_completes_its_request(
     size = max(len(content) - off, 9)
     if size == len(content):
         pytest.skip("no other size")
-    server.otherwise = SAVED
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.save(stream(content, pieces), size=size))
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(stream(content, pieces), size=size))
     assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
     assert len(server.requests) <= 1
     assert all(request.body == b"" for request in server.requests)  # the body never came to its end
@@ -163,8 +163,8 @@ def _standing(content: bytes, position: int) -> io.BytesIO:
 
 @pytest.mark.parametrize("kind", NOT_PDF)
 async def test_what_is_no_pdf_is_refused_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.save(NOT_PDF[kind]()))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(NOT_PDF[kind]()))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == "pdf"
     assert server.requests == []
@@ -172,8 +172,8 @@ async def test_what_is_no_pdf_is_refused_before_anything_is_sent(server: Scripte
 
 async def test_magic_may_stand_anywhere_in_the_first_kb_of_a_stream(server: ScriptedServer) -> None:
     content = bytes(1019) + b"%PDF-1.7"
-    server.otherwise = SAVED
-    async with opened(server) as suite:
+    server.default_responder = SAVED
+    async with open_suite(server) as suite:
         await suite.signing.save(stream(content, 10))
     assert pybase64.b64decode(server.requests[0].body) == content
 
@@ -186,7 +186,7 @@ async def test_source_that_fails_before_its_first_byte_has_sent_nothing(server: 
             yield piece
 
     told: list[ds.Event] = []
-    async with opened(server, listeners=[told.append]) as suite:
+    async with open_suite(server, listeners=[told.append]) as suite:
         with pytest.raises(ValueError, match="of the user's"):
             await suite.signing.save(broken())
     assert [event.outcome for event in told if isinstance(event, ds.AttemptFailed)] == [ds.Outcome.NOT_SENT]
@@ -206,8 +206,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
 
 @pytest.mark.parametrize(("source", "size", "parameter"), REFUSED)
 async def test_what_is_no_source_is_refused(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
-    async with opened(server) as suite:
-        error = await failure_of(suite.signing.save(source, size=size))
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.signing.save(source, size=size))
     assert isinstance(error, ds.InvalidArgumentError)
     assert error.parameter == parameter
     assert server.requests == []
@@ -216,15 +216,15 @@ async def test_what_is_no_source_is_refused(server: ScriptedServer, source: Any,
 async def test_closed_file_is_refused(server: ScriptedServer) -> None:
     file = io.BytesIO(PDF)
     file.close()
-    async with opened(server) as suite:
-        assert isinstance(await failure_of(suite.signing.save(file)), ds.InvalidArgumentError)
+    async with open_suite(server) as suite:
+        assert isinstance(await catch_error(suite.signing.save(file)), ds.InvalidArgumentError)
 
 
 def message(*attachments: ds.Attachment) -> ds.Message:
     return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
 
 
-SENT = plays.answer({"success": True, "smtpId": "<1@direct.example.test>"})
+SENT = responses.respond({"success": True, "smtpId": "<1@direct.example.test>"})
 
 
 async def test_attachments_of_files_and_streams_arrive_whole(server: ScriptedServer, tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ async def test_attachments_of_files_and_streams_arrive_whole(server: ScriptedSer
         ds.Attachment.from_stream(stream(PDF), filename="c", size=len(PDF)),
         ds.Attachment(content=PDF, content_type="a/b", filename="d"),
     ]
-    server.otherwise = SENT
-    async with opened(server, retry=TWICE) as suite:
+    server.default_responder = SENT
+    async with open_suite(server, retry=TWO_ATTEMPTS_POLICY) as suite:
         await suite.mailbox(ALICE, PASSWORD).send(message(*attachments))
     entries = server.requests[0].document["message"]["attachmentList"]
     assert [pybase64.b64decode(entry["content"]) for entry in entries] == [PDF] * 5
@@ -250,8 +250,8 @@ async def test_attachments_of_files_and_streams_arrive_whole(server: ScriptedSer
 
 async def test_attachment_of_a_seekable_file_may_be_sent_to_several(server: ScriptedServer) -> None:
     letter = message(ds.Attachment.from_file(io.BytesIO(PDF), filename="a.pdf"))
-    server.otherwise = SENT
-    async with opened(server) as suite:
+    server.default_responder = SENT
+    async with open_suite(server) as suite:
         for _ in range(2):
             await suite.mailbox(ALICE, PASSWORD).send(letter)
     assert server.requests[0].body == server.requests[1].body
@@ -259,10 +259,10 @@ async def test_attachment_of_a_seekable_file_may_be_sent_to_several(server: Scri
 
 async def test_stream_that_was_sent_is_not_sent_again_as_an_empty_one(server: ScriptedServer) -> None:
     letter = message(ds.Attachment.from_stream(stream(PDF), filename="a"))
-    server.otherwise = SENT
-    async with opened(server) as suite:
+    server.default_responder = SENT
+    async with open_suite(server) as suite:
         await suite.mailbox(ALICE, PASSWORD).send(letter)
-        error = await failure_of(suite.mailbox(ALICE, PASSWORD).send(letter))
+        error = await catch_error(suite.mailbox(ALICE, PASSWORD).send(letter))
     assert isinstance(error, ds.InvalidArgumentError)
     assert len(server.requests) == 1
 

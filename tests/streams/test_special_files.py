@@ -16,10 +16,10 @@ import pytest
 import directsuite as ds
 from directsuite.core import files
 from directsuite.core.download import PathSink
-from directsuite.durable.files import replacing
-from tests.core import plays
-from tests.core.opened import failure_of, opened
+from directsuite.durable.files import replace_file
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
 
 PDF = b"%PDF-1.7\n" + bytes(range(256))
 CODED = pybase64.b64encode(PDF)
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 
 async def download(server: ScriptedServer, destination: Path) -> Path:
-    async with opened(server) as suite:
+    async with open_suite(server) as suite:
         return await suite.signing.download("1", destination)
 
 
@@ -45,7 +45,7 @@ async def test_a_link_stays_and_its_target_is_replaced(server: ScriptedServer, t
         target.write_bytes(b"before")
     (tmp_path / "between").symlink_to("elsewhere/target.pdf")
     link.symlink_to("between")
-    server.plays(plays.answer(CODED))
+    server.enqueue(responses.respond(CODED))
     assert await download(server, link) == link
     assert link.is_symlink()
     assert target.read_bytes() == PDF
@@ -57,8 +57,8 @@ async def test_a_failed_download_leaves_the_target_of_a_link_unchanged(server: S
     target, link = tmp_path / "target.pdf", tmp_path / "link.pdf"
     target.write_bytes(b"before")
     link.symlink_to(target)
-    server.otherwise = plays.pieces(CODED[:200], length=len(CODED))
-    await failure_of(download(server, link))
+    server.default_responder = responses.respond_in_chunks(CODED[:200], length=len(CODED))
+    await catch_error(download(server, link))
     assert target.read_bytes() == b"before"
     assert files_in(tmp_path) == [link, target]
 
@@ -75,7 +75,7 @@ async def test_a_pipe_gets_the_document_and_stays_a_pipe(server: ScriptedServer,
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    server.plays(plays.answer(CODED))
+    server.enqueue(responses.respond(CODED))
     assert await download(server, pipe) == pipe
     assert os.read(reader, 1_000) == PDF
     os.close(reader)
@@ -87,7 +87,7 @@ async def test_a_pipe_that_got_nothing_is_written_by_the_next_attempt(server: Sc
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    server.plays(plays.pieces(b"", length=len(CODED)), plays.answer(CODED))
+    server.enqueue(responses.respond_in_chunks(b"", length=len(CODED)), responses.respond(CODED))
     await download(server, pipe)
     assert os.read(reader, 1_000) == PDF
     os.close(reader)
@@ -97,8 +97,8 @@ async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServe
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    server.otherwise = plays.pieces(CODED[:200], length=len(CODED))
-    await failure_of(download(server, pipe))
+    server.default_responder = responses.respond_in_chunks(CODED[:200], length=len(CODED))
+    await catch_error(download(server, pipe))
     os.close(reader)
     assert len(server.requests) == 1
 
@@ -137,7 +137,7 @@ async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeyp
         has_reader.wait()
         return open_file(received, os.O_WRONLY | os.O_CREAT)
 
-    monkeypatch.setattr(files, "_PATIENCE", 0)
+    monkeypatch.setattr(files, "_CLEANUP_TIMEOUT", 0)
     sink = PathSink(pipe)
     await sink.open()
     await sink.begin()
@@ -148,7 +148,7 @@ async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeyp
     assert worker is not None
     writing.cancel()
     await asyncio.wait([writing])
-    await sink.end()
+    await sink.abort()
     await sink.close()
     worker.jobs.put(is_over.set)
     has_reader.set()
@@ -159,7 +159,7 @@ async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeyp
 async def test_a_link_to_a_device_stays(server: ScriptedServer, tmp_path: Path) -> None:
     link = tmp_path / "nothing"
     link.symlink_to(os.devnull)
-    server.plays(plays.answer(CODED))
+    server.enqueue(responses.respond(CODED))
     await download(server, link)
     assert link.is_symlink()
     assert files_in(tmp_path) == [link]
@@ -172,7 +172,7 @@ async def test_an_open_file_gets_the_document_after_what_it_has(server: Scripted
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(descriptor, b"before")
     inode = path.stat().st_ino
-    server.plays(plays.answer(CODED))
+    server.enqueue(responses.respond(CODED))
     await download(server, Path(f"/proc/self/fd/{descriptor}"))
     os.close(descriptor)
     assert path.read_bytes() == b"before" + PDF
@@ -185,7 +185,7 @@ def test_replacing_a_linked_file_keeps_the_link(tmp_path: Path) -> None:
     target, link = folder / "status.json", tmp_path / "status.json"
     link.symlink_to(target)
     for text in (b"1", b"2"):
-        with replacing(link, temporary=tmp_path / "status.json.new", synced=True) as file:
+        with replace_file(link, temporary=tmp_path / "status.json.new", synced=True) as file:
             file.write(text)
         assert target.read_bytes() == text
     assert link.is_symlink()
@@ -195,7 +195,7 @@ def test_replacing_a_linked_file_keeps_the_link(tmp_path: Path) -> None:
 def test_replacing_a_device_writes_to_it(tmp_path: Path) -> None:
     link = tmp_path / "nothing"
     link.symlink_to(os.devnull)
-    with replacing(link, temporary=tmp_path / "new", synced=False) as file:
+    with replace_file(link, temporary=tmp_path / "new", synced=False) as file:
         file.write(b"text")
     assert files_in(tmp_path) == [link]
     assert link.is_symlink()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from directsuite.core.files import PIECE
-from directsuite.core.upload import Content, content_of
+from directsuite.core.files import PIECE_BYTES
+from directsuite.core.upload import Content, make_content
 from directsuite.errors import InvalidArgumentError, TransportError
 
-SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7]
+SIZES = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES + 7]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ async def test_a_path_of_unknown_size_is_read_to_its_end(
     path = tmp_path / "file"
     path.write_bytes(os.urandom(size))
     hide_sizes(0)
-    content = content_of(path, parameter="file")
-    assert content.size == (size if size <= PIECE else None)
+    content = make_content(path, parameter="file")
+    assert content.size == (size if size <= PIECE_BYTES else None)
     assert content.head(5) == path.read_bytes()[:5]
     for _ in range(2):
         assert await read(content) == path.read_bytes()
@@ -63,7 +63,7 @@ async def test_a_path_of_unknown_size_is_read_to_its_end(
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_file_object_of_unknown_size_is_read_to_its_end(size: int) -> None:
     text = os.urandom(size)
-    content = content_of(ProcFile(text), parameter="file")
+    content = make_content(ProcFile(text), parameter="file")
     assert content.size == (None if size else 0)
     assert content.head(5) == text[:5]
     for _ in range(2):
@@ -73,7 +73,7 @@ async def test_a_file_object_of_unknown_size_is_read_to_its_end(size: int) -> No
 async def test_a_file_object_of_unknown_size_is_read_from_its_position() -> None:
     file = ProcFile(b"0123456789")
     file.read(4)
-    content = content_of(file, parameter="file")
+    content = make_content(file, parameter="file")
     assert content.size is None
     for _ in range(2):
         assert await read(content) == b"456789"
@@ -82,7 +82,7 @@ async def test_a_file_object_of_unknown_size_is_read_from_its_position() -> None
 async def test_a_file_object_beyond_its_end_is_empty() -> None:
     file = io.BytesIO(b"")
     file.seek(4)
-    content = content_of(file, parameter="file")
+    content = make_content(file, parameter="file")
     assert content.size == 0
     assert await read(content) == b""
 
@@ -98,7 +98,7 @@ async def test_a_file_that_cannot_be_read_is_an_error(
     path.write_bytes(b"text")
     hide_sizes(size)
     monkeypatch.setattr(Path, "open", fail)
-    content = content_of(path, parameter="file")
+    content = make_content(path, parameter="file")
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         await read(content)
 
@@ -110,24 +110,24 @@ async def test_a_small_file_of_a_wrong_size_is_read_to_its_end(
     path = tmp_path / "file"
     path.write_bytes(b"as in sysfs")
     hide_sizes(reported)
-    content = content_of(path, parameter="file")
+    content = make_content(path, parameter="file")
     assert content.size == 11
     assert await read(content) == b"as in sysfs"
 
 
 async def test_what_is_appended_to_a_large_file_is_not_sent(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"a" * (PIECE + 1))
-    content = content_of(path, parameter="file")
+    path.write_bytes(b"a" * (PIECE_BYTES + 1))
+    content = make_content(path, parameter="file")
     with path.open("ab") as file:
         file.write(b"b")
-    assert await read(content) == b"a" * (PIECE + 1)
+    assert await read(content) == b"a" * (PIECE_BYTES + 1)
 
 
 async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"a" * (PIECE + 1))
-    content = content_of(path, parameter="file")
+    path.write_bytes(b"a" * (PIECE_BYTES + 1))
+    content = make_content(path, parameter="file")
     path.write_bytes(b"a")
     with pytest.raises(TransportError, match="shorter"):
         await read(content)
@@ -135,19 +135,19 @@ async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> N
 
 def test_a_size_that_cannot_be_checked_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="leave it out"):
-        content_of(ProcFile(b"text"), parameter="file", size=4)
+        make_content(ProcFile(b"text"), parameter="file", size=4)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 def test_a_path_of_a_pipe_is_refused_as_such(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InvalidArgumentError, match="it is a pipe or a device: open it"):
-        content_of(tmp_path / "pipe", parameter="file")
+        make_content(tmp_path / "pipe", parameter="file")
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs procfs")
 async def test_a_file_of_procfs_is_read_to_its_end() -> None:
     path = Path("/proc/self/status")
-    assert b"Name:" in await read(content_of(path, parameter="file"))
+    assert b"Name:" in await read(make_content(path, parameter="file"))
     with io.FileIO(path) as file:
-        assert b"Name:" in await read(content_of(file, parameter="file"))
+        assert b"Name:" in await read(make_content(file, parameter="file"))

@@ -14,7 +14,7 @@ from aiohttp import web
 
 import directsuite as ds
 from directsuite.sync import Change, Key, Kind, MailboxProgress, SqliteStore, Synchronizer
-from tests.integration.world import StoppedClock
+from tests.integration.scenario import SleepDrivenClock
 
 ADDRESS = "alice@direct.example.test"
 RECEIVED_MS = 1_700_000_000_123
@@ -22,7 +22,7 @@ RECEIVED_MS = 1_700_000_000_123
 Document = dict[str, Any]
 
 
-def message(folder: str, uid: int, **fields: Any) -> Document:
+def make_message(folder: str, uid: int, **fields: Any) -> Document:
     """Return the JSON of a message."""
     return {
         "uid": uid,
@@ -53,24 +53,24 @@ class MailService:
 
     url: str = ""
     folders: dict[str, dict[int, Document]] = attrs.field(factory=lambda: {"INBOX": dict[int, Document]()})
-    change: dict[str, Callable[[str, Document], Document | bytes]] = attrs.field(
+    response_changes: dict[str, Callable[[str, Document], Document | bytes]] = attrs.field(
         factory=dict[str, Callable[[str, Document], Document | bytes]]
     )
-    asked: list[str] = attrs.field(factory=list[str])
-    fetched: list[int] = attrs.field(factory=list[int])
+    requested_operations: list[str] = attrs.field(factory=list[str])
+    fetched_uids: list[int] = attrs.field(factory=list[int])
 
     def add(self, folder: str, *uids: int, **fields: Any) -> None:
         """Add messages."""
         box = self.folders.setdefault(folder, {})
-        box.update({uid: message(folder, uid, **fields) for uid in uids})
+        box.update({uid: make_message(folder, uid, **fields) for uid in uids})
 
     async def respond(self, request: web.Request) -> web.Response:
         """Respond to a request."""
         operation, *segments = [unquote(each) for each in request.raw_path.strip("/").split("/")]
         folder, body = segments[0], json.loads(await request.read())
-        self.asked.append(operation)
+        self.requested_operations.append(operation)
         document = self._respond(operation, folder, segments[1:], body)
-        changed = self.change[operation](folder, document) if operation in self.change else document
+        changed = self.response_changes[operation](folder, document) if operation in self.response_changes else document
         content = changed if isinstance(changed, bytes) else json.dumps(changed).encode()
         return web.Response(body=content, content_type="application/json")
 
@@ -88,7 +88,7 @@ class MailService:
             case "GetMessageCount":
                 return done | {"count": len(box)}
             case "GetMessagesByUIDs":
-                self.fetched += body["uids"]
+                self.fetched_uids += body["uids"]
                 return done | {"messages": [box[uid] for uid in body["uids"] if uid in box]}
             case "GetMessageMetaData":
                 return done | {"messages": metadata}
@@ -100,7 +100,7 @@ class MailService:
 
 
 @attrs.define
-class Sink:
+class RecordingSink:
     """A sink that keeps the changes. accept: returns False for a change that it rejects."""
 
     changes: list[Change] = attrs.field(factory=list[Change])
@@ -128,13 +128,13 @@ class Sink:
 
 
 @attrs.define
-class Client:
+class SyncClient:
     """A suite and a store for one mailbox of the service. now: the time of day, in Unix time."""
 
     suite: ds.DirectSuite
     store: SqliteStore
-    clock: StoppedClock
-    sink: Sink = attrs.field(factory=Sink)
+    clock: SleepDrivenClock
+    sink: RecordingSink = attrs.field(factory=RecordingSink)
     now: float = 1_800_000_000.0
     folders: tuple[str, ...] | None = None
 
@@ -144,7 +144,7 @@ class Client:
             self.suite,
             self.store,
             [ADDRESS],
-            password,
+            get_password,
             deliver=self.sink,
             folders=self.folders,
             clock=self.clock,
@@ -153,13 +153,13 @@ class Client:
         return (await synchronizer.once())[ADDRESS]
 
 
-async def password(_: str) -> str:
+async def get_password(_: str) -> str:
     """Return the mailbox's password."""
     return "password"
 
 
 @asynccontextmanager
-async def running_service() -> AsyncGenerator[MailService]:
+async def run_service() -> AsyncGenerator[MailService]:
     """A service on loopback, until the block ends."""
     service = MailService()
     app = web.Application()
@@ -177,10 +177,10 @@ async def running_service() -> AsyncGenerator[MailService]:
 
 
 @asynccontextmanager
-async def client_for(service: MailService, path: str = ":memory:") -> AsyncGenerator[Client]:
+async def open_client(service: MailService, path: str = ":memory:") -> AsyncGenerator[SyncClient]:
     """A client of the service with an empty store, until the block ends."""
-    clock = StoppedClock()
+    clock = SleepDrivenClock()
     settings = ds.Settings(message_url=service.url, requests_per_second=100_000.0, burst=100_000)
     async with ds.DirectSuite(settings, clock=clock) as suite, SqliteStore(path) as store:
-        yield Client(suite, store, clock)
+        yield SyncClient(suite, store, clock)
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ import pytest
 from directsuite.sync import Kind, MailboxProgress, QuarantinedMessage
 from directsuite.sync.decide import is_due
 from directsuite.sync.status import WorkerStatus
-from tests.sync.mail_service import Client, Document, MailService, client_for, running_service
+from tests.sync.mail_service import Document, MailService, SyncClient, open_client, run_service
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -23,13 +23,13 @@ JUMPS = [-YEARS, -HOUR, HOUR, YEARS]
 
 @pytest.fixture
 async def service() -> AsyncIterator[MailService]:
-    async with running_service() as service:
+    async with run_service() as service:
         yield service
 
 
 @pytest.fixture
-async def client(service: MailService) -> AsyncIterator[Client]:
-    async with client_for(service) as client:
+async def client(service: MailService) -> AsyncIterator[SyncClient]:
+    async with open_client(service) as client:
         yield client
 
 
@@ -40,12 +40,12 @@ def without_message(uid: int) -> Callable[[str, Document], Document]:
     return change
 
 
-async def quarantine(service: MailService, client: Client) -> QuarantinedMessage:
+async def quarantine(service: MailService, client: SyncClient) -> QuarantinedMessage:
     """Quarantine message 3 of five, which the service does not return, and let it return the message afterwards."""
     service.add("INBOX", *range(1, 6))
-    service.change["GetMessagesByUIDs"] = without_message(3)
+    service.response_changes["GetMessagesByUIDs"] = without_message(3)
     await client.synchronise()
-    service.change.clear()
+    service.response_changes.clear()
     (quarantined,) = await client.store.quarantined()
     return quarantined
 
@@ -60,7 +60,7 @@ def test_time_is_due_if_it_has_come_or_was_never_set_so_far_ahead(due_ms: int, i
 
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_quarantined_message_is_retried_once_a_wrong_clock_is_set_right(
-    jump: float, service: MailService, client: Client
+    jump: float, service: MailService, client: SyncClient
 ) -> None:
     client.now += jump
     await quarantine(service, client)
@@ -71,7 +71,7 @@ async def test_quarantined_message_is_retried_once_a_wrong_clock_is_set_right(
 
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_quarantined_message_is_retried_after_the_clock_jumps(
-    jump: float, service: MailService, client: Client
+    jump: float, service: MailService, client: SyncClient
 ) -> None:
     await quarantine(service, client)
     client.now += jump
@@ -80,7 +80,7 @@ async def test_quarantined_message_is_retried_after_the_clock_jumps(
 
 
 async def test_quarantined_message_waits_for_its_time_if_the_clock_is_right(
-    service: MailService, client: Client
+    service: MailService, client: SyncClient
 ) -> None:
     await quarantine(service, client)
     client.now += 14 * 60
@@ -91,11 +91,11 @@ async def test_quarantined_message_waits_for_its_time_if_the_clock_is_right(
     assert ("INBOX", 3) in client.sink.messages
 
 
-async def is_audited(service: MailService, client: Client) -> bool:
+async def is_audited(service: MailService, client: SyncClient) -> bool:
     """Return True if the next round compares everything."""
-    service.asked.clear()
+    service.requested_operations.clear()
     await client.synchronise()
-    return "GetMessageMetaData" in service.asked
+    return "GetMessageMetaData" in service.requested_operations
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def is_audited(service: MailService, client: Client) -> bool:
     ],
 )
 async def test_audit_after_a_wrong_clock_is_set_right(
-    jump: float, hours_until_audit: int, service: MailService, client: Client
+    jump: float, hours_until_audit: int, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1, 2, 3)
     client.now += jump
@@ -124,7 +124,7 @@ async def test_audit_after_a_wrong_clock_is_set_right(
 
 
 @pytest.mark.parametrize(("jump", "is_now"), [(-YEARS, True), (-HOUR, True), (HOUR, False), (YEARS, True)])
-async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, service: MailService, client: Client) -> None:
+async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1, 2, 3)
     await client.synchronise()
     client.now += jump
@@ -134,8 +134,8 @@ async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, service: M
 
 
 @pytest.mark.parametrize("jump", JUMPS)
-async def test_deletion_that_the_sink_rejected_is_sent_again_after_the_clock_is_set_right(
-    jump: float, service: MailService, client: Client
+async def test_rejected_deletion_is_redelivered_after_clock_correction(
+    jump: float, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", *range(1, 6))
     await client.synchronise()

@@ -10,39 +10,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.sync.decide import (
+    FolderMemory,
     FolderSnapshot,
-    FolderState,
     FolderStep,
+    carried_over_pairs,
+    change_kind,
     confirm_deletions,
+    has_contradicting_metadata,
     has_surely_left,
-    have_different_metadata,
-    kind_of,
-    may_number_as_before,
-    missing_rows,
+    may_have_same_numbering,
     next_step,
-    ranked_origins,
-    returned_rows,
-    rows_carried_over,
+    rank_origins,
+    revived_rows,
+    rows_after_leaving,
     rows_to_compare,
     unproven_rows,
 )
 from directsuite.sync.identity import Match, Metadata
-from directsuite.sync.model import LEAVING, LISTED, QUARANTINED, Folder, Kind, Row, State
+from directsuite.sync.model import (
+    LISTED_STATES,
+    QUARANTINED_STATES,
+    STATE_AFTER_LEAVING,
+    Kind,
+    MessageRow,
+    MessageState,
+    StoredFolder,
+)
 
 UIDS = st.integers(1, 12)
-RECORDED = st.dictionaries(UIDS, st.sampled_from(State), max_size=10)
+RECORDED = st.dictionaries(UIDS, st.sampled_from(MessageState), max_size=10)
 IDENTITIES = st.sampled_from([b"a", b"b", b"c", b"d"])
 METADATA = st.dictionaries(
     UIDS, st.builds(Metadata, identity=IDENTITIES, strong=st.booleans(), size=st.just(1), received_ms=st.just(0))
 )
-FOLDER = Folder(id=1, name="INBOX")
-MOVED_ON = Folder(id=1, name="INBOX", uid_validity=2)
+FOLDER = StoredFolder(id=1, name="INBOX")
+MOVED_ON = StoredFolder(id=1, name="INBOX", uid_validity=2)
 
 
 def row(
-    uid: int, state: State = State.LIVE, *, folder: int = 1, uid_validity: int = 1, retry_ms: int | None = None
-) -> Row:
-    return Row(
+    uid: int,
+    state: MessageState = MessageState.LIVE,
+    *,
+    folder: int = 1,
+    uid_validity: int = 1,
+    retry_ms: int | None = None,
+) -> MessageRow:
+    return MessageRow(
         folder=folder,
         uid_validity=uid_validity,
         uid=uid,
@@ -55,25 +68,25 @@ def row(
 
 
 def snapshot(
-    uids: set[int], recorded: Mapping[int, State], *, unsure: bool = False, suspect: bool = False
+    uids: set[int], recorded: Mapping[int, MessageState], *, unsure: bool = False, suspect: bool = False
 ) -> FolderSnapshot:
-    state = FolderState(FOLDER, unsure=unsure, suspect=suspect)
+    state = FolderMemory(FOLDER, has_unconfirmed_missing=unsure, needs_resync=suspect)
     return FolderSnapshot(state=state, uids=frozenset(uids), recorded=recorded, fingerprint=b"f")
 
 
 AS_IT_WAS = None
-CHANGED = snapshot({1, 2}, {1: State.LIVE})
-ODD = snapshot({1}, {2: State.LIVE})
+CHANGED = snapshot({1, 2}, {1: MessageState.LIVE})
+ODD = snapshot({1}, {2: MessageState.LIVE})
 
 
 @pytest.mark.parametrize(
     ("changed", "audit", "suspect", "sentinels_due", "step"),
     [
         (AS_IT_WAS, False, False, False, FolderStep.NONE),
-        (AS_IT_WAS, False, False, True, FolderStep.VERIFY),
+        (AS_IT_WAS, False, False, True, FolderStep.VERIFY_SENTINELS),
         (AS_IT_WAS, True, False, False, FolderStep.FULL_RESYNC),
         (AS_IT_WAS, False, True, True, FolderStep.FULL_RESYNC),
-        (CHANGED, False, False, False, FolderStep.VERIFY),
+        (CHANGED, False, False, False, FolderStep.VERIFY_SENTINELS),
         (CHANGED, True, False, False, FolderStep.FULL_RESYNC),
         (CHANGED, False, True, False, FolderStep.FULL_RESYNC),
         (ODD, False, False, False, FolderStep.FULL_RESYNC),
@@ -82,115 +95,124 @@ ODD = snapshot({1}, {2: State.LIVE})
 def test_the_next_step_of_a_folder(
     changed: FolderSnapshot | None, audit: bool, suspect: bool, sentinels_due: bool, step: FolderStep
 ) -> None:
-    state = FolderState(FOLDER, suspect=suspect)
+    state = FolderMemory(FOLDER, needs_resync=suspect)
     assert next_step(state, changed, audit=audit, sentinels_due=sentinels_due) is step
 
 
 @pytest.mark.parametrize(
     ("uids", "recorded", "odd"),
     [
-        ({1, 2, 3}, {1: State.LIVE, 2: State.LIVE}, False),  # one more at the end
-        ({1}, {1: State.LIVE, 2: State.LIVE}, False),  # one deleted
-        (set[int](), {1: State.LIVE}, True),  # all of them
-        ({4}, {1: State.LIVE, 2: State.LIVE, 3: State.LIVE, 4: State.LIVE}, True),  # many at once
-        (set(range(4, 11)), dict.fromkeys(range(1, 11), State.LIVE), True),  # three tenths of them
-        ({1, 2}, {2: State.LIVE}, True),  # a uid below others that was never seen
-        ({1}, {1: State.MISSING}, True),
-        ({1}, {1: State.DELETED}, True),
-        ({1}, {1: State.UNRESOLVED}, True),
-        ({1, 2, 3}, {1: State.POISON, 2: State.IN_DOUBT, 3: State.POISON_IN_DOUBT}, False),
+        ({1, 2, 3}, {1: MessageState.LIVE, 2: MessageState.LIVE}, False),  # one more at the end
+        ({1}, {1: MessageState.LIVE, 2: MessageState.LIVE}, False),  # one deleted
+        (set[int](), {1: MessageState.LIVE}, True),  # all of them
+        (
+            {4},
+            {1: MessageState.LIVE, 2: MessageState.LIVE, 3: MessageState.LIVE, 4: MessageState.LIVE},
+            True,
+        ),  # many at once
+        (set(range(4, 11)), dict.fromkeys(range(1, 11), MessageState.LIVE), True),  # three tenths of them
+        ({1, 2}, {2: MessageState.LIVE}, True),  # a uid below others that was never seen
+        ({1}, {1: MessageState.MISSING}, True),
+        ({1}, {1: MessageState.DELETED}, True),
+        ({1}, {1: MessageState.UNRESOLVED}, True),
+        ({1, 2, 3}, {1: MessageState.POISON, 2: MessageState.IN_DOUBT, 3: MessageState.QUARANTINED_UNCONFIRMED}, False),
     ],
 )
-def test_what_makes_a_listing_odd(uids: set[int], recorded: Mapping[int, State], odd: bool) -> None:
-    assert snapshot(uids, recorded).is_odd is odd
+def test_what_makes_a_listing_odd(uids: set[int], recorded: Mapping[int, MessageState], odd: bool) -> None:
+    assert snapshot(uids, recorded).may_be_renumbered is odd
 
 
 @given(uids=st.sets(UIDS), recorded=RECORDED, unsure=st.booleans())
 def test_what_is_new_is_listed_and_what_is_missing_is_not(
-    uids: set[int], recorded: dict[int, State], unsure: bool
+    uids: set[int], recorded: dict[int, MessageState], unsure: bool
 ) -> None:
     seen = snapshot(uids, recorded, unsure=unsure)
-    assert seen.new == sorted(set(seen.new))
-    assert set(seen.new) <= uids
-    assert not seen.missing & uids
-    for uid in uids.difference(seen.new):  # what isn't fetched is there already, or waits for its own time
-        assert recorded[uid] in (State.LIVE, State.MISSING, *QUARANTINED)
-    for uid in recorded.keys() - uids - seen.missing:  # and what isn't missing was never told to be there
-        assert recorded[uid] not in LISTED
+    assert seen.uids_to_fetch == sorted(set(seen.uids_to_fetch))
+    assert set(seen.uids_to_fetch) <= uids
+    assert not seen.uids_missing & uids
+    for uid in uids.difference(seen.uids_to_fetch):  # what isn't fetched is there already, or waits for its own time
+        assert recorded[uid] in (MessageState.LIVE, MessageState.MISSING, *QUARANTINED_STATES)
+    for uid in recorded.keys() - uids - seen.uids_missing:  # and what isn't missing was never told to be there
+        assert recorded[uid] not in LISTED_STATES
 
 
-@pytest.mark.parametrize("state", State)
-def test_what_becomes_of_a_listed_message(state: State) -> None:
-    fetched = snapshot({1}, {1: state}).new
-    assert fetched == ([1] if state in (State.DELETED, State.UNRESOLVED, State.IN_DOUBT) else [])
-    live_again = [(each.uid, each.state) for each in returned_rows({1: row(1, state)}, {1})]
-    assert live_again == ([(1, State.LIVE)] if state is State.MISSING else [])
+@pytest.mark.parametrize("state", MessageState)
+def test_what_becomes_of_a_listed_message(state: MessageState) -> None:
+    fetched = snapshot({1}, {1: state}).uids_to_fetch
+    assert fetched == ([1] if state in (MessageState.DELETED, MessageState.UNRESOLVED, MessageState.IN_DOUBT) else [])
+    live_again = [(each.uid, each.state) for each in revived_rows({1: row(1, state)}, {1})]
+    assert live_again == ([(1, MessageState.LIVE)] if state is MessageState.MISSING else [])
 
 
 def test_a_forgotten_listing_is_seen_again_whole_and_written_once() -> None:
-    state = FolderState(Folder(id=1, name="INBOX", fingerprint=b"f"), mark=b"m")
-    assert [each.fingerprint for each in state.forget_listing()] == [None]
-    assert state.mark is None
-    state.mark = b"n"
-    assert state.forget_listing() == []
-    assert state.mark is None
+    state = FolderMemory(StoredFolder(id=1, name="INBOX", fingerprint=b"f"), etag=b"m")
+    assert [each.fingerprint for each in state.invalidate_listing()] == [None]
+    assert state.etag is None
+    state.etag = b"n"
+    assert state.invalidate_listing() == []
+    assert state.etag is None
 
 
 @given(uids=st.sets(UIDS), recorded=RECORDED)
-def test_a_round_that_does_all_it_decides_leaves_nothing_to_decide(uids: set[int], recorded: dict[int, State]) -> None:
+def test_a_round_that_does_all_it_decides_leaves_nothing_to_decide(
+    uids: set[int], recorded: dict[int, MessageState]
+) -> None:
     first = snapshot(uids, recorded)
     rows = {uid: row(uid, state) for uid, state in recorded.items()}
-    after = recorded | dict.fromkeys(first.new, State.LIVE)
-    after |= {each.uid: each.state for each in missing_rows(rows[uid] for uid in first.missing)}
-    after |= {each.uid: each.state for each in returned_rows(rows, uids)}
+    after = recorded | dict.fromkeys(first.uids_to_fetch, MessageState.LIVE)
+    after |= {each.uid: each.state for each in rows_after_leaving(rows[uid] for uid in first.uids_missing)}
+    after |= {each.uid: each.state for each in revived_rows(rows, uids)}
     second = snapshot(uids, after)
-    assert second.new == []
-    assert second.missing == set()
+    assert second.uids_to_fetch == []
+    assert second.uids_missing == set()
 
 
 def test_each_state_of_a_listed_message_has_one_for_when_it_leaves() -> None:
-    assert set(LEAVING) == set(LISTED)
-    left = missing_rows(row(uid, state, retry_ms=5) for uid, state in enumerate(State))
+    assert set(STATE_AFTER_LEAVING) == set(LISTED_STATES)
+    left = rows_after_leaving(row(uid, state, retry_ms=5) for uid, state in enumerate(MessageState))
     assert [(each.state, each.attempts, each.retry_ms) for each in left] == [
-        (LEAVING[state], 0, None) for state in State if state in LISTED
+        (STATE_AFTER_LEAVING[state], 0, None) for state in MessageState if state in LISTED_STATES
     ]
 
 
 @given(uids=st.sets(UIDS), recorded=RECORDED, more=st.sets(UIDS), fewer=st.sets(UIDS))
-def test_a_second_listing_confirms_what_is_missing_only_if_all_it_adds_is_newer(
-    uids: set[int], recorded: dict[int, State], more: set[int], fewer: set[int]
+def test_second_listing_confirms_missing_only_if_additions_are_newer(
+    uids: set[int], recorded: dict[int, MessageState], more: set[int], fewer: set[int]
 ) -> None:
     seen = snapshot(uids, recorded)
     second = (uids | more) - fewer
     if seen.is_confirmed_by(second):
-        assert not seen.missing & second
+        assert not seen.uids_missing & second
         assert seen.uids <= second
         assert all(uid not in recorded for uid in second - uids)
     assert seen.is_confirmed_by(uids)
 
 
 @given(rows=st.dictionaries(UIDS, IDENTITIES), metadata=METADATA)
-def test_messages_are_carried_over_one_to_one_and_by_what_no_other_has(
+def test_messages_are_matched_one_to_one_by_unique_identity(
     rows: dict[int, bytes], metadata: dict[int, Metadata]
 ) -> None:
     recorded = {
-        uid: Row(folder=1, uid_validity=1, uid=uid, state=State.LIVE, identity=each) for uid, each in rows.items()
+        uid: MessageRow(folder=1, uid_validity=1, uid=uid, state=MessageState.LIVE, identity=each)
+        for uid, each in rows.items()
     }
-    pairs = list(rows_carried_over(MOVED_ON, recorded, metadata))
+    pairs = list(carried_over_pairs(MOVED_ON, recorded, metadata))
     identities = [each.identity for each in metadata.values()]
     for old, now in pairs:
         assert old.identity == now.identity == metadata[now.uid].identity
         assert metadata[now.uid].strong
-        assert (now.folder, now.uid_validity, now.state) == (1, 2, State.LIVE)
+        assert (now.folder, now.uid_validity, now.state) == (1, 2, MessageState.LIVE)
         assert identities.count(now.identity or b"") == list(rows.values()).count(now.identity or b"") == 1
     assert len({old.key for old, _ in pairs}) == len({now.key for _, now in pairs}) == len(pairs)
 
 
-@pytest.mark.parametrize("state", [State.DELETED, State.UNRESOLVED, State.IN_DOUBT, State.POISON])
-def test_only_what_the_sink_still_has_is_carried_over(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [MessageState.DELETED, MessageState.UNRESOLVED, MessageState.IN_DOUBT, MessageState.POISON]
+)
+def test_only_messages_in_sink_are_matched(state: MessageState) -> None:
     strong = {5: Metadata(identity=b"a", strong=True, size=1, received_ms=0)}
-    assert list(rows_carried_over(MOVED_ON, {1: row(1, state)}, strong)) == []
-    carried_over = [now for _, now in rows_carried_over(MOVED_ON, {1: row(1, State.MISSING)}, strong)]
+    assert list(carried_over_pairs(MOVED_ON, {1: row(1, state)}, strong)) == []
+    carried_over = [now for _, now in carried_over_pairs(MOVED_ON, {1: row(1, MessageState.MISSING)}, strong)]
     assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
 
 
@@ -198,20 +220,20 @@ def metadata(match: Match) -> Metadata:
     return Metadata(identity=b"a", strong=match is Match.SAME, size=1, received_ms=0, match=match)
 
 
-def test_folder_may_number_as_before_unless_nothing_can_show_it() -> None:
+def test_uids_may_be_unchanged_if_messages_can_be_compared() -> None:
     unproven = {1: metadata(Match.UNPROVEN)}
-    gone = {1: attrs.evolve(row(1, State.DELETED), digest=None)}
-    assert may_number_as_before({1: row(1)}, unproven, {1})  # metadata can be compared
-    assert may_number_as_before({1: row(1)}, {}, {1})  # contents can be compared
-    assert may_number_as_before({1: row(1)}, {}, set())  # nothing is listed
-    assert may_number_as_before(gone, {}, {2})  # all messages were gone, and this one is newer
-    assert not may_number_as_before({2: row(2)}, {}, {1})
-    assert not may_number_as_before(gone, {}, {1})
+    gone = {1: attrs.evolve(row(1, MessageState.DELETED), digest=None)}
+    assert may_have_same_numbering({1: row(1)}, unproven, {1})  # metadata can be compared
+    assert may_have_same_numbering({1: row(1)}, {}, {1})  # contents can be compared
+    assert may_have_same_numbering({1: row(1)}, {}, set())  # nothing is listed
+    assert may_have_same_numbering(gone, {}, {2})  # all messages were gone, and this one is newer
+    assert not may_have_same_numbering({2: row(2)}, {}, {1})
+    assert not may_have_same_numbering(gone, {}, {1})
 
 
 def test_contents_are_compared_where_identities_prove_nothing() -> None:
     weak, strong = metadata(Match.LIKELY), metadata(Match.SAME)
-    rows = {1: row(1), 2: row(2), 3: row(3, State.MISSING)}
+    rows = {1: row(1), 2: row(2), 3: row(3, MessageState.MISSING)}
     compared = {
         "all strong": rows_to_compare(rows, {1: strong, 2: strong}, {1, 2}, audit=False),
         "one strong": rows_to_compare(rows, {1: strong, 2: weak}, {1, 2}, audit=False),
@@ -231,70 +253,72 @@ def test_contents_are_compared_where_identities_prove_nothing() -> None:
 
 
 def test_contents_decide_if_metadata_prove_nothing() -> None:
-    rows = {uid: row(uid) for uid in range(1, 41)} | {20: row(20, State.MISSING)}
+    rows = {uid: row(uid) for uid in range(1, 41)} | {20: row(20, MessageState.MISSING)}
     seen = {uid: metadata(Match.UNPROVEN) for uid in range(1, 41)} | {2: metadata(Match.SAME)}
     some = [each.uid for each in unproven_rows(rows, seen, audit=False)]
     assert some == [20, 1, *range(3, 12), *range(31, 41)]
     assert len(unproven_rows(rows, seen, audit=True)) == 39
-    assert not have_different_metadata(rows, seen)
-    assert have_different_metadata(rows, seen | {1: metadata(Match.DIFFERENT)})
+    assert not has_contradicting_metadata(rows, seen)
+    assert has_contradicting_metadata(rows, seen | {1: metadata(Match.DIFFERENT)})
     without_content = {1: attrs.evolve(row(1), digest=None)}
     assert unproven_rows(without_content, seen, audit=True) == []
     without_identity = {1: attrs.evolve(row(1), identity=None)}
     assert unproven_rows(without_identity, seen, audit=True) == []
-    assert not have_different_metadata(without_identity, {1: metadata(Match.DIFFERENT)})
+    assert not has_contradicting_metadata(without_identity, {1: metadata(Match.DIFFERENT)})
 
 
 def test_a_message_is_looked_for_at_its_own_position_first() -> None:
     now = row(7)
     candidates = [
-        ("Archive", row(9, State.DELETED, folder=2)),
+        ("Archive", row(9, MessageState.DELETED, folder=2)),
         ("Archive", row(7, folder=2)),
         ("INBOX", row(3)),
-        ("INBOX", row(4, State.DELETED)),
-        ("INBOX", row(7, State.DELETED)),
-        ("INBOX", row(7, State.UNRESOLVED, uid_validity=0)),
+        ("INBOX", row(4, MessageState.DELETED)),
+        ("INBOX", row(7, MessageState.DELETED)),
+        ("INBOX", row(7, MessageState.UNRESOLVED, uid_validity=0)),
     ]
-    ranked = [(name, each.uid, each.state) for name, each in ranked_origins(now, candidates)]
+    ranked = [(name, each.uid, each.state) for name, each in rank_origins(now, candidates)]
     assert ranked == [
-        ("INBOX", 7, State.DELETED),
-        ("INBOX", 7, State.UNRESOLVED),
-        ("INBOX", 3, State.LIVE),
-        ("Archive", 7, State.LIVE),
-        ("INBOX", 4, State.DELETED),
-        ("Archive", 9, State.DELETED),
+        ("INBOX", 7, MessageState.DELETED),
+        ("INBOX", 7, MessageState.UNRESOLVED),
+        ("INBOX", 3, MessageState.LIVE),
+        ("Archive", 7, MessageState.LIVE),
+        ("INBOX", 4, MessageState.DELETED),
+        ("Archive", 9, MessageState.DELETED),
     ]
 
 
-@pytest.mark.parametrize("state", State)
-def test_where_a_message_was_before(state: State) -> None:
+@pytest.mark.parametrize("state", MessageState)
+def test_where_a_message_was_before(state: MessageState) -> None:
     now, there, elsewhere = row(7), row(7, state), row(8, state)
-    assert bool(list(ranked_origins(now, [("INBOX", there)]))) is (state not in (State.IN_DOUBT, State.POISON_IN_DOUBT))
+    assert bool(list(rank_origins(now, [("INBOX", there)]))) is (
+        state not in (MessageState.IN_DOUBT, MessageState.QUARANTINED_UNCONFIRMED)
+    )
     assert has_surely_left(now, there)
-    assert has_surely_left(now, elsewhere) is (state not in LISTED)
+    assert has_surely_left(now, elsewhere) is (state not in LISTED_STATES)
 
 
 @pytest.mark.parametrize(
     ("origin", "kind"),
     [
         (None, Kind.NEW),
-        (row(7, State.LIVE), Kind.RESTORED),
-        (row(8, State.LIVE), Kind.MOVED),
-        (row(8, State.MISSING), Kind.MOVED),
-        (row(8, State.UNRESOLVED), Kind.MOVED),
-        (row(8, State.DELETED), Kind.RESTORED),
-        (row(8, State.POISON), Kind.RESTORED),
-        (row(7, State.LIVE, uid_validity=0), Kind.MOVED),
+        (row(7, MessageState.LIVE), Kind.RESTORED),
+        (row(8, MessageState.LIVE), Kind.MOVED),
+        (row(8, MessageState.MISSING), Kind.MOVED),
+        (row(8, MessageState.UNRESOLVED), Kind.MOVED),
+        (row(8, MessageState.DELETED), Kind.RESTORED),
+        (row(8, MessageState.POISON), Kind.RESTORED),
+        (row(7, MessageState.LIVE, uid_validity=0), Kind.MOVED),
     ],
 )
-def test_what_a_message_is_to_the_sink(origin: Row | None, kind: Kind) -> None:
-    assert kind_of(row(7), origin) is kind
+def test_kind_of_change_follows_from_earlier_row(origin: MessageRow | None, kind: Kind) -> None:
+    assert change_kind(row(7), origin) is kind
 
 
 class Rounds:
     """Rounds of a mailbox in which one message is missing all the time."""
 
-    def __init__(self, missing: Row, *, several_folders: bool = True) -> None:
+    def __init__(self, missing: MessageRow, *, several_folders: bool = True) -> None:
         self.missing = missing
         self.several_folders = several_folders
         self.waiting_since: Mapping[tuple[int, int, int], int] = {}
@@ -308,27 +332,27 @@ class Rounds:
             round_number=self.number,
             now_ms=now_ms,
             several_folders=self.several_folders,
-            some_incomplete=incomplete,
+            any_folder_incomplete=incomplete,
         )
         self.waiting_since = deletions.waiting_since
-        if deletions.postponed:
+        if deletions.has_retries_later:
             return "postponed"
         return "told" if deletions.confirmed else "waits" if deletions.waiting_since else "nothing"
 
 
 def test_a_deletion_is_told_once_no_other_folder_can_have_the_message() -> None:
-    rounds = Rounds(row(1, State.MISSING))
+    rounds = Rounds(row(1, MessageState.MISSING))
     assert [rounds.next() for _ in range(2)] == ["waits", "told"]
-    assert Rounds(row(1, State.MISSING), several_folders=False).next() == "told"
+    assert Rounds(row(1, MessageState.MISSING), several_folders=False).next() == "told"
 
 
-def test_folders_that_cannot_be_seen_whole_hold_up_a_deletion_for_three_rounds() -> None:
-    rounds = Rounds(row(1, State.UNRESOLVED))
+def test_incomplete_folders_delay_deletion_for_three_rounds() -> None:
+    rounds = Rounds(row(1, MessageState.UNRESOLVED))
     assert [rounds.next(incomplete=True) for _ in range(4)] == ["waits", "waits", "waits", "told"]
 
 
 def test_a_message_that_came_back_waits_anew() -> None:
-    rounds = Rounds(row(1, State.MISSING))
+    rounds = Rounds(row(1, MessageState.MISSING))
     assert [rounds.next(), rounds.next(there=True), rounds.next(), rounds.next()] == [
         "waits",
         "nothing",
@@ -338,5 +362,5 @@ def test_a_message_that_came_back_waits_anew() -> None:
 
 
 def test_a_deletion_that_the_sink_refused_waits_for_its_time() -> None:
-    rounds = Rounds(row(1, State.UNRESOLVED, retry_ms=500), several_folders=False)
+    rounds = Rounds(row(1, MessageState.UNRESOLVED, retry_ms=500), several_folders=False)
     assert [rounds.next(now_ms=499), rounds.next(now_ms=500)] == ["postponed", "told"]

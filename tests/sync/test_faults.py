@@ -9,8 +9,8 @@ import pytest
 
 from directsuite.messaging.service import Mailbox
 from directsuite.sync import RoundFinished, SqliteStore, Synchronizer, SyncStatus
-from tests.integration.world import ALICE, BOB, PASSWORD, World
-from tests.sync.test_synchronizer import HeldClock, Passwords, Told
+from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario
+from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
 
 NO_TEXT = "jos\udce9@direct.example.test"
 """As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""
@@ -18,11 +18,13 @@ NO_TEXT = "jos\udce9@direct.example.test"
 FAULT = "A fault of directsuite itself (UnicodeEncodeError): report it."
 
 
-async def test_a_fault_at_one_mailbox_harms_no_other(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    told = Told()
-    await world.deliver("hers")
+async def test_a_fault_at_one_mailbox_harms_no_other(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:
+    told = RecordingSink()
+    await scenario.deliver("hers")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [NO_TEXT, ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [NO_TEXT, ALICE], FakePasswords(), deliver=told, clock=scenario.clock
+        )
         status = await sync.once()
     assert (status[NO_TEXT].status, status[NO_TEXT].problem) == (SyncStatus.FAILING, FAULT)
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
@@ -33,7 +35,7 @@ async def test_a_fault_at_one_mailbox_harms_no_other(world: World, caplog: pytes
     assert "jos" not in caplog.text
 
 
-async def test_a_fault_is_no_end_of_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fault_is_no_end_of_a_run(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     get_uids = Mailbox.get_uids
 
     async def faulty(mailbox: Mailbox, folder: str) -> list[int]:
@@ -44,10 +46,10 @@ async def test_a_fault_is_no_end_of_a_run(world: World, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Mailbox, "get_uids", faulty)
     finished = asyncio.Queue[RoundFinished]()
-    world.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
-    clock = HeldClock()
+    scenario.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
+    clock = SteppedClock()
     async with SqliteStore(":memory:") as store, asyncio.timeout(20):
-        sync = Synchronizer(world.suite, store, [BOB, ALICE], Passwords(), deliver=Told(), clock=clock)
+        sync = Synchronizer(scenario.suite, store, [BOB, ALICE], FakePasswords(), deliver=RecordingSink(), clock=clock)
         async with asyncio.TaskGroup() as group:
             group.create_task(sync.run())
             for _ in range(2):
@@ -55,7 +57,7 @@ async def test_a_fault_is_no_end_of_a_run(world: World, monkeypatch: pytest.Monk
                 assert {each.failure for each in rounds} == {None, "UnicodeEncodeError"}
                 for _ in range(20):
                     await asyncio.sleep(0)
-                clock.pass_by(120.0)
+                clock.advance(120.0)
             sync.stop()
     assert sync.status[BOB].failures >= 2
 
@@ -68,20 +70,22 @@ async def cancelled(*_: object) -> str:
     return ""
 
 
-async def test_what_a_password_waited_for_and_was_cancelled_fails_its_mailbox_alone(world: World) -> None:
+async def test_cancelled_password_source_fails_its_mailbox_alone(scenario: Scenario) -> None:
     async def password(address: str) -> str:
         return await cancelled() if address == BOB else PASSWORD
 
-    await world.deliver("hers")
-    told = Told()
+    await scenario.deliver("hers")
+    told = RecordingSink()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [BOB, ALICE], password, deliver=told, clock=world.clock, concurrency=1)
+        sync = Synchronizer(
+            scenario.suite, store, [BOB, ALICE], password, deliver=told, clock=scenario.clock, concurrency=1
+        )
         status = await sync.once()
     assert status[BOB].status is SyncStatus.FAILING
     assert told.subjects == [("new", "hers")]
 
 
-async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
+async def test_a_synchronisation_that_is_cancelled_ends(scenario: Scenario) -> None:
     async def password(_: str) -> str:
         begun.set()
         await asyncio.Event().wait()
@@ -89,7 +93,7 @@ async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
 
     begun = asyncio.Event()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], password, deliver=Told(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], password, deliver=RecordingSink(), clock=scenario.clock)
         running = asyncio.create_task(sync.run())
         await asyncio.wait_for(begun.wait(), 20)
         running.cancel()
@@ -98,18 +102,18 @@ async def test_a_synchronisation_that_is_cancelled_ends(world: World) -> None:
 
 
 async def test_listed_value_that_is_no_uid_is_reported_and_the_rest_arrives(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     get_uids = Mailbox.get_uids
 
     async def with_another(self: Mailbox, folder: str = "INBOX") -> list[int]:
         return [*await get_uids(self, folder), 2**63]
 
-    await world.deliver("hers")
+    await scenario.deliver("hers")
     monkeypatch.setattr(Mailbox, "get_uids", with_another)
-    told = Told()
+    told = RecordingSink()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
         status = await sync.once()
     assert told.subjects == [("new", "hers")]
     assert "GetUIDs lists 1 values that are not uids" in status[ALICE].folders["INBOX"]

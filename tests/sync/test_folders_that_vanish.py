@@ -3,32 +3,36 @@
 from __future__ import annotations
 
 from directsuite.sync import Kind, SqliteStore, Synchronizer, SyncStatus
-from tests.integration.world import ALICE, World
-from tests.sync.test_synchronizer import Passwords, Told
+from tests.integration.scenario import ALICE, Scenario
+from tests.sync.test_synchronizer import FakePasswords, RecordingSink
 
 
-async def test_messages_of_a_folder_that_is_deleted_are_told_gone(world: World) -> None:
-    told = Told()
-    await world.box.create_folder("INBOX.Short")
-    await world.deliver("one", folder="INBOX.Short")
+async def test_messages_of_a_folder_that_is_deleted_are_told_gone(scenario: Scenario) -> None:
+    told = RecordingSink()
+    await scenario.box.create_folder("INBOX.Short")
+    await scenario.deliver("one", folder="INBOX.Short")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=None, clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
+        )
         await sync.once()
-        await world.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
-        await world.box.delete_folder("INBOX.Short")
+        await scenario.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
+        await scenario.box.delete_folder("INBOX.Short")
         status = (await sync.once())[ALICE]
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.GONE]
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
-async def test_messages_of_a_folder_that_is_renamed_are_told_moved(world: World) -> None:
-    told = Told()
-    await world.box.create_folder("INBOX.Before")
-    await world.deliver("one", "two", folder="INBOX.Before")
+async def test_messages_of_a_folder_that_is_renamed_are_told_moved(scenario: Scenario) -> None:
+    told = RecordingSink()
+    await scenario.box.create_folder("INBOX.Before")
+    await scenario.deliver("one", "two", folder="INBOX.Before")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=None, clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
+        )
         await sync.once()
-        await world.box.move_folder("INBOX.Before", "INBOX.After")
+        await scenario.box.move_folder("INBOX.Before", "INBOX.After")
         await sync.once()
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED, Kind.MOVED]
     assert [each.key.folder for each in told.changes[2:]] == ["INBOX.After"] * 2

@@ -9,8 +9,16 @@ import attrs
 import pytest
 
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.identity import Match, digest_of, find_match, has_content, identity_of, received_ms, size_of
-from directsuite.sync.model import Row, State
+from directsuite.sync.identity import (
+    Match,
+    compute_digest,
+    compute_identity,
+    find_match,
+    has_content,
+    read_received_ms,
+    read_size,
+)
+from directsuite.sync.model import MessageRow, MessageState
 
 RECEIVED = datetime(2026, 5, 1, 12, 0, 0, 123_000, tzinfo=UTC)
 STRONG = MessageDetail(
@@ -19,17 +27,17 @@ STRONG = MessageDetail(
 WEAK = attrs.evolve(STRONG, msg_id=None)
 
 
-def recorded(message: MessageDetail) -> Row:
+def recorded(message: MessageDetail) -> MessageRow:
     """Return the row of a message that was fetched."""
-    return Row(
+    return MessageRow(
         folder=1,
         uid_validity=1,
         uid=1,
-        state=State.LIVE,
-        identity=identity_of(message),
-        digest=digest_of(message),
-        size=size_of(message),
-        received_ms=received_ms(message),
+        state=MessageState.LIVE,
+        identity=compute_identity(message),
+        digest=compute_digest(message),
+        size=read_size(message),
+        received_ms=read_received_ms(message),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from directsuite.sync import SqliteStore, fetch, remote
-from tests.sync.test_partial_answers import Scene, Server, letter
+from tests.sync.test_partial_answers import FakeServer, SyncScenario, make_message
 from tests.sync.test_partial_answers import store as store
 
 
@@ -14,12 +14,12 @@ async def test_the_rounds_of_a_first_synchronisation_are_bounded(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, messages: int, rounds: int
 ) -> None:
     for module in (fetch, remote):
-        monkeypatch.setattr(module, "MOST", 2)
-    monkeypatch.setattr(fetch, "BATCHES", 1)
-    monkeypatch.setattr(fetch, "ROUNDS", 5)
-    scene = Scene(Server({"INBOX": {uid: letter(uid) for uid in range(1, messages + 1)}}), store)
+        monkeypatch.setattr(module, "MAX_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
+    monkeypatch.setattr(fetch, "MAX_ROUNDS_PER_FOLDER", 5)
+    scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, messages + 1)}}), store)
     taken = 1
-    while (await scene.rounds.round()).more:
+    while (await scene.rounds.run_round()).has_more:
         taken += 1
     assert taken == rounds
-    assert len(scene.told) == messages
+    assert len(scene.changes) == messages

@@ -10,16 +10,16 @@ import pytest
 import directsuite as ds
 from directsuite.core import attempt, outcome
 from directsuite.sync.remote import DirectRemote
-from tests.core import plays
-from tests.core.opened import ALICE, PASSWORD, opened
+from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import ALICE, PASSWORD, open_suite
 
 LISTED = {"success": True, "uids": [3, 1, 2, 3]}
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    async with ScriptedServer(plays.answer(LISTED)) as running:
+    async with ScriptedServer(responses.respond(LISTED)) as running:
         yield running
 
 
@@ -37,25 +37,27 @@ def statuses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_the_same_answer_is_known_by_its_bytes(server: ScriptedServer, statuses: list[int]) -> None:
-    server.plays(plays.answer(LISTED), plays.answer(LISTED), plays.answer({"success": True, "uids": [1, 2, 3, 4]}))
-    async with opened(server) as suite:
+    server.enqueue(
+        responses.respond(LISTED), responses.respond(LISTED), responses.respond({"success": True, "uids": [1, 2, 3, 4]})
+    )
+    async with open_suite(server) as suite:
         remote = DirectRemote(suite.mailbox(ALICE, PASSWORD))
-        first = await remote.uids("INBOX")
+        first = await remote.list_uids("INBOX")
         assert first is not None
         assert [*first.uids] == [1, 2, 3]
-        assert await remote.uids("INBOX", first.mark) is None
+        assert await remote.list_uids("INBOX", first.etag) is None
         assert statuses == [200]
-        third = await remote.uids("INBOX", first.mark)
+        third = await remote.list_uids("INBOX", first.etag)
     assert third is not None
     assert [*third.uids] == [1, 2, 3, 4]
     assert statuses == [200, 200]
 
 
 async def test_an_error_is_one_whatever_its_bytes_are(server: ScriptedServer) -> None:
-    server.plays(plays.answer(LISTED), plays.answer(LISTED, status=500))
-    async with opened(server, retry=ds.RetryPolicy.none()) as suite:
+    server.enqueue(responses.respond(LISTED), responses.respond(LISTED, status=500))
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
         remote = DirectRemote(suite.mailbox(ALICE, PASSWORD))
-        first = await remote.uids("INBOX")
+        first = await remote.list_uids("INBOX")
         assert first is not None
         with pytest.raises(ds.ServerError):
-            await remote.uids("INBOX", first.mark)
+            await remote.list_uids("INBOX", first.etag)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from directsuite.sync import Kind, SyncStatus
-from tests.sync.mail_service import Client, Document, MailService, client_for, message, running_service
+from tests.sync.mail_service import Document, MailService, SyncClient, make_message, open_client, run_service
 
 pytestmark = pytest.mark.wide
 
@@ -27,22 +27,22 @@ VALUES: dict[str, Any] = {
     "removed": REMOVED,
 }
 OPERATIONS = ["GetMessagesByUIDs", "GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"]
-FIELDS = list(message("INBOX", 1))
+FIELDS = list(make_message("INBOX", 1))
 OTHERS = {("INBOX", 1), ("INBOX", 3), ("INBOX", 4), ("INBOX.Sent", 1)}
 MUTATED = ("INBOX", 2)
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[MailService]:
-    async with running_service() as service:
+    async with run_service() as service:
         service.add("INBOX", 1, 2, 3, 4)
         service.add("INBOX.Sent", 1)
         yield service
 
 
 @pytest.fixture
-async def client(service: MailService) -> AsyncIterator[Client]:
-    async with client_for(service) as client:
+async def client(service: MailService) -> AsyncIterator[SyncClient]:
+    async with open_client(service) as client:
         yield client
 
 
@@ -75,7 +75,7 @@ def as_bytes(document: Document) -> bytes:
     return json.dumps(document).encode().replace(BROKEN.encode(), b"a\xffb")
 
 
-async def check(service: MailService, client: Client) -> None:
+async def check(service: MailService, client: SyncClient) -> None:
     """Synchronise with the mutation, with new mail and an audit, and without the mutation."""
     await client.synchronise()
     assert client.sink.messages - {MUTATED} == OTHERS
@@ -86,7 +86,7 @@ async def check(service: MailService, client: Client) -> None:
     client.clock.now += 700
     await client.synchronise()
     assert client.sink.messages - {MUTATED} == OTHERS | {("INBOX", 5), ("INBOX.Sent", 2)}
-    service.change.clear()
+    service.response_changes.clear()
     client.now += 2 * 86_400
     for _ in range(2):
         await client.synchronise()
@@ -102,11 +102,11 @@ async def check(service: MailService, client: Client) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
 async def test_wrong_field_of_one_message_harms_no_other(
-    operation: str, field: str, value: str, is_known: bool, service: MailService, client: Client
+    operation: str, field: str, value: str, is_known: bool, service: MailService, client: SyncClient
 ) -> None:
     if is_known:
         await client.synchronise()
-    service.change[operation] = mutate_message(field, VALUES[value])
+    service.response_changes[operation] = mutate_message(field, VALUES[value])
     await check(service, client)
     if is_known or operation != "GetMessagesByUIDs":
         assert client.sink.kinds == [Kind.NEW] * 7
@@ -115,10 +115,10 @@ async def test_wrong_field_of_one_message_harms_no_other(
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("is_known", [False, True], ids=["first", "later"])
 async def test_wrong_uid_of_one_message_harms_no_other(
-    value: str, is_known: bool, service: MailService, client: Client
+    value: str, is_known: bool, service: MailService, client: SyncClient
 ) -> None:
     if is_known:
         await client.synchronise()
-    service.change["GetUIDs"] = mutate_uid(VALUES[value])
+    service.response_changes["GetUIDs"] = mutate_uid(VALUES[value])
     await check(service, client)
     assert client.sink.kinds == [Kind.NEW] * 7

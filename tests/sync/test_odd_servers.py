@@ -12,12 +12,12 @@ from directsuite.sync import Kind, Synchronizer, SyncStatus
 from tests.sync.mail_service import (
     ADDRESS,
     RECEIVED_MS,
-    Client,
     Document,
     MailService,
-    client_for,
-    password,
-    running_service,
+    SyncClient,
+    get_password,
+    open_client,
+    run_service,
 )
 
 BEFORE_1970_MS = -86_400_000
@@ -26,13 +26,13 @@ LAST_MS = 253_402_300_799_000
 
 @pytest.fixture
 async def service() -> AsyncIterator[MailService]:
-    async with running_service() as service:
+    async with run_service() as service:
         yield service
 
 
 @pytest.fixture
-async def client(service: MailService) -> AsyncIterator[Client]:
-    async with client_for(service) as client:
+async def client(service: MailService) -> AsyncIterator[SyncClient]:
+    async with open_client(service) as client:
         yield client
 
 
@@ -66,12 +66,14 @@ LOST_LISTS = {
 
 
 @pytest.mark.parametrize("listing", LOST_LISTS)
-async def test_uids_missing_from_one_listing_delete_nothing(listing: str, service: MailService, client: Client) -> None:
+async def test_uids_missing_from_one_listing_delete_nothing(
+    listing: str, service: MailService, client: SyncClient
+) -> None:
     service.add("INBOX", 1, 2, 3, 4, 5)
     await client.synchronise()
-    service.change["GetUIDs"] = LOST_LISTS[listing]
+    service.response_changes["GetUIDs"] = LOST_LISTS[listing]
     during = await client.synchronise()
-    service.change.clear()
+    service.response_changes.clear()
     after = await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 5
     assert list(during.folders) == ["INBOX"]
@@ -80,7 +82,7 @@ async def test_uids_missing_from_one_listing_delete_nothing(listing: str, servic
 
 
 async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(
-    service: MailService, client: Client
+    service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1, 2, 3, 4, 5)
     await client.synchronise()
@@ -90,33 +92,37 @@ async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(
     assert status.status is SyncStatus.UP_TO_DATE
 
 
-async def test_new_mail_arrives_while_a_listing_lacks_other_messages(service: MailService, client: Client) -> None:
+async def test_new_mail_arrives_while_a_listing_lacks_other_messages(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1, 2, 3, 4, 5)
     await client.synchronise()
     service.add("INBOX", 6)
-    service.change["GetUIDs"] = with_member("uids", [5, 6])
+    service.response_changes["GetUIDs"] = with_member("uids", [5, 6])
     await client.synchronise()
     assert client.sink.messages == {("INBOX", uid) for uid in range(1, 7)}
 
 
-async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(service: MailService, client: Client) -> None:
+async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(
+    service: MailService, client: SyncClient
+) -> None:
     service.add("INBOX", 1, 2, 3, 4, 5)
     service.add("INBOX.Archive", 1)
     await client.synchronise()
     service.folders["INBOX.Archive"][2] = service.folders["INBOX"][3] | {"uid": 2, "folder": "INBOX.Archive"}
-    service.change["GetUIDs"] = lambda folder, document: document | ({"uids": []} if folder == "INBOX" else {})
+    service.response_changes["GetUIDs"] = lambda folder, document: (
+        document | ({"uids": []} if folder == "INBOX" else {})
+    )
     await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 7
 
 
 @pytest.mark.parametrize("rounds", [1, 5])
 async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(
-    rounds: int, service: MailService, client: Client
+    rounds: int, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1)
     service.add("INBOX.Archive", 1, 2)
     await client.synchronise()
-    service.change["GetFolders"] = with_member("folders", ["INBOX"])
+    service.response_changes["GetFolders"] = with_member("folders", ["INBOX"])
     service.add("INBOX.Archive", 3)
     for _ in range(rounds):
         status = await client.synchronise()
@@ -125,7 +131,7 @@ async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(
     assert set(client.sink.kinds) == {Kind.NEW}
 
 
-async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: MailService, client: Client) -> None:
+async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1)
     service.add("INBOX.Archive", 1, 2)
     await client.synchronise()
@@ -138,11 +144,11 @@ async def test_folder_that_every_operation_reports_as_deleted_is_gone(service: M
 
 @pytest.mark.parametrize("name", ["", ".", "..", "INBOX.a\0b"])
 async def test_folder_that_no_request_can_name_is_skipped_and_reported(
-    name: str, service: MailService, client: Client
+    name: str, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1)
     service.add("INBOX.Sent", 1, 2)
-    service.change["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
+    service.response_changes["GetFolders"] = with_member("folders", ["INBOX", name, "INBOX.Sent"])
     first = await client.synchronise()
     assert client.sink.messages == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Sent", 2)}
     del service.folders["INBOX.Sent"][1]
@@ -166,12 +172,12 @@ async def test_folder_that_no_request_can_name_is_skipped_and_reported(
     ],
 )
 async def test_odd_list_of_folders_leaves_the_others_synchronised(
-    folders: Any, others: set[str], service: MailService, client: Client
+    folders: Any, others: set[str], service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1)
     service.add("inbox", 1)
     service.add("INBOX.Sent", 1)
-    service.change["GetFolders"] = with_member("folders", folders)
+    service.response_changes["GetFolders"] = with_member("folders", folders)
     status = await client.synchronise()
     assert ("INBOX", 1) in client.sink.messages
     assert status.folders.keys() == others
@@ -179,7 +185,7 @@ async def test_odd_list_of_folders_leaves_the_others_synchronised(
 
 @pytest.mark.parametrize("received_ms", [BEFORE_1970_MS, -1, 0, LAST_MS, LAST_MS + 999])
 async def test_message_received_before_1970_or_in_9999_stops_no_other(
-    received_ms: int, service: MailService, client: Client
+    received_ms: int, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1, receivedDate=received_ms)
     service.add("INBOX", 2)
@@ -198,7 +204,7 @@ async def test_message_received_before_1970_or_in_9999_stops_no_other(
     [{"body": {}}, {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}],
 )
 async def test_message_with_unreadable_content_is_quarantined(
-    unreadable: Document, service: MailService, client: Client
+    unreadable: Document, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1, 3)
     service.add("INBOX", 2, **unreadable)
@@ -224,17 +230,19 @@ UNREADABLE = {"unreadable date"}
 
 @pytest.mark.parametrize("difference", [each for each in DIFFERENT_METADATA if each not in UNREADABLE])
 async def test_metadata_that_differ_from_messages_move_nothing(
-    difference: str, service: MailService, client: Client
+    difference: str, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", *range(1, 31))
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.change[operation] = DIFFERENT_METADATA[difference]
+        service.response_changes[operation] = DIFFERENT_METADATA[difference]
     await client.synchronise()
     for uid in range(31, 34):
-        service.fetched.clear()
+        service.fetched_uids.clear()
         service.add("INBOX", uid)
         await client.synchronise()
-        assert len(service.fetched) <= 3  # the new message, and the two whose contents show that nothing has changed
+        assert (
+            len(service.fetched_uids) <= 3
+        )  # the new message, and the two whose contents show that nothing has changed
     client.now += 2 * 86_400
     await client.synchronise()  # all messages are compared
     del service.folders["INBOX"][7]
@@ -247,11 +255,11 @@ async def test_metadata_that_differ_from_messages_move_nothing(
 
 @pytest.mark.parametrize("difference", ["size of -1", "no Message-ID"])
 async def test_new_numbers_are_seen_although_metadata_differ(
-    difference: str, service: MailService, client: Client
+    difference: str, service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", *range(1, 31))
-    service.change["GetMessageMetaData"] = DIFFERENT_METADATA[difference]
-    service.change["SearchMessagesMetadataByReceivedDate"] = DIFFERENT_METADATA[difference]
+    service.response_changes["GetMessageMetaData"] = DIFFERENT_METADATA[difference]
+    service.response_changes["SearchMessagesMetadataByReceivedDate"] = DIFFERENT_METADATA[difference]
     await client.synchronise()
     messages = [service.folders["INBOX"][uid] for uid in range(30, 0, -1)]
     service.folders["INBOX"] = {uid: each | {"uid": uid} for uid, each in enumerate(messages, start=1)}
@@ -260,55 +268,57 @@ async def test_new_numbers_are_seen_although_metadata_differ(
     assert sorted(client.sink.kinds[30:]) == [Kind.MOVED] * 30 + [Kind.NEW]
 
 
-async def test_message_whose_date_is_lost_in_one_response_is_the_same(service: MailService, client: Client) -> None:
+async def test_message_whose_date_is_lost_in_one_response_is_the_same(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1, 2, 3)
     await client.synchronise()
-    service.change["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
-    service.change["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
+    service.response_changes["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
+    service.response_changes["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
     client.now += 2 * 86_400
     service.add("INBOX", 4)
     await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 4
 
 
-async def test_message_that_cannot_be_fetched_is_not_gone_if_metadata_lack_its_id(
-    service: MailService, client: Client
+async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(
+    service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", 1)
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.change[operation] = DIFFERENT_METADATA["no Message-ID"]
+        service.response_changes[operation] = DIFFERENT_METADATA["no Message-ID"]
     await client.synchronise()
-    service.change["GetMessagesByUIDs"] = with_member("messages", [])
+    service.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
     for _ in range(3):
         client.now += 2 * 86_400
         await client.synchronise()
     assert client.sink.kinds == [Kind.NEW]
 
 
-async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: Client) -> None:
+async def test_store_of_an_earlier_round_is_not_reloaded(service: MailService, client: SyncClient) -> None:
     """Identities in stores are those of complete messages, with their date and size."""
     service.add("INBOX", *range(1, 11))
     await client.synchronise()
     changed = with_metadata(size=lambda _: -1, receivedDate=lambda ms: ms // 1000 * 1000)
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
-        service.change[operation] = changed
+        service.response_changes[operation] = changed
     client.now += 2 * 86_400
-    service.fetched.clear()
+    service.fetched_uids.clear()
     status = await client.synchronise()
-    assert service.fetched == []
+    assert service.fetched_uids == []
     assert client.sink.kinds == [Kind.NEW] * 10
     assert status.status is SyncStatus.UP_TO_DATE
 
 
-async def test_date_without_milliseconds_is_within_the_searched_window(service: MailService, client: Client) -> None:
+async def test_date_without_milliseconds_is_within_the_searched_window(
+    service: MailService, client: SyncClient
+) -> None:
     service.add("INBOX", 1, receivedDate=RECEIVED_MS + 999)
     change = with_metadata(receivedDate=lambda ms: ms // 1000 * 1000)
-    service.change["SearchMessagesMetadataByReceivedDate"] = change
+    service.response_changes["SearchMessagesMetadataByReceivedDate"] = change
     await client.synchronise()
     service.add("INBOX", 2)
-    service.fetched.clear()
+    service.fetched_uids.clear()
     await client.synchronise()
-    assert service.fetched == [2]
+    assert service.fetched_uids == [2]
 
 
 def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], Document]:
@@ -331,23 +341,25 @@ def counted_two_more(_folder: str, document: Document) -> Document:
 UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
 
 
-async def test_message_missing_beside_an_unreadable_one_is_not_gone(service: MailService, client: Client) -> None:
+async def test_message_missing_beside_an_unreadable_one_is_not_gone(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", *range(1, 11))
     service.folders["INBOX"][5] |= UNREADABLE_FILE
     await client.synchronise()
-    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
     status = await client.synchronise()
     assert set(client.sink.kinds) == {Kind.NEW}
     assert "nothing was deleted" in status.folders["INBOX"]
 
 
-async def test_message_missing_beside_one_that_was_deleted_is_not_gone(service: MailService, client: Client) -> None:
+async def test_message_missing_beside_one_that_was_deleted_is_not_gone(
+    service: MailService, client: SyncClient
+) -> None:
     service.add("INBOX", *range(1, 11))
     await client.synchronise()
     del service.folders["INBOX"][5]
-    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    service.change["GetMessagesByUIDs"] = lambda _, document: (
-        rejected("", document) if service.fetched[-1] == 5 or service.fetched[-2:] == [5, 6] else document
+    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    service.response_changes["GetMessagesByUIDs"] = lambda _, document: (
+        rejected("", document) if service.fetched_uids[-1] == 5 or service.fetched_uids[-2:] == [5, 6] else document
     )
     status = await client.synchronise()
     assert set(client.sink.kinds) == {Kind.NEW}
@@ -356,10 +368,10 @@ async def test_message_missing_beside_one_that_was_deleted_is_not_gone(service: 
 
 @pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])
 async def test_deletions_are_seen_although_the_count_is_unusable(
-    count: Callable[[str, Document], Document], service: MailService, client: Client
+    count: Callable[[str, Document], Document], service: MailService, client: SyncClient
 ) -> None:
     service.add("INBOX", *range(1, 11))
-    service.change["GetMessageCount"] = count
+    service.response_changes["GetMessageCount"] = count
     await client.synchronise()
     for uid in range(1, 6):
         del service.folders["INBOX"][uid]
@@ -368,71 +380,75 @@ async def test_deletions_are_seen_although_the_count_is_unusable(
     assert status.status is SyncStatus.UP_TO_DATE
 
 
-async def test_rejected_count_and_empty_listings_delete_nothing(service: MailService, client: Client) -> None:
+async def test_rejected_count_and_empty_listings_delete_nothing(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1, 2, 3)
     await client.synchronise()
-    service.change["GetMessageCount"] = rejected
-    service.change["GetUIDs"] = with_member("uids", [])
-    service.change["GetMessageMetaData"] = with_member("messages", [])
-    service.change["GetMessagesByUIDs"] = with_member("messages", [])
+    service.response_changes["GetMessageCount"] = rejected
+    service.response_changes["GetUIDs"] = with_member("uids", [])
+    service.response_changes["GetMessageMetaData"] = with_member("messages", [])
+    service.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
     status = await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 3
     assert status.status is SyncStatus.FAILING
 
 
-async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(service: MailService, client: Client) -> None:
+async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(
+    service: MailService, client: SyncClient
+) -> None:
     service.add("INBOX", 1)
     service.add("Archive", 1)
     await client.synchronise()
     service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
     service.add("INBOX", 3)
-    service.change["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else rejected("", document)
+    service.response_changes["GetUIDs"] = lambda folder, document: (
+        document if folder == "INBOX" else rejected("", document)
+    )
     status = await client.synchronise()
     assert client.sink.messages == {("INBOX", 1), ("INBOX", 2), ("INBOX", 3), ("Archive", 1)}
     assert list(status.folders) == ["Archive"]
 
 
-async def test_unreadable_content_is_requested_once(service: MailService, client: Client) -> None:
+async def test_unreadable_content_is_requested_once(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", *range(1, 9))
     service.folders["INBOX"][8] |= UNREADABLE_FILE
     await client.synchronise()
-    assert service.fetched.count(8) == 4
-    service.fetched.clear()
+    assert service.fetched_uids.count(8) == 4
+    service.fetched_uids.clear()
     client.now += 3600
     await client.synchronise()
-    assert service.fetched == [8]
+    assert service.fetched_uids == [8]
 
 
-async def test_messages_with_unreadable_uids_are_quarantined_together(service: MailService, client: Client) -> None:
+async def test_messages_with_unreadable_uids_are_quarantined_together(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", *range(1, 9))
-    service.change["GetMessagesByUIDs"] = with_messages({2, 4, 5, 7}, uid="x")
+    service.response_changes["GetMessagesByUIDs"] = with_messages({2, 4, 5, 7}, uid="x")
     status = await client.synchronise()
     assert client.sink.messages == {("INBOX", uid) for uid in (1, 3, 6, 8)}
     assert status.quarantined == 4
     assert status.rounds == 3
 
 
-async def test_folder_that_is_named_twice_is_synchronised_once(service: MailService, client: Client) -> None:
+async def test_folder_that_is_named_twice_is_synchronised_once(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1, 2)
     client.folders = ("INBOX", "INBOX")
     await client.synchronise()
     assert client.sink.kinds == [Kind.NEW] * 2
 
 
-async def test_unreadable_message_is_quarantined_without_metadata(service: MailService, client: Client) -> None:
+async def test_unreadable_message_is_quarantined_without_metadata(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", *range(1, 9))
     service.folders["INBOX"][2] |= UNREADABLE_FILE
-    service.change["GetMessageMetaData"] = rejected
+    service.response_changes["GetMessageMetaData"] = rejected
     status = await client.synchronise()
     assert client.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
     assert status.quarantined == 1
 
 
-async def test_messages_missing_but_too_large_to_return_are_not_gone(service: MailService, client: Client) -> None:
+async def test_messages_missing_but_too_large_to_return_are_not_gone(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", *range(1, 11))
     service.folders["INBOX"][5]["body"] = "x" * 5000
     await client.synchronise()
-    service.change["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    service.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
     settings = ds.Settings(message_url=service.url, max_response_bytes=2000)
     async with ds.DirectSuite(settings, clock=client.clock) as suite:
         client.suite = suite
@@ -441,14 +457,14 @@ async def test_messages_missing_but_too_large_to_return_are_not_gone(service: Ma
     assert "nothing was deleted" in status.folders["INBOX"]
 
 
-async def test_copy_waits_two_rounds_for_an_unreadable_folder(service: MailService, client: Client) -> None:
+async def test_copy_waits_two_rounds_for_an_unreadable_folder(service: MailService, client: SyncClient) -> None:
     service.add("INBOX", 1)
     service.add("Archive", 1)
     await client.synchronise()
     service.folders["INBOX"][2] = service.folders["Archive"][1] | {"uid": 2}
-    service.change["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
+    service.response_changes["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
     synchronizer = Synchronizer(
-        client.suite, client.store, [ADDRESS], password, deliver=client.sink, folders=None, clock=client.clock
+        client.suite, client.store, [ADDRESS], get_password, deliver=client.sink, folders=None, clock=client.clock
     )
     arrived = list[bool]()
     for _ in range(3):

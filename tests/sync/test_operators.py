@@ -13,10 +13,10 @@ import pytest
 
 from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchronizer, SyncStatus, synchronizer
 from directsuite.sync.model import OperatorRequest
-from tests.integration.world import ALICE, BOB, World
-from tests.sync.test_synchronizer import Heard, HeldClock, Passwords, Told
+from tests.integration.scenario import ALICE, BOB, Scenario
+from tests.sync.test_synchronizer import EventCounter, FakePasswords, RecordingSink, SteppedClock
 
-HEARING = synchronizer._HEARING
+HEARING = synchronizer._REQUEST_POLL_INTERVAL
 """Seconds after which a request is heard."""
 
 
@@ -35,11 +35,13 @@ class Held:
 
 
 @pytest.mark.parametrize("how", ["run", "once"])
-async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(world: World, how: str) -> None:
-    sink, clock = Held(), HeldClock()
-    await world.deliver("one")
+async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(scenario: Scenario, how: str) -> None:
+    sink, clock = Held(), SteppedClock()
+    await scenario.deliver("one")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=sink, concurrency=1, clock=clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE, BOB], FakePasswords(), deliver=sink, concurrency=1, clock=clock
+        )
         working = asyncio.create_task(getattr(sync, how)())
         await sink.begun.wait()
         sync.stop()
@@ -54,19 +56,21 @@ async def test_a_round_under_way_ends_and_none_begins_when_it_is_stopped(world: 
         assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
 
 
-async def test_one_that_is_stopped_while_it_waits_ends_at_once(world: World) -> None:
+async def test_one_that_is_stopped_while_it_waits_ends_at_once(scenario: Scenario) -> None:
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=HeldClock())
-        async with _at_rest(world, sync) as working:
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=RecordingSink(), clock=SteppedClock()
+        )
+        async with _at_rest(scenario, sync) as working:
             sync.stop()
             await asyncio.wait_for(working, 5)
 
 
 @asynccontextmanager
-async def _at_rest(world: World, sync: Synchronizer) -> AsyncGenerator[asyncio.Task[None]]:
+async def _at_rest(scenario: Scenario, sync: Synchronizer) -> AsyncGenerator[asyncio.Task[None]]:
     """A worker whose mailboxes have had their turn."""
-    heard = Heard()
-    world.suite.add_listener(heard)
+    heard = EventCounter()
+    scenario.suite.add_listener(heard)
     working = asyncio.create_task(sync.run())
     try:
         await until(lambda: len(heard.rounds) >= len(sync.status))
@@ -95,59 +99,61 @@ async def request_in(path: Path, kind: OperatorRequest, names: Sequence[str]) ->
         return await store.request(kind, names)
 
 
-async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(world: World, path: Path) -> None:
-    passwords, clock = Passwords(wrong={ALICE, BOB}), HeldClock()
+async def test_a_mailbox_that_fails_is_tried_at_once_where_that_is_requested(scenario: Scenario, path: Path) -> None:
+    passwords, clock = FakePasswords(wrong={ALICE, BOB}), SteppedClock()
     async with SqliteStore(path, sink=SqliteSink()) as store:
         for name in (ALICE, BOB):
             await store.claim(name)  # known from an earlier run
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, clock=clock)
-        async with _at_rest(world, sync):
+        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], passwords, clock=clock)
+        async with _at_rest(scenario, sync):
             passwords.wrong.clear()
             assert await request_in(path, OperatorRequest.RETRY, [ALICE]) == [ALICE]
-            clock.pass_by(HEARING)
+            clock.advance(HEARING)
             await until(lambda: sync.status[ALICE].status is SyncStatus.UP_TO_DATE)
             assert sync.status[BOB].status is SyncStatus.FAILING
             assert await store.pending_requests() == []
 
 
-async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested(world: World, path: Path) -> None:
-    told, clock = Told(), HeldClock()
-    await world.deliver("one", "two")
-    world.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
+async def test_what_was_quarantined_is_asked_for_at_once_where_that_is_requested(
+    scenario: Scenario, path: Path
+) -> None:
+    told, clock = RecordingSink(), SteppedClock()
+    await scenario.deliver("one", "two")
+    scenario.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=None)
     async with SqliteStore(path) as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=clock)
-        async with _at_rest(world, sync):
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=clock)
+        async with _at_rest(scenario, sync):
             assert sync.status[ALICE].quarantined == 2
-            world.sandbox.clear_faults()
+            scenario.sandbox.clear_faults()
             await request_in(path, OperatorRequest.RETRY, [])
-            clock.pass_by(HEARING)
+            clock.advance(HEARING)
             await until(lambda: len(told.changes) == 2)
     assert told.subjects == [("new", "one"), ("new", "two")]
 
 
-async def test_everything_is_compared_where_that_is_requested(world: World, path: Path) -> None:
-    heard, clock = Heard(), HeldClock()
-    await world.deliver("one")
+async def test_everything_is_compared_where_that_is_requested(scenario: Scenario, path: Path) -> None:
+    heard, clock = EventCounter(), SteppedClock()
+    await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=clock)
-        async with _at_rest(world, sync):
-            world.suite.add_listener(heard)
+        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), clock=clock)
+        async with _at_rest(scenario, sync):
+            scenario.suite.add_listener(heard)
             await request_in(path, OperatorRequest.AUDIT, [ALICE])
-            clock.pass_by(HEARING)
+            clock.advance(HEARING)
             await until(lambda: bool(heard.rounds))
         assert heard.requests["GetMessageMetaData"] == 1
         assert len(heard.rounds) == 1
     await request_in(path, OperatorRequest.AUDIT, [])  # while no worker runs
     heard.requests.clear()
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        await Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), clock=HeldClock()).once()
+        await Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), clock=SteppedClock()).once()
     assert heard.requests["GetMessageMetaData"] == 2
 
 
-async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(world: World, path: Path) -> None:
-    await world.deliver("one")
+async def test_a_look_at_a_mailbox_in_which_nothing_happens_writes_nothing(scenario: Scenario, path: Path) -> None:
+    await scenario.deliver("one")
     async with SqliteStore(path, sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock())
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock())
         await sync.once()
         with contextlib.closing(sqlite3.connect(path)) as other:
             before = other.execute("PRAGMA data_version").fetchone()

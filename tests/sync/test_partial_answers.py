@@ -19,15 +19,15 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore
-from directsuite.sync.remote import Listing
+from directsuite.sync.remote import UidListing
 from directsuite.sync.round import MailboxRounds
-from tests.integration.world import StoppedClock
+from tests.integration.scenario import SleepDrivenClock
 
 A_DAY = 86_400_000
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def letter(number: int) -> MessageDetail:
+def make_message(number: int) -> MessageDetail:
     """A message, told from others by its number."""
     received = NEW_YEAR + timedelta(seconds=5 * number)
     return MessageDetail(
@@ -36,69 +36,69 @@ def letter(number: int) -> MessageDetail:
 
 
 @attrs.define
-class Server:
+class FakeServer:
     """Folders of messages by uid. metadata_up_to: the last uid that metadata tells of. search_finds: anything at all.
 
     spoilt: uids that can't be fetched. returns_none: an answer has no message, whatever is asked for. before: done
     before a folder is listed.
     """
 
-    boxes: dict[str, dict[int, MessageDetail]]
+    folders_by_name: dict[str, dict[int, MessageDetail]]
     metadata_up_to: int | None = None
     search_finds: bool = True
     returns_none: bool = False
-    spoilt: set[int] = attrs.field(factory=set[int])
-    before: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, Callable[[], object]])
-    asked: Counter[str] = attrs.field(factory=Counter[str])
+    unfetchable_uids: set[int] = attrs.field(factory=set[int])
+    before_listing: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, Callable[[], object]])
+    request_counts: Counter[str] = attrs.field(factory=Counter[str])
 
-    async def folders(self) -> list[str]:
+    async def list_folders(self) -> list[str]:
         """Their names."""
-        return sorted(self.boxes)
+        return sorted(self.folders_by_name)
 
-    async def count(self, folder: str) -> int:
+    async def count_messages(self, folder: str) -> int:
         """Return the number of messages."""
-        return len(self.boxes[folder])
+        return len(self.folders_by_name[folder])
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
+    async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
         """All of them."""
-        self.asked["uids"] += 1
-        if folder in self.before:
-            self.before.pop(folder)()
-        listed = array("q", sorted(self.boxes[folder]))
+        self.request_counts["uids"] += 1
+        if folder in self.before_listing:
+            self.before_listing.pop(folder)()
+        listed = array("q", sorted(self.folders_by_name[folder]))
         now = hashlib.sha256(listed.tobytes()).digest()
-        return None if now == mark else Listing(listed, now)
+        return None if now == etag else UidListing(listed, now)
 
-    async def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
+    async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Of all, or of some."""
-        self.asked["metadata"] += 1
-        for uid, message in sorted(self.boxes[folder].items()):
+        self.request_counts["metadata"] += 1
+        for uid, message in sorted(self.folders_by_name[folder].items()):
             if self.metadata_up_to is None or uid <= self.metadata_up_to:
                 yield attrs.evolve(message, uid=uid, folder=folder, body=None)
 
-    async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
+    async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Of those in a window, or of none."""
         return [
             attrs.evolve(message, uid=uid, folder=folder, body=None)
-            for uid, message in self.boxes[folder].items()
+            for uid, message in self.folders_by_name[folder].items()
             if self.search_finds
             and message.received_date is not None
             and begin_ms <= message.received_date.timestamp() * 1000 <= end_ms
         ]
 
-    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
+    async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Whole ones."""
-        self.asked["messages"] += 1
-        if not self.spoilt.isdisjoint(uids):
+        self.request_counts["messages"] += 1
+        if not self.unfetchable_uids.isdisjoint(uids):
             raise ServerError("failed", status=500)
-        box = self.boxes[folder]
+        box = self.folders_by_name[folder]
         return [attrs.evolve(box[uid], uid=uid, folder=folder) for uid in uids if uid in box and not self.returns_none]
 
-    async def measured_messages(self, folder: str, uids: Sequence[int]) -> tuple[Sequence[MessageDetail], int]:
+    async def fetch_and_measure(self, folder: str, uids: Sequence[int]) -> tuple[Sequence[MessageDetail], int]:
         """Whole ones, of 200 bytes each."""
-        return await self.messages(folder, uids), 200 * len(uids)
+        return await self.fetch_messages(folder, uids), 200 * len(uids)
 
 
-class Told(list[tuple[Kind, str, int]]):
+class RecordedChanges(list[tuple[Kind, str, int]]):
     """What a sink was told: kind, folder and uid."""
 
     async def __call__(self, changes: Sequence[Change]) -> None:
@@ -107,13 +107,13 @@ class Told(list[tuple[Kind, str, int]]):
 
 
 @attrs.define(slots=False)
-class Scene:
+class SyncScenario:
     """A mailbox that is up to date, its rounds, and the time."""
 
-    server: Server
+    server: FakeServer
     store: SqliteStore
-    told: Told = attrs.field(factory=Told)
-    clock: StoppedClock = attrs.field(factory=StoppedClock)
+    changes: RecordedChanges = attrs.field(factory=RecordedChanges)
+    clock: SleepDrivenClock = attrs.field(factory=SleepDrivenClock)
     now_ms: int = 1000
 
     def __attrs_post_init__(self) -> None:
@@ -121,18 +121,18 @@ class Scene:
             self.server,
             self.store,
             name="alice@direct.example.test",
-            folders=sorted(self.server.boxes),
-            deliver=self.told,
+            folders=sorted(self.server.folders_by_name),
+            deliver=self.changes,
             clock=self.clock,
             now_ms=lambda: self.now_ms,
         )
 
-    async def come_up_to_date(self) -> None:
+    async def synchronise(self) -> None:
         """Rounds until nothing happens; what was told is forgotten."""
         for _ in range(3):
-            await self.rounds.round()
-        self.told.clear()
-        self.server.asked.clear()
+            await self.rounds.run_round()
+        self.changes.clear()
+        self.server.request_counts.clear()
 
 
 @pytest.fixture
@@ -141,101 +141,105 @@ async def store() -> AsyncIterator[SqliteStore]:
         yield store
 
 
-def ten() -> dict[int, MessageDetail]:
+def make_ten_messages() -> dict[int, MessageDetail]:
     """Ten messages by uid."""
-    return {uid: letter(uid) for uid in range(1, 11)}
+    return {uid: make_message(uid) for uid in range(1, 11)}
 
 
 async def test_an_audit_believes_the_listing_not_the_metadata(store: SqliteStore) -> None:
-    scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_up_to_date()
+    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    await scene.synchronise()
     scene.now_ms += A_DAY
     scene.server.metadata_up_to = 5
     for _ in range(3):
-        await scene.rounds.round()
-    assert scene.told == []
+        await scene.rounds.run_round()
+    assert scene.changes == []
 
 
-async def test_sentinels_not_found_and_no_metadata_tell_nothing_gone(store: SqliteStore) -> None:
-    scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_up_to_date()
+async def test_missing_sentinels_without_metadata_delete_nothing(store: SqliteStore) -> None:
+    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    await scene.synchronise()
     scene.clock.now += 700
     scene.server.search_finds, scene.server.metadata_up_to = False, 0
     for _ in range(3):
-        await scene.rounds.round()
-    assert scene.told == []
+        await scene.rounds.run_round()
+    assert scene.changes == []
 
 
 async def test_new_numbers_with_a_part_of_the_metadata_tell_nothing_gone(store: SqliteStore) -> None:
-    scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_up_to_date()
-    scene.server.boxes["INBOX"] = {11 - uid: message for uid, message in ten().items()} | {11: letter(11)}
+    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    await scene.synchronise()
+    scene.server.folders_by_name["INBOX"] = {11 - uid: message for uid, message in make_ten_messages().items()} | {
+        11: make_message(11)
+    }
     scene.server.metadata_up_to = 6
     for _ in range(3):
-        await scene.rounds.round()
-    assert Counter(kind for kind, _, _ in scene.told) == {Kind.MOVED: 10, Kind.NEW: 1}
+        await scene.rounds.run_round()
+    assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 10, Kind.NEW: 1}
 
 
 async def test_search_that_finds_nothing_costs_two_messages_now_and_then(store: SqliteStore) -> None:
-    scene = Scene(Server({"INBOX": ten()}), store)
-    await scene.come_up_to_date()
+    scene = SyncScenario(FakeServer({"INBOX": make_ten_messages()}), store)
+    await scene.synchronise()
     scene.server.search_finds = False
     for _ in range(10):
         scene.clock.now += 60
-        await scene.rounds.round()
-    assert (scene.server.asked["metadata"], scene.server.asked["messages"]) == (0, 2)
+        await scene.rounds.run_round()
+    assert (scene.server.request_counts["metadata"], scene.server.request_counts["messages"]) == (0, 2)
 
 
-async def test_who_was_missing_for_a_moment_and_moves_much_later_is_moved(store: SqliteStore) -> None:
-    server = Server({"Archive": {1: letter(100)}, "INBOX": ten()})
-    scene = Scene(server, store)
-    await scene.come_up_to_date()
-    missing = server.boxes["INBOX"].pop(5)
-    await scene.rounds.round()
-    server.boxes["INBOX"][5] = missing
-    await scene.come_up_to_date()
-    server.before["INBOX"] = lambda: server.boxes["Archive"].update({2: server.boxes["INBOX"].pop(5)})
+async def test_message_missing_once_and_moved_later_is_reported_as_moved(store: SqliteStore) -> None:
+    server = FakeServer({"Archive": {1: make_message(100)}, "INBOX": make_ten_messages()})
+    scene = SyncScenario(server, store)
+    await scene.synchronise()
+    missing = server.folders_by_name["INBOX"].pop(5)
+    await scene.rounds.run_round()
+    server.folders_by_name["INBOX"][5] = missing
+    await scene.synchronise()
+    server.before_listing["INBOX"] = lambda: server.folders_by_name["Archive"].update(
+        {2: server.folders_by_name["INBOX"].pop(5)}
+    )
     for _ in range(3):
-        await scene.rounds.round()
-    assert scene.told == [(Kind.MOVED, "Archive", 2)]
+        await scene.rounds.run_round()
+    assert scene.changes == [(Kind.MOVED, "Archive", 2)]
 
 
-async def test_where_all_have_moved_from_is_listed_once(store: SqliteStore) -> None:
-    old = {uid: letter(uid) for uid in range(1, 31)}
-    server = Server({"Archive": {}, "INBOX": old})
-    scene = Scene(server, store)
-    await scene.come_up_to_date()
-    server.boxes["Archive"] = dict(old)
-    server.before["Archive"] = old.clear
-    await scene.rounds.round()
-    assert Counter(kind for kind, _, _ in scene.told) == {Kind.MOVED: 30}
-    assert server.asked["uids"] <= 5
+async def test_folder_emptied_by_moves_is_listed_few_times(store: SqliteStore) -> None:
+    old = {uid: make_message(uid) for uid in range(1, 31)}
+    server = FakeServer({"Archive": {}, "INBOX": old})
+    scene = SyncScenario(server, store)
+    await scene.synchronise()
+    server.folders_by_name["Archive"] = dict(old)
+    server.before_listing["Archive"] = old.clear
+    await scene.rounds.run_round()
+    assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 30}
+    assert server.request_counts["uids"] <= 5
 
 
 @pytest.mark.parametrize("dated", [True, False])
-async def test_one_deleted_while_a_process_died_is_gone_without_an_audit(
+async def test_message_deleted_during_crash_is_reported_without_audit(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, dated: bool
 ) -> None:
     def found(*numbers: int) -> dict[str, dict[int, MessageDetail]]:
-        last = letter(4) if dated else attrs.evolve(letter(4), received_date=None)
-        return {"Archive": {}, "INBOX": {number: last if number == 4 else letter(number) for number in numbers}}
+        last = make_message(4) if dated else attrs.evolve(make_message(4), received_date=None)
+        return {"Archive": {}, "INBOX": {number: last if number == 4 else make_message(number) for number in numbers}}
 
     async def die(*_: object) -> None:
         raise asyncio.CancelledError
 
-    first = Scene(Server(found(1, 2, 3)), store)
-    await first.come_up_to_date()
-    first.server.boxes["INBOX"].pop(3)
-    await first.rounds.round()  # 3 waits for a second listing
-    second = Scene(Server(found(1, 2, 4)), store)
+    first = SyncScenario(FakeServer(found(1, 2, 3)), store)
+    await first.synchronise()
+    first.server.folders_by_name["INBOX"].pop(3)
+    await first.rounds.run_round()  # 3 waits for a second listing
+    second = SyncScenario(FakeServer(found(1, 2, 4)), store)
     monkeypatch.setattr(second.rounds, "_finish", die)  # 4 is committed, the folder's fingerprint isn't yet
     with pytest.raises(asyncio.CancelledError):
-        await second.rounds.round()
-    third = Scene(Server(found(1, 2)), store)
+        await second.rounds.run_round()
+    third = SyncScenario(FakeServer(found(1, 2)), store)
     for _ in range(6):
-        await third.rounds.round()
+        await third.rounds.run_round()
         third.clock.now += 700
-    assert set(third.told) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
+    assert set(third.changes) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
 
 
 class SlowSink:
@@ -260,20 +264,20 @@ async def test_a_commit_whose_round_was_cancelled_is_waited_for_by_the_next(tmp_
     sink = SlowSink()
     async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
         rounds = MailboxRounds(
-            Server({"INBOX": ten()}),
+            FakeServer({"INBOX": make_ten_messages()}),
             store,
             name="alice@direct.example.test",
             folders=["INBOX"],
             deliver=None,
-            clock=StoppedClock(),
+            clock=SleepDrivenClock(),
             now_ms=lambda: 1000,
         )
-        broken_off = asyncio.create_task(rounds.round())
+        broken_off = asyncio.create_task(rounds.run_round())
         await asyncio.to_thread(sink.begun.wait)
         broken_off.cancel()
         with pytest.raises(asyncio.CancelledError):
             await broken_off
-        again = asyncio.create_task(rounds.round())
+        again = asyncio.create_task(rounds.run_round())
         for _ in range(50):
             await asyncio.sleep(0)
         sink.may_go_on.set()

@@ -15,8 +15,8 @@ from directsuite.errors import ClosedError
 from directsuite.sync import Change, Kind, RoundFinished, SqliteStore, Synchronizer
 from directsuite.sync.model import RoundReport
 from directsuite.sync.schedule import PollSchedule
-from tests.integration.conftest import world as world
-from tests.integration.world import ALICE, PASSWORD, StoppedClock, World
+from tests.integration.conftest import scenario as scenario
+from tests.integration.scenario import ALICE, PASSWORD, Scenario, SleepDrivenClock
 
 
 async def password_of(_: str) -> str:
@@ -62,15 +62,15 @@ class ClosedForWishes(SqliteStore):
 
 
 @pytest.mark.parametrize("interval", [None, 500.0])
-async def test_every_folder_that_was_seen_counts_for_the_interval(world: World, interval: float | None) -> None:
+async def test_every_folder_that_was_seen_counts_for_the_interval(scenario: Scenario, interval: float | None) -> None:
     for number in range(4):
-        await world.box.create_folder(f"INBOX.Ward{number}")
-    asked = 1 + len({"INBOX", *await world.box.get_folders()})
+        await scenario.box.create_folder(f"INBOX.Ward{number}")
+    asked = 1 + len({"INBOX", *await scenario.box.get_folders()})
     seconds = 20.0  # for each request: more than the least interval allows
     clock = Slept()
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(
-            world.suite,
+            scenario.suite,
             store,
             [ALICE],
             password_of,
@@ -89,11 +89,11 @@ async def test_every_folder_that_was_seen_counts_for_the_interval(world: World, 
         await asyncio.wait([running])
 
 
-async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(world: World) -> None:
+async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(scenario: Scenario) -> None:
     clock, rounds = Slept(woken=5), asyncio.Queue[RoundFinished]()
-    world.suite.add_listener(lambda event: rounds.put_nowait(event) if isinstance(event, RoundFinished) else None)
+    scenario.suite.add_listener(lambda event: rounds.put_nowait(event) if isinstance(event, RoundFinished) else None)
     async with ClosedForWishes(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], password_of, deliver=forget, clock=clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], password_of, deliver=forget, clock=clock)
         running = asyncio.create_task(sync.run())
         await rounds.get()
         for _ in range(2):
@@ -105,44 +105,47 @@ async def test_a_store_that_was_closed_ends_no_worker_that_listens_for_requests(
 
 def of_folders(idle: int, *, new: int = 0) -> RoundReport:
     """A round that looked at all folders."""
-    return RoundReport(idle=idle, changes=Counter({Kind.NEW: new}))
+    return RoundReport(idle_folders=idle, changes=Counter({Kind.NEW: new}))
 
 
-def test_looks_of_a_fleet_are_learned_from_the_mailboxes_that_this_worker_has() -> None:
+def test_fleet_poll_cost_is_estimated_from_own_mailboxes() -> None:
     schedule = PollSchedule(interval=None, folders=None, requests_per_second=100.0, clock=Slept())
     schedule.mailboxes = 7_000
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(7_000 / 90)
+    assert schedule.compute_poll_delay("a", waiting=False) == pytest.approx(7_000 / 90)
     schedule.learn("a", of_folders(3))
     schedule.learn("b", of_folders(7))
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(6 * 7_000 / 90)
+    assert schedule.compute_poll_delay("a", waiting=False) == pytest.approx(6 * 7_000 / 90)
     schedule.forget("b")
-    assert schedule.next_poll_in("a", waiting=False) == pytest.approx(4 * 7_000 / 90)
+    assert schedule.compute_poll_delay("a", waiting=False) == pytest.approx(4 * 7_000 / 90)
 
 
-def test_mailboxes_with_mail_are_polled_more_often_and_the_others_share_the_rest() -> None:
-    clock = StoppedClock()
+def test_mailboxes_with_mail_are_polled_more_often() -> None:
+    clock = SleepDrivenClock()
     schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=10.0, clock=clock)
     schedule.mailboxes = 1_000
     for number in range(1_000):
         schedule.learn(str(number), of_folders(0, new=number % 2))
     for name in ("0", "1"):  # half of them would take a quarter of the requests for longer than all take the whole
-        assert schedule.next_poll_in(name, waiting=False) == pytest.approx(1_000 / 9)
+        assert schedule.compute_poll_delay(name, waiting=False) == pytest.approx(1_000 / 9)
     clock.now += 1_800
     for number in range(1, 101, 2):
         schedule.learn(str(number), of_folders(0, new=1))
     clock.now += 1_801
-    assert schedule.next_poll_in("1", waiting=False) == 50 / 2.5
-    assert schedule.next_poll_in("1", waiting=True) == schedule.next_poll_in("0", waiting=True) == 30.0
-    assert schedule.next_poll_in("0", waiting=False) == pytest.approx(950 / (9 - 2.5))
+    assert schedule.compute_poll_delay("1", waiting=False) == 50 / 2.5
+    assert schedule.compute_poll_delay("1", waiting=True) == schedule.compute_poll_delay("0", waiting=True) == 30.0
+    assert schedule.compute_poll_delay("0", waiting=False) == pytest.approx(950 / (9 - 2.5))
     clock.now += 1_800
-    assert schedule.next_poll_in("1", waiting=False) == pytest.approx(1_000 / 9)
+    assert schedule.compute_poll_delay("1", waiting=False) == pytest.approx(1_000 / 9)
 
 
 def test_few_mailboxes_are_not_polled_without_a_rest() -> None:
-    schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=100.0, clock=StoppedClock())
+    schedule = PollSchedule(interval=None, folders=["INBOX"], requests_per_second=100.0, clock=SleepDrivenClock())
     schedule.learn("hot", of_folders(0, new=1))
     schedule.learn("idle", of_folders(1))
-    assert (schedule.next_poll_in("hot", waiting=False), schedule.next_poll_in("idle", waiting=False)) == (10.0, 30.0)
+    assert (schedule.compute_poll_delay("hot", waiting=False), schedule.compute_poll_delay("idle", waiting=False)) == (
+        10.0,
+        30.0,
+    )
 
 
 @given(
@@ -159,7 +162,7 @@ def test_polls_take_no_more_than_their_share_of_the_requests(
     schedule.mailboxes = mailboxes
     for number in range(known):
         schedule.learn(str(number), of_folders(0, new=number < round(hot * known)))
-    intervals = [schedule.next_poll_in(str(number), waiting=False) for number in range(known)]
+    intervals = [schedule.compute_poll_delay(str(number), waiting=False) for number in range(known)]
     requests = sum(folders * mailboxes / known / interval for interval in intervals)
     assert requests <= 0.9 * per_second * (1 + 1e-9)
 
@@ -167,4 +170,4 @@ def test_polls_take_no_more_than_their_share_of_the_requests(
 def test_an_interval_that_was_asked_for_holds() -> None:
     schedule = PollSchedule(interval=5.0, folders=["INBOX"], requests_per_second=0.01, clock=Slept())
     schedule.mailboxes = 1_000
-    assert schedule.next_poll_in("a", waiting=False) == schedule.next_poll_in("a", waiting=True) == 5.0
+    assert schedule.compute_poll_delay("a", waiting=False) == schedule.compute_poll_delay("a", waiting=True) == 5.0

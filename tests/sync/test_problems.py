@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync import MaildirError, SinkError, StaleLeaseError, StoreError
-from directsuite.sync.status import problem_of
+from directsuite.sync.status import describe_problem
 
 NAMED = "jane.doe"
 
@@ -65,7 +65,7 @@ def service(kind: type[ds.ServiceError], **more: Any) -> ds.ServiceError:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 def test_each_failure_is_told_in_words(error: ds.DirectSuiteError, word: str) -> None:
-    told = problem_of(error)
+    told = describe_problem(error)
     assert word in told
     assert NAMED not in told
     assert "attempt" not in told  # what changes from one time to the next

@@ -11,10 +11,10 @@ import pytest
 from directsuite.errors import AuthenticationError
 from directsuite.sync import Change, MaildirSink, SqliteStore, Synchronizer, SyncStatus, fetch, remote
 from directsuite.sync.remote import DirectRemote
-from directsuite.sync.sinks.maildir import directory_of_mailbox
-from tests.integration.world import ALICE, World
-from tests.sync.sinks.maildirs import files_of
-from tests.sync.test_synchronizer import Heard, Passwords, subject_of
+from directsuite.sync.sinks.maildir import build_mailbox_dir
+from tests.integration.scenario import ALICE, Scenario
+from tests.sync.sinks.maildirs import list_files
+from tests.sync.test_synchronizer import EventCounter, FakePasswords, get_subject
 
 
 @attrs.define
@@ -26,114 +26,118 @@ class ReadStates:
 
     async def __call__(self, changes: Sequence[Change]) -> None:
         """Record changes."""
-        self.states.update({subject_of(change): change.is_read for change in changes})
+        self.states.update({get_subject(change): change.is_read for change in changes})
 
 
-def _synchronizer(world: World, store: SqliteStore, sink: ReadStates | MaildirSink) -> Synchronizer:
-    return Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=sink, clock=world.clock)
+def _synchronizer(scenario: Scenario, store: SqliteStore, sink: ReadStates | MaildirSink) -> Synchronizer:
+    return Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=sink, clock=scenario.clock)
 
 
-async def test_read_messages_are_not_delivered_as_new(world: World, tmp_path: Path) -> None:
-    uids = await world.deliver("one", "two", "three")
-    await world.box.mark_messages_as_read_by_uids("INBOX", uids[:2])
+async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_path: Path) -> None:
+    uids = await scenario.deliver("one", "two", "three")
+    await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[:2])
     async with SqliteStore(":memory:") as store:
-        await _synchronizer(world, store, MaildirSink(tmp_path)).once()
-    found = {path: path.read_bytes() for path in files_of(tmp_path / directory_of_mailbox(ALICE))}
+        await _synchronizer(scenario, store, MaildirSink(tmp_path)).once()
+    found = {path: path.read_bytes() for path in list_files(tmp_path / build_mailbox_dir(ALICE))}
     assert sorted(path.parent.name for path in found) == ["cur", "cur", "new"]
     for path, content in found.items():
         is_unread = b"\nSubject: three\n" in content
         assert (path.parent.name, path.name.partition(".eml")[2]) == (("new", "") if is_unread else ("cur", ":2,S"))
 
 
-async def test_a_folder_without_unread_messages_costs_one_request(world: World) -> None:
-    sink, heard = ReadStates(), Heard()
-    world.suite.add_listener(heard)
-    await world.box.mark_messages_as_read_by_uids("INBOX", await world.deliver("one", "two"))
+async def test_a_folder_without_unread_messages_costs_one_request(scenario: Scenario) -> None:
+    sink, heard = ReadStates(), EventCounter()
+    scenario.suite.add_listener(heard)
+    await scenario.box.mark_messages_as_read_by_uids("INBOX", await scenario.deliver("one", "two"))
     async with SqliteStore(":memory:") as store:
-        sync = _synchronizer(world, store, sink)
+        sync = _synchronizer(scenario, store, sink)
         await sync.once()
         await sync.once()
         assert sink.states == {"one": True, "two": True}
         assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (1, 0)
-        await world.deliver("three")
+        await scenario.deliver("three")
         await sync.once()
     assert sink.states["three"] is False
     assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (2, 1)
 
 
-async def test_the_read_state_is_unknown_if_many_are_unread(world: World) -> None:
-    sink, heard = ReadStates(), Heard()
-    world.suite.add_listener(heard)
+async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario) -> None:
+    sink, heard = ReadStates(), EventCounter()
+    scenario.suite.add_listener(heard)
     async with SqliteStore(":memory:") as store:
-        sync = _synchronizer(world, store, sink)
-        await world.deliver("one", "two")
+        sync = _synchronizer(scenario, store, sink)
+        await scenario.deliver("one", "two")
         await sync.once()
         assert sink.states == {"one": False, "two": False}
         heard.requests.clear()
-        await world.deliver("three")
+        await scenario.deliver("three")
         await sync.once()
     assert sink.states["three"] is None
     assert heard.requests["GetUnreadMessages"] == 0
 
 
-async def test_a_sink_that_does_not_need_it_costs_no_request(world: World) -> None:
-    sink, heard = ReadStates(needs_read_state=False), Heard()
-    world.suite.add_listener(heard)
-    await world.deliver("one")
+async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario) -> None:
+    sink, heard = ReadStates(needs_read_state=False), EventCounter()
+    scenario.suite.add_listener(heard)
+    await scenario.deliver("one")
     async with SqliteStore(":memory:") as store:
-        await _synchronizer(world, store, sink).once()
+        await _synchronizer(scenario, store, sink).once()
     assert sink.states == {"one": None}
     assert heard.requests["GetUnreadMessageCount"] == 0
 
 
 @pytest.mark.parametrize("operation", ["GetUnreadMessageCount", "GetUnreadMessages"])
 @pytest.mark.parametrize("status", [403, 500])
-async def test_a_service_without_the_read_state_is_synchronised(world: World, operation: str, status: int) -> None:
+async def test_a_service_without_the_read_state_is_synchronised(
+    scenario: Scenario, operation: str, status: int
+) -> None:
     sink = ReadStates()
-    await world.deliver("one")
-    world.sandbox.inject_fault(operation, "status", status=status, times=None)
+    await scenario.deliver("one")
+    scenario.sandbox.inject_fault(operation, "status", status=status, times=None)
     async with SqliteStore(":memory:") as store:
-        progress = await _synchronizer(world, store, sink).once()
+        progress = await _synchronizer(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.UP_TO_DATE
     assert sink.states == {"one": None}
 
 
-async def test_a_rejected_password_is_not_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rejected_password_is_not_sent_again(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     async def rejected(*_: object) -> None:
         raise AuthenticationError("wrong", status=200, code=1)
 
-    monkeypatch.setattr(DirectRemote, "unread_uids", rejected)
-    await world.deliver("one")
-    sink, heard = ReadStates(), Heard()
-    world.suite.add_listener(heard)
+    monkeypatch.setattr(DirectRemote, "list_unread_uids", rejected)
+    await scenario.deliver("one")
+    sink, heard = ReadStates(), EventCounter()
+    scenario.suite.add_listener(heard)
     async with SqliteStore(":memory:") as store:
-        progress = await _synchronizer(world, store, sink).once()
+        progress = await _synchronizer(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.FAILING
     assert heard.requests["GetMessagesByUIDs"] == 0
 
 
 async def test_unread_messages_that_disagree_with_their_count_are_unknown(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.deliver("one")
-    box = world.box
+    await scenario.deliver("one")
+    box = scenario.box
     direct = DirectRemote(box)
-    assert await direct.unread_uids("INBOX", 1) == frozenset({1})
-    assert await direct.unread_uids("INBOX", 0) is None
+    assert await direct.list_unread_uids("INBOX", 1) == frozenset({1})
+    assert await direct.list_unread_uids("INBOX", 0) is None
 
     async def counted(*_: object) -> int:
         return 2
 
     monkeypatch.setattr(type(box), "get_unread_message_count", counted)
-    assert await direct.unread_uids("INBOX", 5) is None
+    assert await direct.list_unread_uids("INBOX", 5) is None
 
 
-async def test_later_rounds_of_the_first_synchronisation_know_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_later_rounds_of_the_first_synchronisation_know_it(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = ReadStates()
-    uids = await world.deliver("one", "two", "three", "four")
-    await world.box.mark_messages_as_read_by_uids("INBOX", uids[3:])
-    monkeypatch.setattr(fetch, "BATCHES", 1)
-    monkeypatch.setattr(remote, "MOST", 1)  # one message in each round
+    uids = await scenario.deliver("one", "two", "three", "four")
+    await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[3:])
+    monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
+    monkeypatch.setattr(remote, "MAX_BATCH_MESSAGES", 1)  # one message in each round
     async with SqliteStore(":memory:") as store:
-        await _synchronizer(world, store, sink).once()
+        await _synchronizer(scenario, store, sink).once()
     assert sink.states == {"one": False, "two": False, "three": False, "four": True}

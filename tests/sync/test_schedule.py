@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from directsuite.sync.schedule import Schedule
-from tests.examples import examples
+from tests.examples import scale_examples
 
 NAMES = [f"mailbox {number}" for number in range(6)]
 
@@ -50,7 +50,7 @@ class BesideSorted(RuleBasedStateMachine):
             started.append(each.name)
         assert self.schedule.start(self.now) == started
         later = [each.due for each in self.all if not each.busy and each.due > self.now]
-        assert self.schedule.next_due() == min(later, default=None)
+        assert self.schedule.find_next_due() == min(later, default=None)
 
     @precondition(lambda self: any(each.busy for each in self.all))
     @rule(data=st.data(), rest=st.integers(0, 4), behind=st.booleans())
@@ -63,7 +63,7 @@ class BesideSorted(RuleBasedStateMachine):
 
     @rule(each=st.integers(0, len(NAMES) - 1))
     def hasten(self, each: int) -> None:
-        self.schedule.hasten(NAMES[each])
+        self.schedule.reschedule_now(NAMES[each])
         if self.all[each].busy:
             self.all[each].hastened = True
         else:
@@ -76,11 +76,11 @@ class BesideSorted(RuleBasedStateMachine):
 
     @rule()
     def hasten_somebody_else(self) -> None:
-        self.schedule.hasten("of another worker")
+        self.schedule.reschedule_now("of another worker")
 
 
 TestBesideSorted = BesideSorted.TestCase
-TestBesideSorted.settings = settings(max_examples=examples(60), stateful_step_count=20, derandomize=True)
+TestBesideSorted.settings = settings(max_examples=scale_examples(60), stateful_step_count=20, derandomize=True)
 
 
 def test_a_round_costs_no_more_for_all_the_mailboxes_that_wait() -> None:

@@ -21,11 +21,11 @@ import pytest
 from directsuite.durable import group_commit
 from directsuite.durable.database import sql
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
-from directsuite.jobs.delivery import Journal as DeliveryJournal
-from directsuite.jobs.signing import Journal as SigningJournal
-from directsuite.sync.model import ChangeSet, Folder, Lease, State, StoreError
+from directsuite.jobs.delivery import DeliveryJournal as DeliveryJournal
+from directsuite.jobs.signing import SigningJournal as SigningJournal
+from directsuite.sync.model import ChangeSet, Lease, MessageState, StoredFolder, StoreError
 from directsuite.sync.store import FILE, SqliteStore
-from tests.sync.test_sqlite_store import MAILBOX, Told, row, told
+from tests.sync.test_sqlite_store import MAILBOX, TableSink, make_row, read_keys
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports
 
@@ -41,10 +41,10 @@ async def opened_and_closed(path: Path, ask: Callable[[SqliteStore], Awaitable[o
             await ask(store)
 
 
-async def begun(store: SqliteStore, rows: int) -> tuple[Lease, Folder]:
+async def begun(store: SqliteStore, rows: int) -> tuple[Lease, StoredFolder]:
     lease = await store.claim(MAILBOX)
     inbox = await store.folder(lease, "INBOX")
-    await store.commit(lease, ChangeSet(rows=[row(inbox, uid) for uid in range(rows)]), [])
+    await store.commit(lease, ChangeSet(rows=[make_row(inbox, uid) for uid in range(rows)]), [])
     return lease, inbox
 
 
@@ -57,11 +57,11 @@ async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
     async with SqliteStore(path) as store:
         lease, inbox = await begun(store, 1)
         await pragma(store, "max_page_count = 12")
-        many = ChangeSet(rows=[row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
+        many = ChangeSet(rows=[make_row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
         with pytest.raises(StoreError, match="free some disk space") as refused:
             await store.commit(lease, many, [])
         assert "secret" not in repr(refused.value)
-        assert await store.states(inbox) == {0: State.LIVE}
+        assert await store.states(inbox) == {0: MessageState.LIVE}
         await pragma(store, "max_page_count = 100000")
         await store.commit(lease, many, [])
         assert len(await store.states(inbox)) == 5000
@@ -202,7 +202,7 @@ def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there:
 
 
 def test_a_damaged_file_is_told(path: Path) -> None:
-    inbox = list[Folder]()
+    inbox = list[StoredFolder]()
 
     async def write(store: SqliteStore) -> None:
         inbox.append((await begun(store, 5000))[1])
@@ -233,7 +233,7 @@ async def test_files_are_for_their_owner_alone(path: Path) -> None:
 
 
 async def look_beside(path: Path) -> None:
-    with FILE.beside(path, read_only=True):
+    with FILE.open_shared(path, read_only=True):
         pass
 
 
@@ -459,8 +459,8 @@ async def test_everything_is_there_after_it_was_closed(path: Path) -> None:
     with pytest.raises(ClosedError):
         await store.rows(inbox)
     async with SqliteStore(path) as store:
-        assert await store.rows(inbox) == [row(inbox, 0), row(inbox, 1)]
-        assert (await store.claim(MAILBOX)).fence == lease.fence + 1
+        assert await store.rows(inbox) == [make_row(inbox, 0), make_row(inbox, 1)]
+        assert (await store.claim(MAILBOX)).lease_number == lease.lease_number + 1
 
 
 _COMMITS = """
@@ -506,7 +506,7 @@ def test_what_is_acknowledged_outlives_a_killed_process(path: Path, after: int) 
 
 async def found(path: Path) -> tuple[set[str], list[str]]:
     """Keys of the rows, which have no gaps, and keys that the sink was told."""
-    async with SqliteStore(path, Told()) as store:
+    async with SqliteStore(path, TableSink()) as store:
         there = set[str]()
         for number in range(20):
             lease = await store.claim(str(number))
@@ -514,4 +514,4 @@ async def found(path: Path) -> tuple[set[str], list[str]]:
             assert uids == list(range(1, len(uids) + 1))
             there |= {f"{number}/INBOX/1/{uid}" for uid in uids}
         assert await pragma(store, "integrity_check") == "ok"
-        return there, await told(store)
+        return there, await read_keys(store)

@@ -13,9 +13,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from directsuite.durable.database import Transaction, sql
-from directsuite.sync.model import LEAVING, Change, ChangeSet, Folder, Key, Kind, Lease, Row, StaleLeaseError, State
+from directsuite.sync.model import (
+    STATE_AFTER_LEAVING,
+    Change,
+    ChangeSet,
+    Key,
+    Kind,
+    Lease,
+    MessageRow,
+    MessageState,
+    StaleLeaseError,
+    StoredFolder,
+)
 from directsuite.sync.store import MEMORY, SqliteStore
-from tests.examples import examples
+from tests.examples import scale_examples
 
 pytestmark = pytest.mark.wide
 
@@ -23,11 +34,11 @@ MAILBOXES = ["ann", "bob"]
 NAMES = ["INBOX", "Sent"]
 DIGESTS = [None, b"1", b"2"]
 POISONED = 4
-AFTER = LEAVING | dict.fromkeys((State.LIVE, State.MISSING), State.UNRESOLVED)
+AFTER = STATE_AFTER_LEAVING | dict.fromkeys((MessageState.LIVE, MessageState.MISSING), MessageState.UNRESOLVED)
 """States of rows of a uid_validity that is over."""
 
 
-def renumbered(row: Row) -> Row:
+def renumbered(row: MessageRow) -> MessageRow:
     """A row of a uid_validity that is over."""
     return attrs.evolve(row, state=AFTER[row.state], attempts=0, retry_ms=None) if row.state in AFTER else row
 
@@ -56,12 +67,12 @@ class Model:
     """What the docstrings of the protocol say, in dicts."""
 
     fences: dict[str, int] = attrs.field(factory=dict[str, int])
-    folders: dict[int, tuple[str, Folder]] = attrs.field(factory=dict[int, tuple[str, Folder]])
-    rows: dict[tuple[int, int, int], Row] = attrs.field(factory=dict[tuple[int, int, int], Row])
+    folders: dict[int, tuple[str, StoredFolder]] = attrs.field(factory=dict[int, tuple[str, StoredFolder]])
+    rows: dict[tuple[int, int, int], MessageRow] = attrs.field(factory=dict[tuple[int, int, int], MessageRow])
     told: list[int] = attrs.field(factory=list[int])
 
     def commit(self, lease: Lease, change_set: ChangeSet, uids: Sequence[int]) -> type[Exception] | None:
-        if self.fences[lease.name] != lease.fence:
+        if self.fences[lease.name] != lease.lease_number:
             return StaleLeaseError
         if POISONED in uids:
             return RefusedError
@@ -75,24 +86,24 @@ class Model:
         self.told += uids
         return None
 
-    def put(self, row: Row) -> None:
+    def put(self, row: MessageRow) -> None:
         self.rows[row.folder, row.uid_validity, row.uid] = row
 
-    def of(self, mailbox: str) -> list[tuple[str, Row]]:
+    def of(self, mailbox: str) -> list[tuple[str, MessageRow]]:
         named = [(self.folders[row.folder], row) for _, row in sorted(self.rows.items())]
         return [(folder.name, row) for (owner, folder), row in named if owner == mailbox]
 
 
 @st.composite
-def rows(draw: st.DrawFn, folder: int) -> Row:
-    state = draw(st.sampled_from(State))
-    return Row(
+def rows(draw: st.DrawFn, folder: int) -> MessageRow:
+    state = draw(st.sampled_from(MessageState))
+    return MessageRow(
         folder=folder,
         uid_validity=draw(st.integers(1, 2)),
         uid=draw(st.integers(1, 5)),
         state=state,
         identity=draw(st.sampled_from([None, b"i"])),
-        digest=None if state is State.POISON else draw(st.sampled_from(DIGESTS)),
+        digest=None if state is MessageState.POISON else draw(st.sampled_from(DIGESTS)),
         received_ms=draw(st.sampled_from([None, 0, 1])),
         size=draw(st.integers(-1, 2)),
     )
@@ -123,7 +134,7 @@ class Beside(RuleBasedStateMachine):
     def claim(self, mailbox: str) -> None:
         self.model.fences[mailbox] = self.model.fences.get(mailbox, 0) + 1
         self.leases.append(self.runner.run(self.store.claim(mailbox)))
-        assert (self.leases[-1].name, self.leases[-1].fence) == (mailbox, self.model.fences[mailbox])
+        assert (self.leases[-1].name, self.leases[-1].lease_number) == (mailbox, self.model.fences[mailbox])
 
     @rule(data=st.data())
     def commits_at_once(self, data: st.DataObject) -> None:
@@ -173,11 +184,11 @@ class Beside(RuleBasedStateMachine):
             )
             assert await self.store.rows(folder) == known
             assert await self.store.states(folder) == {row.uid: row.state for row in known}
-            dated = [r for r in known if r.state is State.LIVE and r.identity and r.received_ms is not None]
+            dated = [r for r in known if r.state is MessageState.LIVE and r.identity and r.received_ms is not None]
             ends = {row.uid: row for row in (*dated[-1:], *dated[:1])}
             assert await self.store.sentinels(folder) == list(ends.values())
             of_it = model.of(owner)
-            for state in State:
+            for state in MessageState:
                 assert await self.store.in_state(lease, state) == [each for each in of_it if each[1].state is state]
             assert await self.store.with_digests(lease, [b"1", b"2", b"1"]) == [
                 each for each in of_it if each[1].digest
@@ -187,4 +198,4 @@ class Beside(RuleBasedStateMachine):
 
 
 TestBeside = Beside.TestCase
-TestBeside.settings = settings(max_examples=examples(30), stateful_step_count=12, derandomize=True)
+TestBeside.settings = settings(max_examples=scale_examples(30), stateful_step_count=12, derandomize=True)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directsuite.sync import Kind, MailboxProgress, SyncStatus
-from directsuite.sync.status import WorkerStatus, read_status, status_file_of, write_status
+from directsuite.sync.status import WorkerStatus, build_status_path, read_status, write_status
 
 seconds = st.floats(0, 2**33)
 progress = st.builds(
@@ -45,7 +45,7 @@ ONE = status({"jane@direct.example": MailboxProgress(name="", problem="x" * 100)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return status_file_of(tmp_path / "sync.db")
+    return build_status_path(tmp_path / "sync.db")
 
 
 @given(mailboxes=st.dictionaries(st.text(max_size=9), progress, max_size=3), ended=st.booleans())

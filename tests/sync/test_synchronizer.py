@@ -14,37 +14,37 @@ import pytest
 import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import Change, Kind, RoundFinished, SqliteSink, SqliteStore, Synchronizer, SyncStatus
-from tests.integration.world import ALICE, BOB, PASSWORD, World, raw_message
+from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario, make_raw_message
 
-HALF_A_MINUTE = 30.0
+HALF_MINUTE_SECONDS = 30.0
 
 
-def subject_of(change: Change) -> str | None:
+def get_subject(change: Change) -> str | None:
     """The subject of the message that a change brings."""
     return None if change.message is None else change.message.subject
 
 
 @attrs.define
-class Told:
+class RecordingSink:
     """A sink that remembers, or raises what it is to raise."""
 
     changes: list[Change] = attrs.field(factory=list[Change])
-    failure: Exception | None = None
+    error: Exception | None = None
 
     async def __call__(self, changes: Sequence[Change]) -> None:
         """Take changes."""
-        if self.failure is not None:
-            raise self.failure
+        if self.error is not None:
+            raise self.error
         self.changes += changes
 
     @property
     def subjects(self) -> list[tuple[str, str | None]]:
         """What was told, in order."""
-        return [(each.kind, subject_of(each)) for each in self.changes]
+        return [(each.kind, get_subject(each)) for each in self.changes]
 
 
 @attrs.define
-class Passwords:
+class FakePasswords:
     """Gives passwords; those of `wrong` are wrong."""
 
     wrong: set[str] = attrs.field(factory=set[str])
@@ -55,7 +55,7 @@ class Passwords:
 
 
 @attrs.define
-class Heard:
+class EventCounter:
     """A listener that counts requests by operation, and keeps the rounds."""
 
     requests: Counter[str] = attrs.field(factory=Counter[str])
@@ -72,12 +72,12 @@ class Heard:
                 pass
 
 
-async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -> None:
-    told, heard = Told(), Heard()
-    await world.deliver("one", "two", "three")
-    world.suite.add_listener(heard)
+async def test_mail_is_told_once_and_an_idle_look_is_one_request(scenario: Scenario) -> None:
+    told, heard = RecordingSink(), EventCounter()
+    await scenario.deliver("one", "two", "three")
+    scenario.suite.add_listener(heard)
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
         await sync.once()
         assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
         assert [str(each.key) for each in told.changes] == [f"{ALICE}/INBOX/1/{uid}" for uid in (1, 2, 3)]
@@ -86,8 +86,8 @@ async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -
         for _ in range(5):
             await sync.once()
         assert heard.requests == {"GetUIDs": 5}
-        await world.box.delete_messages_by_uids("INBOX", [2], forever=True)
-        await world.deliver("four")
+        await scenario.box.delete_messages_by_uids("INBOX", [2], forever=True)
+        await scenario.deliver("four")
         status = await sync.once()
     assert told.subjects[3:] == [("new", "four"), ("gone", None)]
     assert status[ALICE].status is SyncStatus.UP_TO_DATE
@@ -95,52 +95,54 @@ async def test_mail_is_told_once_and_an_idle_look_is_one_request(world: World) -
     assert sum(each.new for each in heard.rounds) == 4
 
 
-async def test_message_that_moves_to_another_folder_is_told_moved(world: World) -> None:
-    told = Told()
-    await world.box.create_folder("INBOX.Archive")
-    await world.deliver("one", "two")
+async def test_message_that_moves_to_another_folder_is_told_moved(scenario: Scenario) -> None:
+    told = RecordingSink()
+    await scenario.box.create_folder("INBOX.Archive")
+    await scenario.deliver("one", "two")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=None, clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=None, clock=scenario.clock
+        )
         await sync.once()
-        await world.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
+        await scenario.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
         await sync.once()
     moved = told.changes[-1]
     assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED]
     assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
 
 
-async def test_folder_that_is_numbered_anew_is_told_moved(world: World) -> None:
-    told = Told()
-    await world.deliver("one", "two", "three")
+async def test_folder_that_is_numbered_anew_is_told_moved(scenario: Scenario) -> None:
+    told = RecordingSink()
+    await scenario.deliver("one", "two", "three")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
         await sync.once()
-        await world.sandbox.renumber(ALICE, first=2)
+        await scenario.sandbox.renumber(ALICE, first=2)
         await sync.once()
     assert Counter(each.kind for each in told.changes) == {Kind.NEW: 3, Kind.MOVED: 3}
     assert {each.key.uid_validity for each in told.changes[3:]} == {2}
 
 
-async def test_sink_that_fails_gets_everything_again(world: World) -> None:
-    told = Told(failure=OSError(28, "no space"))
-    await world.deliver("one")
+async def test_sink_that_fails_gets_everything_again(scenario: Scenario) -> None:
+    told = RecordingSink(error=OSError(28, "no space"))
+    await scenario.deliver("one")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
         status = (await sync.once())[ALICE]
         assert status.status is SyncStatus.FAILING
         assert "disk of the sink is full" in str(status.problem)
-        told.failure = None
+        told.error = None
         status = (await sync.once())[ALICE]
     assert told.subjects == [("new", "one")]
     assert (status.status, status.problem, status.failures) == (SyncStatus.UP_TO_DATE, None, 0)
 
 
-async def test_wrong_password_of_one_mailbox_harms_no_other_and_is_recovered_from(world: World) -> None:
-    told, passwords = Told(), Passwords(wrong={ALICE})
-    await world.deliver("hers")
-    await world.sandbox.deliver(BOB, raw_message("his"))
+async def test_wrong_password_affects_one_mailbox_and_is_recovered(scenario: Scenario) -> None:
+    told, passwords = RecordingSink(), FakePasswords(wrong={ALICE})
+    await scenario.deliver("hers")
+    await scenario.sandbox.deliver(BOB, make_raw_message("his"))
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], passwords, deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], passwords, deliver=told, clock=scenario.clock)
         status = await sync.once()
         assert status[ALICE].status is SyncStatus.FAILING
         assert "password is refused" in str(status[ALICE].problem)
@@ -151,50 +153,52 @@ async def test_wrong_password_of_one_mailbox_harms_no_other_and_is_recovered_fro
     assert told.subjects == [("new", "his"), ("new", "hers")]
 
 
-async def test_source_of_passwords_that_raises_is_named(world: World) -> None:
+async def test_source_of_passwords_that_raises_is_named(scenario: Scenario) -> None:
     async def broken(_: str) -> str:
         raise KeyError("vault")
 
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], broken, deliver=Told(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], broken, deliver=RecordingSink(), clock=scenario.clock)
         status = await sync.once()
     assert status[ALICE].status is SyncStatus.FAILING
     assert status[ALICE].problem == "The source of passwords raised KeyError: see to it."
 
 
 @pytest.mark.parametrize("password", [None, "", 7])
-async def test_what_is_no_password_is_told_of_a_mailbox_with_a_number(world: World, password: Any) -> None:
+async def test_invalid_password_is_reported_by_mailbox_number(scenario: Scenario, password: Any) -> None:
     async def wrong(_: str) -> Any:
         return password
 
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], wrong, deliver=Told(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], wrong, deliver=RecordingSink(), clock=scenario.clock)
         status = (await sync.once())[ALICE]
     assert (status.status, status.number) == (SyncStatus.FAILING, 1)
     assert "password" in str(status.problem)
 
 
-async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(world: World) -> None:
-    told = Told()
-    await world.box.create_folder("INBOX.Short")
+async def test_folder_that_was_deleted_shows_in_the_status_and_the_others_go_on(scenario: Scenario) -> None:
+    told = RecordingSink()
+    await scenario.box.create_folder("INBOX.Short")
     async with SqliteStore(":memory:") as store:
         folders = ("INBOX.Short", "INBOX")
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, folders=folders, clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=told, folders=folders, clock=scenario.clock
+        )
         await sync.once()
-        await world.box.delete_folder("INBOX.Short")
-        await world.deliver("one")
+        await scenario.box.delete_folder("INBOX.Short")
+        await scenario.deliver("one")
         status = (await sync.once())[ALICE]
         assert (status.status, list(status.folders)) == (SyncStatus.FAILING, ["INBOX.Short"])
         assert told.subjects == [("new", "one")]
-        await world.box.create_folder("INBOX.Short")
-        await world.deliver("two", folder="INBOX.Short")
+        await scenario.box.create_folder("INBOX.Short")
+        await scenario.deliver("two", folder="INBOX.Short")
         status = (await sync.once())[ALICE]
     assert status.status is SyncStatus.UP_TO_DATE
     assert told.subjects[-1] == ("new", "two")
 
 
 @attrs.define
-class HeldClock:
+class SteppedClock:
     """Time that passes only where the test lets it."""
 
     now: float = 0.0
@@ -210,7 +214,7 @@ class HeldClock:
         self.sleepers.append((self.now + seconds, woken))
         await woken
 
-    def pass_by(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Let them pass."""
         self.now += seconds
         due = [woken for end, woken in self.sleepers if end <= self.now and not woken.done()]
@@ -219,50 +223,50 @@ class HeldClock:
             woken.set_result(None)
 
 
-async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(world: World) -> None:
+async def test_run_looks_again_at_its_interval_and_ends_when_cancelled(scenario: Scenario) -> None:
     finished = asyncio.Queue[RoundFinished]()
-    world.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
-    clock = HeldClock()
+    scenario.suite.add_listener(lambda event: finished.put_nowait(event) if isinstance(event, RoundFinished) else None)
+    clock = SteppedClock()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), clock=clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), deliver=RecordingSink(), clock=clock)
         running = asyncio.create_task(sync.run())
         for _ in range(5):
             for _ in range(2):
                 assert (await finished.get()).failure is None
-            clock.pass_by(0.8 * HALF_A_MINUTE)
+            clock.advance(0.8 * HALF_MINUTE_SECONDS)
             for _ in range(20):
                 await asyncio.sleep(0)
             assert finished.empty()  # it is not time yet, whatever the jitter
-            clock.pass_by(0.4 * HALF_A_MINUTE)
+            clock.advance(0.4 * HALF_MINUTE_SECONDS)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
 
-async def test_changes_are_done_when_the_loop_asks_for_the_next(world: World) -> None:
-    await world.deliver("one", "two")
+async def test_changes_are_done_when_the_loop_asks_for_the_next(scenario: Scenario) -> None:
+    await scenario.deliver("one", "two")
     seen = list[str | None]()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         async with sync.changes() as changes:
             async for change in changes:
-                seen.append(subject_of(change))
+                seen.append(get_subject(change))
                 if len(seen) == 2:
                     break  # the second is not done, and so neither is their batch
         async with sync.changes() as changes:
             async for change in changes:
-                seen.append(subject_of(change))
+                seen.append(get_subject(change))
                 if len(seen) == 4:
-                    await world.deliver("three")
+                    await scenario.deliver("three")
                 if len(seen) == 5:
                     break
     assert seen == ["one", "two", "one", "two", "three"]
 
 
-async def test_step_that_is_interrupted_is_continued_by_the_next(world: World) -> None:
-    seen, clock = list[str | None](), HeldClock()
+async def test_step_that_is_interrupted_is_continued_by_the_next(scenario: Scenario) -> None:
+    seen, clock = list[str | None](), SteppedClock()
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=clock)
         async with asyncio.timeout(60), sync.changes() as changes:
             for subject in ("one", "two", "three"):
                 waiting = asyncio.ensure_future(anext(changes))
@@ -271,36 +275,36 @@ async def test_step_that_is_interrupted_is_continued_by_the_next(world: World) -
                 waiting.cancel()
                 await asyncio.wait([waiting])
                 assert waiting.cancelled()
-            await world.deliver("one", "two", "three")
+            await scenario.deliver("one", "two", "three")
             while len(seen) < 3:
                 waiting = asyncio.ensure_future(anext(changes))
                 for _ in range(3):
                     await asyncio.sleep(0)
                 if waiting.done():
-                    seen.append(subject_of(waiting.result()))
+                    seen.append(get_subject(waiting.result()))
                     continue
                 waiting.cancel()
                 await asyncio.wait([waiting])
-                clock.pass_by(1.0)
+                clock.advance(1.0)
             assert seen == ["one", "two", "three"]
 
 
-async def test_changes_end_once_they_are_closed_and_start_again_in_another_stream(world: World) -> None:
-    await world.deliver("one")
+async def test_closed_changes_end_and_another_stream_continues(scenario: Scenario) -> None:
+    await scenario.deliver("one")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         changes = sync.changes()
-        assert subject_of(await anext(changes)) == "one"
+        assert get_subject(await anext(changes)) == "one"
         await changes.aclose()
         with pytest.raises(StopAsyncIteration):
             await anext(changes)
         async with sync.changes() as others:
-            assert subject_of(await anext(others)) == "one"
+            assert get_subject(await anext(others)) == "one"
 
 
-async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(world: World) -> None:
+async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(scenario: Scenario) -> None:
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         async with sync.changes() as changes:
             with pytest.raises(ds.ConfigurationError, match="sink of its own"):
                 await anext(changes)
@@ -308,43 +312,45 @@ async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(world: 
                 await anext(changes)
 
 
-async def test_stream_that_nothing_refers_to_ends_its_synchronisation(world: World) -> None:
-    await world.deliver("one")
+async def test_stream_that_nothing_refers_to_ends_its_synchronisation(scenario: Scenario) -> None:
+    await scenario.deliver("one")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         async for change in sync.changes():
-            assert subject_of(change) == "one"
+            assert get_subject(change) == "one"
             break
         gc.collect()
         running = [task for task in asyncio.all_tasks() if "Synchronizer." in repr(task.get_coro())]
         if running:
             await asyncio.wait(running)
         async with sync.changes() as changes:
-            assert subject_of(await anext(changes)) == "one"
+            assert get_subject(await anext(changes)) == "one"
 
 
-async def test_changes_beside_another_sink_are_refused(world: World) -> None:
+async def test_changes_beside_another_sink_are_refused(scenario: Scenario) -> None:
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=Told(), clock=world.clock)
+        sync = Synchronizer(
+            scenario.suite, store, [ALICE], FakePasswords(), deliver=RecordingSink(), clock=scenario.clock
+        )
         with pytest.raises(ds.ConfigurationError, match="deliver="):
             sync.changes()
 
 
-async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(world: World) -> None:
-    told, heard = Told(), Heard()
-    world.suite.add_listener(heard)
-    await world.deliver("biopsy")
+async def test_nothing_that_is_shown_names_a_mailbox_a_folder_or_a_subject(scenario: Scenario) -> None:
+    told, heard = RecordingSink(), EventCounter()
+    scenario.suite.add_listener(heard)
+    await scenario.deliver("biopsy")
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=told, clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=told, clock=scenario.clock)
         status = await sync.once()
         shown = [repr(each) for each in (*told.changes, told.changes[0].key, *status.values(), *heard.rounds)]
     for text in shown:
         assert not any(word in text for word in ("alice", "biopsy", "INBOX")), text
 
 
-async def test_synchronizer_without_any_sink_is_refused_before_anything_counts_as_done(world: World) -> None:
+async def test_synchronizer_without_sink_is_rejected_before_any_commit(scenario: Scenario) -> None:
     async with SqliteStore(":memory:") as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=world.clock)
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         for starting in (sync.once, sync.run):
             with pytest.raises(ds.ConfigurationError, match="nothing takes the changes"):
                 await starting()

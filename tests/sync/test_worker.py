@@ -22,26 +22,26 @@ from directsuite.sync import (
     StoreError,
     Synchronizer,
 )
-from directsuite.sync.commits import RefusedError
+from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
-from directsuite.sync.schedule import PollSchedule, RoundResult, Worker, _back_off, _Mailbox
+from directsuite.sync.schedule import MailboxWorker, PollSchedule, RoundResult, _back_off, _MailboxMemory
 from directsuite.sync.sinks.maildir import MaildirSink
-from tests.integration.world import ALICE, BOB, World
-from tests.sync.test_synchronizer import HeldClock, Passwords, Told
+from tests.integration.scenario import ALICE, BOB, Scenario
+from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock
 
 INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}
 
 
-REFUSED: dict[str, ds.DirectSuiteError] = {"INBOX": RefusedError("the sink raised ValueError")}
+REFUSED: dict[str, ds.DirectSuiteError] = {"INBOX": UndecidedRejectionError("the sink raised ValueError")}
 
 
-def worker_of(world: World) -> Worker:
+def worker_of(scenario: Scenario) -> MailboxWorker:
     """At mailboxes that rest for INTERVAL."""
-    clock = HeldClock(now=10_000.0)
+    clock = SteppedClock(now=10_000.0)
     schedule = PollSchedule(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
     about: dict[str, Any] = {"deliver": None, "folders": None, "poll_schedule": schedule, "now": lambda: 0.0}
-    return Worker(world.suite, SqliteStore(":memory:"), Passwords(), clock=clock, **about)
+    return MailboxWorker(scenario.suite, SqliteStore(":memory:"), FakePasswords(), clock=clock, **about)
 
 
 @pytest.mark.parametrize(
@@ -68,55 +68,57 @@ def test_back_off_after_the_first_failures() -> None:
 @pytest.mark.parametrize(
     ("report", "seconds"),
     [
-        (RoundReport(idle=1), INTERVAL),
-        (RoundReport(idle=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
+        (RoundReport(idle_folders=1), INTERVAL),
+        (RoundReport(idle_folders=1, changes=Counter({Kind.GONE: 0})), INTERVAL),  # counted, and none
         (RoundReport(changes=Counter({Kind.NEW: 1})), 10),
-        (RoundReport(changes=Counter({Kind.NEW: 1}), waiting=True), 30),
-        (RoundReport(idle=1, waiting=True), 30),
-        (RoundReport(more=True, changes=Counter({Kind.NEW: 1})), 0),
-        (RoundReport(more=True), 0),
-        (RoundReport(failed=FAILED), 30),
-        (RoundReport(failed=REFUSED), 30),
-        (RoundReport(failed=REFUSED | FAILED), 3600),
-        (RoundReport(failed=FAILED, idle=2), INTERVAL),
-        (RoundReport(failed=FAILED, idle=2, more=True), INTERVAL),
-        (RoundReport(failed=FAILED, more=True, changes=Counter({Kind.NEW: 1})), 0),
+        (RoundReport(changes=Counter({Kind.NEW: 1}), has_waiting=True), 30),
+        (RoundReport(idle_folders=1, has_waiting=True), 30),
+        (RoundReport(has_more=True, changes=Counter({Kind.NEW: 1})), 0),
+        (RoundReport(has_more=True), 0),
+        (RoundReport(failed_folders=FAILED), 30),
+        (RoundReport(failed_folders=REFUSED), 30),
+        (RoundReport(failed_folders=REFUSED | FAILED), 3600),
+        (RoundReport(failed_folders=FAILED, idle_folders=2), INTERVAL),
+        (RoundReport(failed_folders=FAILED, idle_folders=2, has_more=True), INTERVAL),
+        (RoundReport(failed_folders=FAILED, has_more=True, changes=Counter({Kind.NEW: 1})), 0),
     ],
     ids=repr,
 )
-async def test_rest_after_a_round(world: World, report: RoundReport, seconds: float) -> None:
-    worker = worker_of(world)
+async def test_rest_after_a_round(scenario: Scenario, report: RoundReport, seconds: float) -> None:
+    worker = worker_of(scenario)
     worker._poll_schedule.learn(ALICE, report)
-    failures = 50 if REFUSED.items() <= report.failed.items() else 1
-    mailbox = _Mailbox(MailboxProgress(name=ALICE, failures=failures))
-    assert worker._next_in(mailbox, report) == pytest.approx(seconds, rel=0.11)
+    failures = 50 if REFUSED.items() <= report.failed_folders.items() else 1
+    mailbox = _MailboxMemory(MailboxProgress(name=ALICE, failures=failures))
+    assert worker._compute_next_delay(mailbox, report) == pytest.approx(seconds, rel=0.11)
 
 
-async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(world: World) -> None:
-    worker = worker_of(world)
-    mailbox = _Mailbox(MailboxProgress(name=ALICE))
-    rests = [worker._next_in(mailbox, RoundReport(more=True)) for _ in range(5)]
+async def test_rounds_that_have_more_to_do_and_do_nothing_come_to_rest(scenario: Scenario) -> None:
+    worker = worker_of(scenario)
+    mailbox = _MailboxMemory(MailboxProgress(name=ALICE))
+    rests = [worker._compute_next_delay(mailbox, RoundReport(has_more=True)) for _ in range(5)]
     assert rests == [0.0, 0.0, 0.0, pytest.approx(30, rel=0.11), pytest.approx(30, rel=0.11)]
-    assert worker._next_in(mailbox, RoundReport(more=True, quarantined=1)) == 0.0
+    assert worker._compute_next_delay(mailbox, RoundReport(has_more=True, quarantined=1)) == 0.0
 
 
-async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(world: World) -> None:
-    worker = worker_of(world)
-    mailbox = _Mailbox(MailboxProgress(name=ALICE))
+async def test_a_folder_that_fails_for_long_makes_the_others_wait_no_longer(scenario: Scenario) -> None:
+    worker = worker_of(scenario)
+    mailbox = _MailboxMemory(MailboxProgress(name=ALICE))
     for _ in range(20):
-        await worker._record(mailbox, RoundReport(failed=FAILED, idle=1))
-    lost = RoundReport(failed={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
+        await worker._record(mailbox, RoundReport(failed_folders=FAILED, idle_folders=1))
+    lost = RoundReport(failed_folders={**FAILED, "INBOX": ds.ConnectionLostError("lost", outcome=ds.Outcome.UNKNOWN)})
     await worker._record(mailbox, lost)
-    assert worker._next_in(mailbox, lost) <= 70
+    assert worker._compute_next_delay(mailbox, lost) <= 70
 
 
 @pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])
 def test_an_interval_that_is_none_is_refused(interval: float) -> None:
     with pytest.raises(ds.ConfigurationError, match="interval"):
-        PollSchedule(interval=interval, folders=None, requests_per_second=100.0, clock=HeldClock())
+        PollSchedule(interval=interval, folders=None, requests_per_second=100.0, clock=SteppedClock())
 
 
-async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mailboxes_with_a_backlog_leave_room_for_others(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     under_way, most, taken = set[str](), list[int](), Counter[str]()
 
     async def run_round(name: str) -> RoundResult:
@@ -129,11 +131,17 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
         under_way.remove(name)
         if sum(taken.values()) > 40:
             sync.stop()
-        return RoundResult(report=RoundReport(more=True), next_in=0.0)
+        return RoundResult(report=RoundReport(has_more=True), next_in=0.0)
 
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(
-            world.suite, store, [ALICE, BOB], Passwords(), deliver=Told(), concurrency=2, clock=HeldClock()
+            scenario.suite,
+            store,
+            [ALICE, BOB],
+            FakePasswords(),
+            deliver=RecordingSink(),
+            concurrency=2,
+            clock=SteppedClock(),
         )
         monkeypatch.setattr(sync._worker, "run_round", run_round)
         await asyncio.wait_for(sync.run(), 10)
@@ -141,15 +149,15 @@ async def test_mailboxes_with_a_backlog_leave_room_for_others(world: World, monk
     assert min(taken.values()) > 15
 
 
-async def test_a_changed_sink_is_refused_before_a_round(world: World, tmp_path: Path) -> None:
-    await world.deliver("one")
-    path, told = tmp_path / "sync.db", Told()
+async def test_a_changed_sink_is_refused_before_a_round(scenario: Scenario, tmp_path: Path) -> None:
+    await scenario.deliver("one")
+    path, told = tmp_path / "sync.db", RecordingSink()
     mail, other = MaildirSink(tmp_path / "mail"), MaildirSink(tmp_path / "other")
 
     async def bring(deliver: Any) -> None:
         """By the store's own sink, or by this one."""
         async with SqliteStore(path, sink=SqliteSink() if deliver is None else None) as store:
-            sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=deliver, clock=HeldClock())
+            sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=deliver, clock=SteppedClock())
             await sync.once()
 
     await bring(mail)
@@ -160,9 +168,9 @@ async def test_a_changed_sink_is_refused_before_a_round(world: World, tmp_path: 
     assert list((tmp_path / "other").iterdir()) == told.changes == []
 
 
-async def test_changes_are_refused_where_the_store_s_own_sink_was_told(world: World) -> None:
+async def test_changes_are_refused_where_the_store_s_own_sink_was_told(scenario: Scenario) -> None:
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock())
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock())
         await sync.once()
         with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
             async with sync.changes() as changes:
@@ -191,11 +199,11 @@ class Numbered(RowsAndMore):
     ],
 )
 async def test_a_store_s_own_sink_is_told_from_another(
-    world: World, tmp_path: Path, first: SqliteSink, second: SqliteSink, names: str
+    scenario: Scenario, tmp_path: Path, first: SqliteSink, second: SqliteSink, names: str
 ) -> None:
     async def bring(sink: SqliteSink) -> None:
         async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
-            await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
+            await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
 
     await bring(first)
     with pytest.raises(ds.ConfigurationError, match=rf"another sink \({names}\): give this one a store of its own"):
@@ -204,12 +212,12 @@ async def test_a_store_s_own_sink_is_told_from_another(
 
 
 @pytest.mark.parametrize("starting", ["once", "run", "changes"])
-async def test_a_store_s_own_sink_beside_another_is_refused_before_either_is_told(world: World, starting: str) -> None:
-    await world.deliver("one")
-    told = Told()
+async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scenario, starting: str) -> None:
+    await scenario.deliver("one")
+    told = RecordingSink()
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         deliver = None if starting == "changes" else told
-        sync = Synchronizer(world.suite, store, [ALICE], Passwords(), deliver=deliver, clock=HeldClock())
+        sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), deliver=deliver, clock=SteppedClock())
 
         async def changes() -> None:
             async with sync.changes() as stream:
@@ -218,11 +226,11 @@ async def test_a_store_s_own_sink_beside_another_is_refused_before_either_is_tol
         begin: dict[str, Callable[[], Awaitable[object]]] = {"once": sync.once, "run": sync.run, "changes": changes}
         with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
             await asyncio.wait_for(begin[starting](), 10)
-        await Synchronizer(world.suite, store, [ALICE], Passwords(), clock=HeldClock()).once()
+        await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
     assert told.changes == []
 
 
-async def test_a_mailbox_whose_password_can_not_be_had_is_told_by_its_number(world: World) -> None:
+async def test_a_mailbox_whose_password_can_not_be_had_is_told_by_its_number(scenario: Scenario) -> None:
     numbers = list[int | None]()
 
     def hear(event: ds.Event) -> None:
@@ -232,9 +240,9 @@ async def test_a_mailbox_whose_password_can_not_be_had_is_told_by_its_number(wor
     async def password(address: str) -> str:
         raise KeyError(address)
 
-    world.suite.add_listener(hear)
+    scenario.suite.add_listener(hear)
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        sync = Synchronizer(world.suite, store, [ALICE, BOB], password, clock=HeldClock())
+        sync = Synchronizer(scenario.suite, store, [ALICE, BOB], password, clock=SteppedClock())
         await sync.once()
         status = await sync.once()
         assert sorted(number or 0 for number in numbers) == [1, 1, 2, 2]

@@ -30,9 +30,9 @@ class Project:
         loaded = [option for plugin in ("directsuite.testing.plugin", *plugins) for option in ("-p", plugin)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
         environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
-        return self.counted([*loaded, "-W", "error", *options], environment)
+        return self.run_and_count([*loaded, "-W", "error", *options], environment)
 
-    def counted(self, options: Sequence[str], environment: dict[str, str]) -> tuple[dict[str, int], str]:
+    def run_and_count(self, options: Sequence[str], environment: dict[str, str]) -> tuple[dict[str, int], str]:
         """Run the tests with these options, and count."""
         ran = subprocess.run(
             [self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options],

@@ -11,11 +11,11 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.core.clock import _BEGINNINGS, SystemClock, unix_time
+from directsuite.core.clock import _UNIX_TIMES_AT_ZERO, SystemClock, make_unix_time
 from directsuite.sandbox import Clock, Sandbox
 from directsuite.testing import LeapingClock
-from directsuite.testing.clock import LONGEST_LEAP
-from tests.integration.world import StoppedClock
+from directsuite.testing.clock import MAX_LEAP_SECONDS
+from tests.integration.scenario import SleepDrivenClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -30,9 +30,9 @@ def follower() -> Clock:
 
 async def test_a_wait_passes_at_once_for_all(follower: Clock) -> None:
     clock, began, at = LeapingClock(follower), time.monotonic(), LeapingClock().monotonic()
-    await clock.sleep(LONGEST_LEAP)
-    assert time.monotonic() - began < LONGEST_LEAP / 2
-    assert clock.monotonic() - at >= LONGEST_LEAP
+    await clock.sleep(MAX_LEAP_SECONDS)
+    assert time.monotonic() - began < MAX_LEAP_SECONDS / 2
+    assert clock.monotonic() - at >= MAX_LEAP_SECONDS
     assert timedelta(seconds=59) < follower.now() - NOON <= timedelta(seconds=60)
 
 
@@ -56,7 +56,7 @@ async def test_a_long_wait_ends_when_the_test_has_advanced_time_so_far(follower:
 
 
 async def test_a_long_wait_that_nobody_shortens_takes_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("directsuite.testing.clock.LONGEST_LEAP", 0.0)
+    monkeypatch.setattr("directsuite.testing.clock.MAX_LEAP_SECONDS", 0.0)
     began = time.monotonic()
     await LeapingClock().sleep(0.02)
     assert time.monotonic() - began >= 0.02
@@ -69,23 +69,23 @@ def test_time_never_goes_back(follower: Clock) -> None:
 
 
 def test_unix_time_is_the_machine_s_where_the_clock_is() -> None:
-    assert unix_time(SystemClock()) is time.time
+    assert make_unix_time(SystemClock()) is time.time
 
 
 def test_unix_time_leaps_with_the_clock_and_its_followers() -> None:
     follower = Clock()
     clock = LeapingClock(follower)
     clock.advance(timedelta(hours=5))
-    assert abs(unix_time(clock)() - follower.now().timestamp()) < 60
+    assert abs(make_unix_time(clock)() - follower.now().timestamp()) < 60
 
 
 async def test_unix_time_is_the_same_for_all_who_have_the_clock() -> None:
-    clock = StoppedClock()
-    first = unix_time(clock)
+    clock = SleepDrivenClock()
+    first = make_unix_time(clock)
     began = first()
     assert abs(began - time.time()) < 60
     await clock.sleep(7_200.0)
-    assert (first(), unix_time(clock)()) == (began + 7_200.0, began + 7_200.0)
+    assert (first(), make_unix_time(clock)()) == (began + 7_200.0, began + 7_200.0)
 
 
 @attrs.define
@@ -107,22 +107,22 @@ def test_unix_time_of_equal_clocks_is_not_mixed_up(monkeypatch: pytest.MonkeyPat
     moments = list[float]()
     for moment, clock in zip((1e9, 2e9), clocks, strict=True):
         monkeypatch.setattr(time, "time", lambda moment=moment: moment)
-        moments.append(unix_time(clock)())
+        moments.append(make_unix_time(clock)())
     assert moments == [1e9, 2e9]
-    assert [unix_time(clock)() for clock in clocks] == moments
+    assert [make_unix_time(clock)() for clock in clocks] == moments
 
 
 def test_unix_time_is_forgotten_with_its_clock() -> None:
     clock = Stuck(5.0)
-    unix_time(clock)
+    make_unix_time(clock)
     identity = id(clock)
-    assert identity in _BEGINNINGS
+    assert identity in _UNIX_TIMES_AT_ZERO
     del clock
     gc.collect()
-    assert identity not in _BEGINNINGS
+    assert identity not in _UNIX_TIMES_AT_ZERO
 
 
-async def test_a_session_that_is_kept_alive_is_renewed_when_time_is_advanced_and_not_before() -> None:
+async def test_keep_alive_session_is_renewed_when_time_is_advanced() -> None:
     renewed = asyncio.Event()
     renewals: list[ds.Event] = []
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.process
 TRACKER = """
 import time
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 
 CLINIC = "clinic@direct.example.test"
 NEVER = ds.Message(subject="Referral", recipients=[ds.Recipient("nomdn@pharmacy.example.test")])
@@ -22,7 +22,7 @@ async def test_tracker(directsuite_suite, directsuite_sandbox, tmp_path):
     began, at = time.monotonic(), directsuite_sandbox.clock.now()
     await directsuite_sandbox.add_account(CLINIC, "secret")
     box = directsuite_suite.mailbox(CLINIC, "secret")
-    async with Journal(tmp_path / "delivery.db") as journal:
+    async with DeliveryJournal(tmp_path / "delivery.db") as journal:
         tracker = DeliveryTracker(box, journal=journal)
         await tracker.add((await box.send(NEVER)).smtp_id)
         statuses = [str(change.status) async for change in tracker.changes()]
@@ -34,7 +34,7 @@ async def test_two_trackers_of_a_journal_agree_what_time_it_is(directsuite_suite
     began = time.monotonic()
     await directsuite_sandbox.add_account(CLINIC, "secret")
     box = directsuite_suite.mailbox(CLINIC, "secret")
-    async with Journal(tmp_path / "delivery.db") as journal:
+    async with DeliveryJournal(tmp_path / "delivery.db") as journal:
         await DeliveryTracker(box, journal=journal).add("<nothing@direct.example.test>")
         await box.track((await box.send(NEVER)).smtp_id)
         at = directsuite_sandbox.clock.now()
@@ -78,7 +78,7 @@ SIGNING_JOB = """
 import time
 from datetime import timedelta
 import attrs, directsuite as ds, pytest
-from directsuite.jobs.signing import Journal, JobStoppedError, Pdf, SigningJob, TargetFolder
+from directsuite.jobs.signing import JobStoppedError, Pdf, SigningJob, SigningJournal, TargetFolder
 
 @pytest.fixture
 def directsuite_settings(directsuite_settings):
@@ -99,7 +99,7 @@ def a_job(directsuite_suite, directsuite_pdf, tmp_path):
 async def test_outage(a_job, directsuite_sandbox, tmp_path):
     began, at = time.monotonic(), directsuite_sandbox.clock.now()
     directsuite_sandbox.inject_fault("Save", "status", status=503, times=9)
-    async with Journal(tmp_path / "signing.db") as journal:
+    async with SigningJournal(tmp_path / "signing.db") as journal:
         progress = await a_job(journal).run()
     assert (progress.done, progress.failed) == (1, 0)
     assert 243 <= (directsuite_sandbox.clock.now() - at).total_seconds() < 600
@@ -108,7 +108,7 @@ async def test_outage(a_job, directsuite_sandbox, tmp_path):
 async def test_an_outage_that_is_too_long(a_job, directsuite_sandbox, directsuite_clock, tmp_path):
     began, at = time.monotonic(), directsuite_clock.monotonic()
     directsuite_sandbox.inject_fault("Save", "status", status=503, times=None)
-    async with Journal(tmp_path / "signing.db") as journal:
+    async with SigningJournal(tmp_path / "signing.db") as journal:
         with pytest.raises(JobStoppedError):
             await a_job(journal, patience=600.0).run()
     assert 600 < directsuite_clock.monotonic() - at < 900
@@ -120,7 +120,7 @@ async def test_what_is_stored_has_expired_by_the_next_run(
     asked = []
     directsuite_suite.add_listener(lambda event: asked.append(event.operation))
     directsuite_sandbox.inject_fault("SignAndPull", "status", status=503, retry_after=1, times=None)
-    async with Journal(tmp_path / "signing.db") as journal:
+    async with SigningJournal(tmp_path / "signing.db") as journal:
         with pytest.raises(JobStoppedError):
             await a_job(journal, patience=1.0).run()
         directsuite_sandbox.clear_faults()

@@ -176,7 +176,7 @@ def test_nothing_waits(project: Project) -> None:
     assert counts == {"passed": 1}, written
 
 
-def test_an_outage_that_is_longer_than_a_call_s_time_fails_as_in_production(project: Project) -> None:
+def test_outage_longer_than_timeout_fails_as_in_production(project: Project) -> None:
     project.write("test_mine.py", LONG_OUTAGE)
     counts, written = project.run()
     assert counts == {"passed": 1}, written

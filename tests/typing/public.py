@@ -14,7 +14,7 @@ import tenacity
 import directsuite as ds
 import directsuite.types as dt
 from directsuite.sandbox import Profiles, Sandbox
-from directsuite.sync import Change, ChangeStream, MailboxStatus, State, StoreSink, Synchronizer, Transaction
+from directsuite.sync import Change, ChangeStream, MailboxStatus, MessageState, StoreSink, Synchronizer, Transaction
 from directsuite.sync.fleet import Fleet, FleetStatus
 from directsuite.sync.postgres import PostgresSink, PostgresStore
 
@@ -267,7 +267,7 @@ def failures(error: ds.DirectSuiteError) -> None:
             pass
 
 
-class Handed:
+class CallerFunctions:
     """A program's own functions, which take what they hand on to the SDK."""
 
     def suite(
@@ -276,17 +276,17 @@ class Handed:
         settings = ds.Settings(session_factory=session, retry=ds.RetryPolicy(wait=wait, stop=stop))
         return ds.DirectSuite(settings, token, clock=clock)
 
-    async def stored(self, signing: ds.Signing, pdf: dt.Source) -> dt.RawView:
+    async def save(self, signing: ds.Signing, pdf: dt.Source) -> dt.RawResponses:
         await signing.save(pdf)
         return signing.with_raw_response
 
-    async def pulled(self, signing: ds.Signing, document: dt.Document, write: dt.PieceWriter) -> int:
+    async def download(self, signing: ds.Signing, document: dt.Document, write: dt.PieceWriter) -> int:
         return await signing.download(document, write)
 
-    async def written(self, signing: ds.Signing, document: dt.Document, file: dt.BinaryWriter) -> dt.BinaryWriter:
+    async def write(self, signing: ds.Signing, document: dt.Document, file: dt.BinaryWriter) -> dt.BinaryWriter:
         return await signing.download(document, file)
 
-    def attached(self, file: dt.BinaryReader) -> dt.Content | Path | None:
+    def attach(self, file: dt.BinaryReader) -> dt.Content | Path | None:
         return ds.Attachment.from_file(file).source
 
     def sandbox(self, profile: Profiles) -> Sandbox:
@@ -302,12 +302,12 @@ class OwnSink:
             await transaction.connection.execute("INSERT INTO told VALUES (%s)", (str(change.key),))
 
 
-async def synchronised(suite: ds.DirectSuite, fleet: Fleet, sync: Synchronizer) -> None:
+async def synchronise(suite: ds.DirectSuite, fleet: Fleet, sync: Synchronizer) -> None:
     own: StoreSink = OwnSink()
     for sink in (own, PostgresSink()):
         async with PostgresStore("postgresql://", sink=sink) as store:
             known: Sequence[MailboxStatus] = await store.status()
-            assert_type(known[0].folders[0].messages[State.LIVE], int)
+            assert_type(known[0].folders[0].messages[MessageState.LIVE], int)
     assert_type(await fleet.status(), FleetStatus)
     async with sync.changes() as changes:
         assert_type(changes, ChangeStream)

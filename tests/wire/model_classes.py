@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 from directsuite import Model, OpenEnum, Secret
 from directsuite import types as specification
 from directsuite.core.upload import Content
-from directsuite.wire.models import MAX_UID, needs_text
+from directsuite.wire.models import MAX_UID, validate_text
 
 MODEL_CLASSES: list[type[Model]] = [
     cls
@@ -57,35 +57,35 @@ def _is_no_day(text: str) -> bool:
     return False
 
 
-def values_of(annotation: Any) -> st.SearchStrategy[Any]:
+def build_values(annotation: Any) -> st.SearchStrategy[Any]:
     """Values of a field annotated so."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (types.UnionType, Union):
         kinds = set(arguments) - {type(None)}
-        found = st.dates() | TEXTS.filter(_is_no_day) if kinds == {date, str} else values_of(kinds.pop())
+        found = st.dates() | TEXTS.filter(_is_no_day) if kinds == {date, str} else build_values(kinds.pop())
         return st.none() | found if type(None) in arguments else found
     if origin is list:
-        return st.lists(values_of(arguments[0]), max_size=2)
+        return st.lists(build_values(arguments[0]), max_size=2)
     if origin is dict:
         return st.dictionaries(TEXTS | st.sampled_from(["key", "value"]), TEXTS, max_size=3)
     if issubclass(annotation, Model):
-        return instances_of(annotation)
+        return build_instances(annotation)
     if issubclass(annotation, OpenEnum):
         return st.sampled_from(list(annotation)) | TEXTS.filter(lambda text: text != "null").map(annotation)
     return _LEAVES[annotation]
 
 
-def field_types(cls: type[Model]) -> dict[str, Any]:
+def list_field_types(cls: type[Model]) -> dict[str, Any]:
     """The fields of a model class, `extra` apart, with their types."""
     hints = get_type_hints(cls)
     return {field.name: hints[field.name] for field in attrs.fields(cls) if field.name != "extra"}
 
 
-def instances_of(cls: type[Model]) -> st.SearchStrategy[Model]:
+def build_instances(cls: type[Model]) -> st.SearchStrategy[Model]:
     """Instances of a model class, with members that it doesn't know."""
-    fields = {name: values_of(annotation) for name, annotation in field_types(cls).items()}
+    fields = {name: build_values(annotation) for name, annotation in list_field_types(cls).items()}
     for field in attrs.fields(cls):
-        if field.validator is needs_text:
+        if field.validator is validate_text:
             fields[field.name] = fields[field.name].filter(bool)
     if "uids" in fields:
         fields["uids"] = st.lists(st.integers(0, MAX_UID), max_size=2)

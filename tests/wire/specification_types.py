@@ -130,18 +130,18 @@ _VALUES: dict[str, object] = {
 }
 
 
-def fields_of(name: str) -> dict[str, str]:
+def list_fields(name: str) -> dict[str, str]:
     """A type's fields by their wire names, each with its kind."""
     entries = [entry.split() for entry in TYPES[name].split(";") if entry.strip()]
     return {field: kind for field, kind in entries}  # noqa: C416  pairs of exactly two
 
 
-def document_of(name: str) -> dict[str, Any]:
+def make_document(name: str) -> dict[str, Any]:
     """A JSON object of this type with every field that the specification lists."""
-    return {field: _value(kind) for field, kind in fields_of(name).items()}
+    return {field: _make_value(kind) for field, kind in list_fields(name).items()}
 
 
-def _value(kind: str) -> object:
+def _make_value(kind: str) -> object:
     if kind in _VALUES:
         return _VALUES[kind]
-    return [_value(kind.removesuffix("[]"))] if kind.endswith("[]") else document_of(kind)
+    return [_make_value(kind.removesuffix("[]"))] if kind.endswith("[]") else make_document(kind)

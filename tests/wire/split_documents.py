@@ -39,29 +39,29 @@ _SCALARS = st.sampled_from(["null", "true", "false", "0", "-1", "1.5e3", "-0.0",
 
 
 @st.composite
-def _spaced(draw: st.DrawFn, parts: st.SearchStrategy[list[str]], brackets: str) -> str:
+def _build_spaced(draw: st.DrawFn, parts: st.SearchStrategy[list[str]], brackets: str) -> str:
     inside = ",".join(f"{draw(_SPACES)}{part}{draw(_SPACES)}" for part in draw(parts))
     return f"{brackets[0]}{inside or draw(_SPACES)}{brackets[1]}"
 
 
-def _arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    return _spaced(st.lists(values, max_size=4), "[]")
+def _build_arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return _build_spaced(st.lists(values, max_size=4), "[]")
 
 
-def _objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    members = st.builds(_member, st.tuples(_KEYS | STRINGS, values), _SPACES)
-    return _spaced(st.lists(members, max_size=3), "{}")
+def _build_objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    members = st.builds(_format_member, st.tuples(_KEYS | STRINGS, values), _SPACES)
+    return _build_spaced(st.lists(members, max_size=3), "{}")
 
 
-def _member(member: Member, space: str) -> str:
+def _format_member(member: Member, space: str) -> str:
     return f"{member[0]}{space}:{space}{member[1]}"
 
 
-VALUES = st.recursive(_SCALARS, lambda inner: _arrays(inner) | _objects(inner), max_leaves=8)
+VALUES = st.recursive(_SCALARS, lambda inner: _build_arrays(inner) | _build_objects(inner), max_leaves=8)
 
 
 @st.composite
-def _records(draw: st.DrawFn) -> str:
+def _build_records(draw: st.DrawFn) -> str:
     """An array of objects that begin alike, as one program writes them; some hold what looks like the next one."""
     inner = st.sampled_from(['[{"uid":1},{"uid":2}]', '{"uid":{"uid":3}}', '"},{\\"uid\\":4"']) | VALUES
     before, after = draw(_SPACES), draw(_SPACES)
@@ -70,21 +70,24 @@ def _records(draw: st.DrawFn) -> str:
     return f"[{','.join(records)}]"
 
 
-ARRAYS = _arrays(VALUES) | _records()
+ARRAYS = _build_arrays(VALUES) | _build_records()
 MEMBERS = st.lists(
-    st.tuples(_KEYS, ARRAYS | VALUES | _objects(VALUES)) | st.tuples(_KEYS | STRINGS, VALUES), min_size=1, max_size=4
+    st.tuples(_KEYS, ARRAYS | VALUES | _build_objects(VALUES)) | st.tuples(_KEYS | STRINGS, VALUES),
+    min_size=1,
+    max_size=4,
 )
 
 
-def written(members: Iterable[Member], space: str = "") -> bytes:
+def format_document(members: Iterable[Member], space: str = "") -> bytes:
     """The document with these members, in this order."""
-    return f"{space}{{{space}{f'{space},{space}'.join(_member(member, space) for member in members)}}}{space}".encode()
+    content = f"{space},{space}".join(_format_member(member, space) for member in members)
+    return f"{space}{{{space}{content}}}{space}".encode()
 
 
-DOCUMENTS = st.builds(written, MEMBERS, _SPACES)
+DOCUMENTS = st.builds(format_document, MEMBERS, _SPACES)
 
 
-def expected_of(members: Iterable[Member]) -> Split:
+def compute_expected(members: Iterable[Member]) -> Split:
     """What the splitter should give: the elements of all members of that name, zeros in the place of the last one's."""
     elements: list[Any] = []
     rest: dict[str, Any] = {}
@@ -98,25 +101,25 @@ def expected_of(members: Iterable[Member]) -> Split:
     return elements, rest
 
 
-def cut(text: bytes, cuts: Iterable[int]) -> list[bytes]:
+def split_at(text: bytes, cuts: Iterable[int]) -> list[bytes]:
     """The text in pieces."""
     edges = [0, *sorted(position % (len(text) + 1) for position in cuts), len(text)]
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-def bytes_of(text: bytes) -> list[bytes]:
+def split_into_bytes(text: bytes) -> list[bytes]:
     """The text byte by byte."""
     return [bytes([byte]) for byte in text]
 
 
-def split(pieces: Iterable[bytes]) -> Split:
+def split_document(pieces: Iterable[bytes]) -> Split:
     """The elements, and the document without them; MismatchError where it is refused."""
     splitter = ArraySplitter(KEY)
     elements = [element for piece in pieces for element in splitter.feed(piece)]
     return elements, splitter.finish()
 
 
-def seen(pieces: Iterable[bytes]) -> str:
+def collect_outcome(pieces: Iterable[bytes]) -> str:
     """All that the splitter's reader sees until the end or the refusal, so that 1, 1.0 and True are different."""
     splitter, elements = ArraySplitter(KEY), list[Any]()
     try:

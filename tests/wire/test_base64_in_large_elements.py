@@ -21,7 +21,7 @@ from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 CODEC = Codec()
 
 LONG = 12
-SHAPE = CODEC.shape_of(MessageDetail)
+SHAPE = CODEC.get_shape(MessageDetail)
 
 CODED = st.binary(min_size=9, max_size=40).map(lambda content: base64.b64encode(content).decode())
 TEXTS = st.one_of(
@@ -57,7 +57,7 @@ MESSAGES = st.fixed_dictionaries(
 def short_strings_are_long() -> Any:
     """Strings of a few characters count as long, and elements of them as large."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "_LONG_STRING", LONG)
+        patched.setattr(parsing, "_MIN_LONG_STRING_BYTES", LONG)
         yield
 
 

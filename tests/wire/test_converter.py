@@ -21,9 +21,9 @@ import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
 from directsuite.wire.parsing import MismatchError
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .model_classes import MODEL_CLASSES, instances_of
+from .model_classes import MODEL_CLASSES, build_instances
 
 MOMENT = datetime(2016, 7, 5, 17, 47, 15, tzinfo=UTC)
 
@@ -70,7 +70,7 @@ def _within_64_bits(value: Any) -> bool:
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 @settings(
-    max_examples=examples(3),
+    max_examples=scale_examples(3),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -78,7 +78,7 @@ def _within_64_bits(value: Any) -> bool:
 @given(draw=st.data())
 def test_every_type_comes_back_from_every_converter(name: str, cls: type[ds.Model], draw: st.DataObject) -> None:
     converter = MADE[name]
-    model = draw.draw(instances_of(cls))
+    model = draw.draw(build_instances(cls))
     plain = converter.unstructure(model)
     assert plain == MADE["own"].unstructure(model)
     assert converter.structure(plain, cls) == model
@@ -89,7 +89,7 @@ def test_every_type_comes_back_from_every_converter(name: str, cls: type[ds.Mode
 
 
 @every_converter
-def test_what_a_preconfigured_converter_writes_otherwise_is_written_as_the_services_do(
+def test_preconfigured_converter_writes_values_as_services_do(
     make: Callable[[], cattrs.Converter],
 ) -> None:
     converter = make()
@@ -294,7 +294,7 @@ def test_a_value_that_a_hook_does_not_read_is_skipped_and_counted(kind: Any, pat
     ],
     ids=str,
 )
-def test_what_a_hook_raises_for_a_needed_value_is_a_mismatch_without_the_value(
+def test_hook_error_for_required_value_is_mismatch_without_value(
     kind: Any, cls: type[ds.Model], document: dict[str, Any], path: str, error: type[Exception]
 ) -> None:
     converter = ds.make_converter()
@@ -311,7 +311,7 @@ def test_what_a_hook_raises_for_a_needed_value_is_a_mismatch_without_the_value(
     assert caught.value.__context__ is None
 
 
-def test_where_the_specification_shows_no_fields_what_a_hook_refuses_stays_in_extra() -> None:
+def test_value_rejected_by_hook_stays_in_extra_of_open_type() -> None:
     converter = ds.make_converter()
     converter.register_structure_hook(int, lambda value, _: 1 // 0)
     assert converter.structure({"index": 3}, ds.Page).extra == {"index": 3}
@@ -344,7 +344,7 @@ def test_what_a_hook_leaves_as_it_was_is_written_as_the_services_spell_it() -> N
 
 
 @pytest.mark.parametrize("left", [object(), {object(): 1}], ids=["a value", "a name"])
-def test_what_no_json_takes_is_refused_without_the_value(left: object) -> None:
+def test_unserializable_value_is_rejected_without_the_value(left: object) -> None:
     converter = ds.make_converter()
     converter.register_unstructure_hook(ds.Message, lambda message: {"subject": message.subject, "left": left})
     with pytest.raises(ds.InvalidArgumentError, match="object") as caught:
@@ -365,6 +365,6 @@ def test_hooks_for_numbers_and_lists_of_them_hold_for_uids() -> None:
         assert converter.unstructure(response) == {"uids": there}
 
 
-def test_what_is_no_model_s_value_is_a_value_error_with_its_path() -> None:
+def test_invalid_model_value_is_value_error_with_path() -> None:
     with pytest.raises(ValueError, match=r"\$ should be an object"):
         ds.make_converter().structure([], ds.Recipient)

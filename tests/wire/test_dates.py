@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.wire.dates import milliseconds, read_datetime, read_day, read_http_date, write_datetime
+from directsuite.wire.dates import read_datetime, read_day, read_http_date, to_milliseconds, write_datetime
 from directsuite.wire.parsing import MismatchError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -153,7 +153,7 @@ def test_what_is_written_reads_as_the_same_moment(moment: datetime) -> None:
 def test_written_in_utc_with_milliseconds() -> None:
     moment = datetime(2016, 7, 5, 13, 47, 15, 250_000, tzinfo=timezone(timedelta(hours=-4)))
     assert write_datetime(moment) == "2016-07-05T17:47:15.250Z"
-    assert milliseconds(moment) == 1_467_740_835_250
+    assert to_milliseconds(moment) == 1_467_740_835_250
 
 
 REFUSED: list[object] = [

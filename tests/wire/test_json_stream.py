@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
 from tests.wire.model_classes import JSON_VALUES
-from tests.wire.split_documents import KEY, bytes_of, split
+from tests.wire.split_documents import KEY, split_document, split_into_bytes
 
 
 def _whole(document: bytes) -> tuple[list[Any], dict[str, Any]] | None:
@@ -35,9 +35,9 @@ def _assert_equal_or_both_refused(pieces: list[bytes]) -> None:
     expected = _whole(b"".join(pieces))
     if expected is None:
         with pytest.raises(MismatchError):
-            split(pieces)
+            split_document(pieces)
     else:
-        assert split(pieces) == expected
+        assert split_document(pieces) == expected
 
 
 FIXED = [
@@ -90,14 +90,14 @@ SPOILT = [
 def test_every_cut_gives_the_same_or_is_refused_as_the_whole_is(text: bytes) -> None:
     for position in range(len(text) + 1):
         _assert_equal_or_both_refused([text[:position], text[position:]])
-    _assert_equal_or_both_refused(bytes_of(text))
+    _assert_equal_or_both_refused(split_into_bytes(text))
 
 
 @pytest.mark.parametrize("text", SPOILT)
 def test_the_spoilt_documents_are_refused_by_both(text: bytes) -> None:
     assert _whole(text) is None
     with pytest.raises(MismatchError):
-        split([text])
+        split_document([text])
 
 
 @given(st.lists(JSON_VALUES, min_size=1, max_size=5))

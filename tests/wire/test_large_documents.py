@@ -14,9 +14,9 @@ from directsuite.wire import parsing
 from directsuite.wire.codec import Codec, ModelReader
 from directsuite.wire.models import Model
 from directsuite.wire.parsing import MismatchError
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .model_classes import MODEL_CLASSES, instances_of
+from .model_classes import MODEL_CLASSES, build_instances
 
 CODEC = Codec()
 
@@ -36,7 +36,7 @@ DOCUMENTS = st.lists(
 def read(cls: type[Model], document: bytes, *, large: int) -> Model | str:
     """The model, or what was wanted where. large: from how many bytes on a document counts as large."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "LARGE", large)
+        patched.setattr(parsing, "MIN_LAZY_BYTES", large)
         try:
             return CODEC.decode(cls, document)
         except MismatchError as mismatch:
@@ -50,10 +50,10 @@ def alike(cls: type[Model], document: bytes) -> None:
 
 @pytest.mark.by_default(5)
 @pytest.mark.parametrize("cls", LISTING, ids=lambda cls: cls.__name__)
-@settings(max_examples=examples(40))
+@settings(max_examples=scale_examples(40))
 @given(data=st.data())
 def test_models_are_the_same(cls: type[Model], data: st.DataObject) -> None:
-    alike(cls, CODEC.encode(data.draw(instances_of(cls))))
+    alike(cls, CODEC.encode(data.draw(build_instances(cls))))
 
 
 @given(members=DOCUMENTS)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.types import GetMessageResponse
 from directsuite.wire.codec import Codec
-from tests.examples import examples
-from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, field_types, instances_of
+from tests.examples import scale_examples
+from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES, build_instances, list_field_types
 
 CODEC = Codec()
 
@@ -27,7 +27,7 @@ M = TypeVar("M", bound=ds.Model)
 
 every_model = pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 a_few = settings(
-    max_examples=examples(6),
+    max_examples=scale_examples(6),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking whole models takes minutes
@@ -45,7 +45,7 @@ def test_the_models_of_all_services_are_found() -> None:
 @a_few
 @given(draw=st.data())
 def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: st.DataObject) -> None:
-    model = draw.draw(instances_of(cls))
+    model = draw.draw(build_instances(cls))
     assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
@@ -54,7 +54,7 @@ def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: s
 @a_few
 @given(draw=st.data())
 def test_a_document_goes_back_out_as_it_came(cls: type[ds.Model], draw: st.DataObject) -> None:
-    document = json.loads(CODEC.encode(draw.draw(instances_of(cls))))
+    document = json.loads(CODEC.encode(draw.draw(build_instances(cls))))
     document |= {"somethingNew": draw.draw(JSON_VALUES)}
     assert json.loads(CODEC.encode(CODEC.decode(cls, json.dumps(document).encode()))) == document
 
@@ -85,7 +85,7 @@ def test_members_unknown_at_every_level_go_back_out() -> None:
 @a_few
 @given(draw=st.data())
 def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.DataObject) -> None:
-    model = draw.draw(instances_of(cls))
+    model = draw.draw(build_instances(cls))
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         assert pickle.loads(pickle.dumps(model, protocol)) == model  # noqa: S301  our own bytes
     assert copy.copy(model) == model
@@ -100,17 +100,17 @@ def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.D
 @given(draw=st.data())
 def test_a_decoded_model_is_like_any_other(cls: type[ds.Model], draw: st.DataObject) -> None:
     # Decoding goes round __init__: whatever that would have set has to be there.
-    model = CODEC.decode(cls, CODEC.encode(draw.draw(instances_of(cls))))
+    model = CODEC.decode(cls, CODEC.encode(draw.draw(build_instances(cls))))
     assert pickle.loads(pickle.dumps(model)) == model  # noqa: S301  our own bytes
-    assert {name: getattr(attrs.evolve(model), name) for name in field_types(cls)} == {
-        name: getattr(model, name) for name in field_types(cls)
+    assert {name: getattr(attrs.evolve(model), name) for name in list_field_types(cls)} == {
+        name: getattr(model, name) for name in list_field_types(cls)
     }
 
 
 @every_model
 def test_a_model_is_frozen_and_has_no_dict(cls: type[ds.Model]) -> None:
     model = filled(cls, "text")
-    name = next(iter(field_types(cls)), "extra")
+    name = next(iter(list_field_types(cls)), "extra")
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(model, name, None)
     assert not hasattr(model, "__dict__")
@@ -159,7 +159,7 @@ def test_the_sentinel_is_where_a_repr_would_find_it() -> None:
 def filled(cls: type[M], text: str) -> M:
     """An instance with `text` in each place that takes one, except for those that a repr shows."""
     shown = {*cls._shown, *(("content_type",) if "media_type" in cls._shown else ())}
-    fields = {name: _filling(kind, text, shown=name in shown) for name, kind in field_types(cls).items()}
+    fields = {name: _filling(kind, text, shown=name in shown) for name, kind in list_field_types(cls).items()}
     return cls(**fields, extra={text: [text, {text: text}]})
 
 

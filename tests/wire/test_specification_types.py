@@ -13,7 +13,7 @@ import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
 from tests.wire.model_classes import MODEL_CLASSES
-from tests.wire.specification_types import TYPES, document_of, fields_of
+from tests.wire.specification_types import TYPES, list_fields, make_document
 
 CODEC = Codec()
 
@@ -29,16 +29,16 @@ def _class(name: str) -> type[ds.Model]:
 
 @every_type
 def test_every_field_is_read_from_its_wire_name(name: str) -> None:
-    model = CODEC.decode(_class(name), json.dumps(document_of(name)).encode())
+    model = CODEC.decode(_class(name), json.dumps(make_document(name)).encode())
     assert model.extra == {}
     blank: Any = {field.name: field.default for field in attrs.fields(type(model))}
-    for field in fields_of(name):
+    for field in list_fields(name):
         assert getattr(model, _attribute(field)) not in (None, [], {}, blank[_attribute(field)])
 
 
 @every_type
 def test_every_field_is_written_under_its_wire_name(name: str) -> None:
-    document = document_of(name)
+    document = make_document(name)
     assert json.loads(CODEC.encode(CODEC.decode(_class(name), json.dumps(document).encode()))) == document
 
 
@@ -46,7 +46,7 @@ def test_every_field_is_written_under_its_wire_name(name: str) -> None:
 def test_fields_are_the_wire_names_in_snake_case_and_no_others(name: str) -> None:
     local = {"source"} if name == "Attachment" else set[str]()
     fields = {field.name for field in attrs.fields(_class(name))} - {"extra"} - local
-    assert fields == {_attribute(field) for field in fields_of(name)}
+    assert fields == {_attribute(field) for field in list_fields(name)}
 
 
 def test_no_model_is_missing_from_the_table() -> None:

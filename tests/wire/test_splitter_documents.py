@@ -9,8 +9,18 @@ import pytest
 from hypothesis import strategies as st
 
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
-from tests.property.lengths import holds, quick_and_long
-from tests.wire.split_documents import ARRAYS, KEY, MEMBERS, Member, bytes_of, cut, expected_of, seen, written
+from tests.property.run_lengths import check_property, parametrize_examples
+from tests.wire.split_documents import (
+    ARRAYS,
+    KEY,
+    MEMBERS,
+    Member,
+    collect_outcome,
+    compute_expected,
+    format_document,
+    split_at,
+    split_into_bytes,
+)
 
 pytestmark = pytest.mark.wide
 
@@ -43,27 +53,32 @@ def _reading(text: bytes) -> Any:
 
 
 def _is_seen_wherever_it_is_cut(text: bytes, cuts: list[int], expected: str) -> None:
-    assert seen([text]) == seen(bytes_of(text)) == seen(cut(text, cuts)) == expected
+    assert (
+        collect_outcome([text])
+        == collect_outcome(split_into_bytes(text))
+        == collect_outcome(split_at(text, cuts))
+        == expected
+    )
     for position in range(1, min(len(text), _LONGEST)):
-        assert seen([text[:position], text[position:]]) == expected
+        assert collect_outcome([text[:position], text[position:]]) == expected
 
 
-@quick_and_long
+@parametrize_examples
 def test_elements_and_rest_are_those_of_the_whole_wherever_it_is_cut(examples: int) -> None:
     def check(members: list[Member], space: str, cuts: list[int]) -> None:
         """Elements and rest as they were written; the names in the parser's order."""
-        text, (elements, rest) = written(members, space), expected_of(members)
+        text, (elements, rest) = format_document(members, space), compute_expected(members)
         assert [*_reading(text)] == [*rest]
         _is_seen_wherever_it_is_cut(text, cuts, repr((elements, rest)))
 
-    holds(examples, check, MEMBERS, SPACES, CUTS)
+    check_property(examples, check, MEMBERS, SPACES, CUTS)
 
 
-@quick_and_long
+@parametrize_examples
 def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: int) -> None:
     def check(members: list[Member], space: str, edit: Edit, cuts: list[int]) -> None:
         """Refused where the parser refuses, and only there; the same is seen before that however it is cut."""
-        text = _spoilt(written(members, space), edit)
+        text = _spoilt(format_document(members, space), edit)
         whole = _reading(text)
         splitter, refused, rest = ArraySplitter(KEY), False, None
         try:
@@ -76,18 +91,18 @@ def test_what_the_parser_refuses_is_refused_at_the_latest_at_the_end(examples: i
         if rest is not None:
             assert [*rest] == [*whole]
             assert all(repr(rest[name]) == repr(whole[name]) for name in rest if name != KEY)
-        _is_seen_wherever_it_is_cut(text, cuts, seen([text]))
+        _is_seen_wherever_it_is_cut(text, cuts, collect_outcome([text]))
 
-    holds(examples, check, MEMBERS, SPACES, EDITS, CUTS)
+    check_property(examples, check, MEMBERS, SPACES, EDITS, CUTS)
 
 
-@quick_and_long
-def test_what_came_before_the_damage_is_what_the_sound_part_of_the_array_holds(examples: int) -> None:
+@parametrize_examples
+def test_elements_before_damage_are_those_of_intact_part(examples: int) -> None:
     def check(before: list[Member], array: str, after: list[Member], edit: Edit) -> None:
         """With the array's beginning sound, what is given is its longest whole part, never an element more or less."""
         member = (f'"{KEY}"', array)
-        text = written([*before, member, *after])
-        start = len(written([*before, member])) - len(array.encode())  # after the opening bracket
+        text = format_document([*before, member, *after])
+        start = len(format_document([*before, member])) - len(array.encode())  # after the opening bracket
         text = _spoilt(text, edit, start)
         splitter, elements = ArraySplitter(KEY), list[Any]()
         with contextlib.suppress(MismatchError):
@@ -96,4 +111,4 @@ def test_what_came_before_the_damage_is_what_the_sound_part_of_the_array_holds(e
         parts = [cast("dict[str, list[Any]] | None", _reading(text[:end] + b"]}")) for end in ends]
         assert repr(elements) == repr(max((part[KEY] for part in parts if part), key=len, default=list[Any]()))
 
-    holds(examples, check, AROUND, ARRAYS, AROUND, EDITS)
+    check_property(examples, check, AROUND, ARRAYS, AROUND, EDITS)

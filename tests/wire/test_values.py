@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Field, fields_of, is_model
-from directsuite.wire.parsing import LARGE, MismatchError, parse, parse_strictly
+from directsuite.wire.models import Field, get_model_fields, is_model
+from directsuite.wire.parsing import MIN_LAZY_BYTES, MismatchError, parse, parse_strictly
 from directsuite.wire.values import read_bool, read_float, read_int, read_pairs
-from tests.property.whole_answers import filled
+from tests.property.sample_responses import make_full_document
 from tests.wire.model_classes import JSON_VALUES, MODEL_CLASSES
 
 CODEC = Codec()
@@ -172,7 +172,7 @@ def test_what_is_not_json_is_refused(text: bytes) -> None:
         (rb"\\ud83d\ude00", "\\ud83d\ufffd"),
     ],
 )
-@pytest.mark.parametrize("padding", [0, LARGE])
+@pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
 def test_a_broken_character_reads_as_one_that_stands_for_it(text: bytes, read: str, padding: int) -> None:
     document = b'{"x\xff":"%s","messages":[{"subject":"%s"},{"subject":"b"}]}' % (b"x" * padding, text)
     response = CODEC.decode(types.GetMessageResponse, document)
@@ -203,10 +203,10 @@ UNREADABLE: list[tuple[type[ds.Model], dict[str, Any], str]] = [
 def test_an_unreadable_value_gives_way_to_the_default_and_stays_in_extra(
     cls: type[ds.Model], document: dict[str, Any], key: str
 ) -> None:
-    [field] = [field for field in fields_of(cls) if field.key == key]
+    [field] = [field for field in get_model_fields(cls) if field.key == key]
     report = Counter[str]()
     model = CODEC.structure(cls, document, report)
-    assert getattr(model, field.name) == field.fallback()
+    assert getattr(model, field.name) == field.make_default()
     assert model.extra == {key: document[key]}
     assert report == {f"$.{key}": 1}
     assert CODEC.unstructure(model).items() >= document.items()
@@ -246,7 +246,7 @@ def test_unreadable_values_are_counted_by_path_without_indices() -> None:
     }
 
 
-@pytest.mark.parametrize("padding", [0, LARGE])
+@pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
 def test_elements_of_a_large_list_are_left_out_too(padding: int) -> None:
     document = b'{"x":"%s","messages":[1,{"uid":2,"size":"s"},null]}' % (b"x" * padding)
     report = Counter[str]()
@@ -331,7 +331,7 @@ def test_a_number_that_is_too_large_spoils_no_other_value(number: bytes) -> None
     assert CODEC.decode(ds.PaymentConfirmation, CODEC.encode(read)) == read
 
 
-@pytest.mark.parametrize("padding", [0, LARGE])
+@pytest.mark.parametrize("padding", [0, MIN_LAZY_BYTES])
 def test_a_byte_order_mark_before_json_is_accepted(padding: int) -> None:
     document = b'\xef\xbb\xbf{"messages":[{"subject":"a"}],"x":"%s"}' % (b"x" * padding)
     [message] = CODEC.decode(types.GetMessageResponse, document).messages
@@ -417,7 +417,7 @@ def test_no_attachment_is_lost_under_either_of_two_names(document: dict[str, obj
 
 
 @pytest.mark.parametrize("document", [{"attachments": [A], "attachmentList": None}, {"attachmentList": []}], ids=str)
-def test_what_is_empty_under_another_name_goes_back_out(document: dict[str, object]) -> None:
+def test_empty_member_under_another_name_is_written_back(document: dict[str, object]) -> None:
     assert (
         CODEC.unstructure(CODEC.structure(ds.MessageDetail, document)).items()
         >= {"attachmentList": document["attachmentList"]}.items()
@@ -433,7 +433,7 @@ def test_what_is_empty_under_another_name_goes_back_out(document: dict[str, obje
         (ds.FaxMessage, {"MessageHandle": None, "messageHandle": "h"}, "message_handle", "h"),
     ],
 )
-def test_of_two_names_the_one_that_says_something_is_read(
+def test_nonempty_member_of_two_names_is_read(
     cls: type[ds.Model], document: dict[str, object], field: str, expected: object
 ) -> None:
     assert getattr(CODEC.structure(cls, document), field) == expected
@@ -442,7 +442,7 @@ def test_of_two_names_the_one_that_says_something_is_read(
 LISTING = [
     (cls, field)
     for cls in MODEL_CLASSES
-    for field in fields_of(cls)
+    for field in get_model_fields(cls)
     if field.is_list and is_model(get_args(field.annotation)[0])
 ]
 
@@ -450,7 +450,7 @@ LISTING = [
 @pytest.mark.parametrize(("cls", "field"), LISTING, ids=lambda each: getattr(each, "__name__", None) or each.name)
 def test_null_in_any_list_of_objects_is_left_out_and_counted(cls: type[ds.Model], field: Field) -> None:
     report = Counter[str]()
-    model = CODEC.structure(cls, {**filled(cls), field.key: [None, None]}, report)
+    model = CODEC.structure(cls, {**make_full_document(cls), field.key: [None, None]}, report)
     assert getattr(model, field.name) == []
     assert report == {f"$.{field.key}[]": 2}
 

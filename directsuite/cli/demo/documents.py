@@ -26,17 +26,17 @@ from pyhanko.sign.validation import validate_pdf_signature
 from pyhanko.sign.validation.status import SignatureCoverageLevel
 from pyhanko_certvalidator import ValidationContext
 
-from directsuite.cli.demo.scene import hold
+from directsuite.cli.demo.context import check_condition
 
 PATIENT_FIELD = "PatientSignature"
 
 _MARGIN = 54.0
 _GAP = 18.0
 _SIGNATURE_HEIGHT = 64.0
-_SIZES = ((612.0, 792.0), (595.0, 842.0), (612.0, 1008.0), (420.0, 595.0))  # points: Letter, A4, Legal, A5
-_TURNED_EVERY = 5
-_TEXT_SIZE, _LINE = 10.5, 15.0
-_MEAN_WIDTH = 0.5  # of a character of Helvetica, as a part of the text size; a little more than it is
+_PAGE_SIZES = ((612.0, 792.0), (595.0, 842.0), (612.0, 1008.0), (420.0, 595.0))  # points: Letter, A4, Legal, A5
+_ROTATED_FORM_INTERVAL = 5
+_TEXT_SIZE, _LINE_HEIGHT = 10.5, 15.0
+_MEAN_CHAR_WIDTH_RATIO = 0.5  # of a character of Helvetica, as a part of the text size; a little more than it is
 
 _PARAGRAPHS = (
     "I have been told about the planned treatment, its purpose, its risks, and what else could be done in its place. "
@@ -56,20 +56,20 @@ class Form:
     width: float
     height: float
     pages: int
-    turned: bool
-    countersigned: bool
+    is_rotated: bool
+    is_countersigned: bool
 
     @classmethod
-    def numbered(cls, number: int) -> Form:
+    def from_number(cls, number: int) -> Form:
         """The form of this number, from 1: sizes, turned pages and numbers of pages take turns."""
-        width, height = _SIZES[number % len(_SIZES)]
+        width, height = _PAGE_SIZES[number % len(_PAGE_SIZES)]
         return cls(
             number=number,
             width=width,
             height=height,
             pages=1 + number % 3,
-            turned=number % _TURNED_EVERY == 2,
-            countersigned=number % 2 == 0,
+            is_rotated=number % _ROTATED_FORM_INTERVAL == 2,
+            is_countersigned=number % 2 == 0,
         )
 
     @property
@@ -78,22 +78,22 @@ class Form:
         return (self.width - 2 * _MARGIN - _GAP) / 2
 
     @property
-    def clinic_place(self) -> tuple[float, float, float, float]:
+    def clinic_signature_rect(self) -> tuple[float, float, float, float]:
         """Where the clinic signs: left, top, width and height from the top left corner of the unturned page."""
         seen_left = _MARGIN + self.signature_width + _GAP
-        left, bottom, right, top = self.in_file(
+        left, bottom, right, top = self.to_file_coordinates(
             (seen_left, _MARGIN, seen_left + self.signature_width, _MARGIN + _SIGNATURE_HEIGHT)
         )
-        page_height = self.width if self.turned else self.height
+        page_height = self.width if self.is_rotated else self.height
         return left, page_height - top, right - left, top - bottom
 
-    def in_file(self, seen: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    def to_file_coordinates(self, seen: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
         """A rectangle of the page as it is seen (left, bottom, right, top), as it stands in the file."""
         left, bottom, right, top = seen
-        return (self.height - top, left, self.height - bottom, right) if self.turned else seen
+        return (self.height - top, left, self.height - bottom, right) if self.is_rotated else seen
 
 
-def consent_form(form: Form) -> bytes:
+def build_consent_form(form: Form) -> bytes:
     """The form as a PDF: the same bytes every time."""
     with pikepdf.new() as opened:
         document: Any = opened  # for those of its methods that pikepdf types in part only
@@ -101,11 +101,11 @@ def consent_form(form: Form) -> bytes:
             Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
         )
         for page in range(1, form.pages + 1):
-            size = (form.height, form.width) if form.turned else (form.width, form.height)
+            size = (form.height, form.width) if form.is_rotated else (form.width, form.height)
             added = document.add_blank_page(page_size=size)
             added.obj.Resources = Dictionary(Font=Dictionary(F1=font))
-            added.obj.Contents = document.make_stream(_page_content(form, page))
-            if form.turned:
+            added.obj.Contents = document.make_stream(_draw_page(form, page))
+            if form.is_rotated:
                 added.obj.Rotate = 90
         _add_fields(document, form, font)
         document.docinfo["/Title"] = String(f"Consent form {form.number}")
@@ -116,7 +116,7 @@ def consent_form(form: Form) -> bytes:
 
 
 @cache
-def handwriting() -> bytes:
+def draw_handwriting() -> bytes:
     """A graphical signature: a line as a pen would draw it, black on nothing, as PNG."""
     from PIL import Image, ImageDraw
 
@@ -135,37 +135,39 @@ def handwriting() -> bytes:
     return output.getvalue()
 
 
-def _page_content(form: Form, page: int) -> bytes:
+def _draw_page(form: Form, page: int) -> bytes:
     """The drawing of one page; turned where the page is."""
     pieces = [b"q"]
-    if form.turned:
+    if form.is_rotated:
         pieces.append(b"0 1 -1 0 %g 0 cm" % form.height)
     y = form.height - _MARGIN - 18
-    pieces.append(_text(_MARGIN, y, 18, f"Consent form {form.number}"))
+    pieces.append(_draw_text(_MARGIN, y, 18, f"Consent form {form.number}"))
     y -= 20
-    pieces.append(_text(_MARGIN, y, 9, f"Page {page} of {form.pages}"))
+    pieces.append(_draw_text(_MARGIN, y, 9, f"Page {page} of {form.pages}"))
     if page == 1:
-        y = _name_field(form)[1]
-        pieces.append(_text(_MARGIN, y + 6, _TEXT_SIZE, "Name"))
-        pieces.append(_text(_MARGIN, _MARGIN + _SIGNATURE_HEIGHT + 6, 9, "Patient"))
-        if form.countersigned:
-            pieces.append(_text(_MARGIN + form.signature_width + _GAP, _MARGIN + _SIGNATURE_HEIGHT + 6, 9, "Clinic"))
+        y = _get_name_field_rect(form)[1]
+        pieces.append(_draw_text(_MARGIN, y + 6, _TEXT_SIZE, "Name"))
+        pieces.append(_draw_text(_MARGIN, _MARGIN + _SIGNATURE_HEIGHT + 6, 9, "Patient"))
+        if form.is_countersigned:
+            pieces.append(
+                _draw_text(_MARGIN + form.signature_width + _GAP, _MARGIN + _SIGNATURE_HEIGHT + 6, 9, "Clinic")
+            )
     y -= 30
-    columns = int((form.width - 2 * _MARGIN) / (_TEXT_SIZE * _MEAN_WIDTH))
+    columns = int((form.width - 2 * _MARGIN) / (_TEXT_SIZE * _MEAN_CHAR_WIDTH_RATIO))
     for paragraph in _PARAGRAPHS:
         for line in textwrap.wrap(paragraph, columns):
-            pieces.append(_text(_MARGIN, y, _TEXT_SIZE, line))
-            y -= _LINE
-        y -= _LINE / 2
+            pieces.append(_draw_text(_MARGIN, y, _TEXT_SIZE, line))
+            y -= _LINE_HEIGHT
+        y -= _LINE_HEIGHT / 2
     return b"\n".join([*pieces, b"Q"])
 
 
-def _text(x: float, y: float, size: float, text: str) -> bytes:
+def _draw_text(x: float, y: float, size: float, text: str) -> bytes:
     escaped = text.encode("cp1252").replace(b"\\", rb"\\").replace(b"(", rb"\(").replace(b")", rb"\)")
     return b"BT /F1 %g Tf %g %g Td (%s) Tj ET" % (size, x, y, escaped)
 
 
-def _name_field(form: Form) -> tuple[float, float, float, float]:
+def _get_name_field_rect(form: Form) -> tuple[float, float, float, float]:
     top = form.height - _MARGIN - 60
     return _MARGIN + 48, top - 20, form.width - _MARGIN, top
 
@@ -173,104 +175,119 @@ def _name_field(form: Form) -> tuple[float, float, float, float]:
 def _add_fields(document: Any, form: Form, font: Any) -> None:
     """The text field, filled in, and the patient's signature field, both on the first page."""
     page = document.pages[0].obj
-    seen = _name_field(form)
+    seen = _get_name_field_rect(form)
     across, up = seen[2] - seen[0], seen[3] - seen[1]
-    look = document.make_stream(
+    appearance = document.make_stream(
         b"/Tx BMC q 0.6 w 0.5 G 0.3 0.3 %g %g re S\n%s\nQ EMC"
-        % (across - 0.6, up - 0.6, _text(4, 6, _TEXT_SIZE, "Ada Example")),
+        % (across - 0.6, up - 0.6, _draw_text(4, 6, _TEXT_SIZE, "Ada Example")),
         Type=Name.XObject,
         Subtype=Name.Form,
         BBox=Array([0, 0, across, up]),
-        Matrix=Array([0, 1, -1, 0, up, 0] if form.turned else [1, 0, 0, 1, 0, 0]),
+        Matrix=Array([0, 1, -1, 0, up, 0] if form.is_rotated else [1, 0, 0, 1, 0, 0]),
         Resources=Dictionary(Font=Dictionary(F1=font)),
     )
-    name = _widget(document, form, page, seen, FT=Name.Tx, T=String("patient_name"), V=String("Ada Example"))
+    name = _make_widget(document, form, page, seen, FT=Name.Tx, T=String("patient_name"), V=String("Ada Example"))
     name.DA = String(f"/F1 {_TEXT_SIZE:g} Tf 0 g")
-    name.MK = Dictionary(R=90 if form.turned else 0)
-    name.AP = Dictionary(N=look)
+    name.MK = Dictionary(R=90 if form.is_rotated else 0)
+    name.AP = Dictionary(N=appearance)
     place = (_MARGIN, _MARGIN, _MARGIN + form.signature_width, _MARGIN + _SIGNATURE_HEIGHT)
-    signature = _widget(document, form, page, place, FT=Name.Sig, T=String(PATIENT_FIELD))
+    signature = _make_widget(document, form, page, place, FT=Name.Sig, T=String(PATIENT_FIELD))
     page.Annots = Array([name, signature])
     document.Root.AcroForm = Dictionary(
         Fields=Array([name, signature]), DR=Dictionary(Font=Dictionary(F1=font)), DA=String("/F1 0 Tf 0 g")
     )
 
 
-def _widget(document: Any, form: Form, page: Any, seen: tuple[float, float, float, float], **entries: Any) -> Any:
+def _make_widget(document: Any, form: Form, page: Any, seen: tuple[float, float, float, float], **entries: Any) -> Any:
     return document.make_indirect(
-        Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array(list(form.in_file(seen))), P=page, F=4, **entries)
+        Dictionary(
+            Type=Name.Annot,
+            Subtype=Name.Widget,
+            Rect=Array(list(form.to_file_coordinates(seen))),
+            P=page,
+            F=4,
+            **entries,
+        )
     )
 
 
 _NAMESPACE = "urn:hl7-org:v3"
-_ORGANIZATION = "2.25.329800735698586629295641978511506172918"  # an OID made of a random UUID, as ISO 9834-8 allows
+_ORGANIZATION_OID = "2.25.329800735698586629295641978511506172918"  # an OID made of a random UUID, as ISO 9834-8 allows
 _LOINC = {"codeSystem": "2.16.840.1.113883.6.1", "codeSystemName": "LOINC"}
-_AT = "20260301093000+0000"
+_TIMESTAMP = "20260301093000+0000"
 
 
-def clinical_summary() -> bytes:
+def build_clinical_summary() -> bytes:
     """A Continuity of Care Document of one patient with one section, in UTF-8."""
     document = ET.Element("ClinicalDocument", {"xmlns": _NAMESPACE})
-    _add(document, "realmCode", code="US")
-    _add(document, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
+    _add_element(document, "realmCode", code="US")
+    _add_element(document, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
     for template in ("2.16.840.1.113883.10.20.22.1.1", "2.16.840.1.113883.10.20.22.1.2"):
-        _add(document, "templateId", root=template, extension="2015-08-01")
-    _add(document, "id", root=_ORGANIZATION, extension="visit-1")
-    _add(document, "code", code="34133-9", displayName="Summarization of Episode Note", **_LOINC)
-    _add(document, "title", "Visit summary")
-    _add(document, "effectiveTime", value=_AT)
-    _add(document, "confidentialityCode", code="N", codeSystem="2.16.840.1.113883.5.25")
-    _add(document, "languageCode", code="en-US")
+        _add_element(document, "templateId", root=template, extension="2015-08-01")
+    _add_element(document, "id", root=_ORGANIZATION_OID, extension="visit-1")
+    _add_element(document, "code", code="34133-9", displayName="Summarization of Episode Note", **_LOINC)
+    _add_element(document, "title", "Visit summary")
+    _add_element(document, "effectiveTime", value=_TIMESTAMP)
+    _add_element(document, "confidentialityCode", code="N", codeSystem="2.16.840.1.113883.5.25")
+    _add_element(document, "languageCode", code="en-US")
     _add_people(document)
-    body = _add(_add(document, "component"), "structuredBody")
-    section = _add(_add(body, "component"), "section")
-    _add(section, "templateId", root="2.16.840.1.113883.10.20.22.2.6.1", extension="2015-08-01")
-    _add(section, "code", code="48765-2", displayName="Allergies and adverse reactions", **_LOINC)
-    _add(section, "title", "Allergies")
-    _add(_add(section, "text"), "paragraph", "No known allergies. Temperature on arrival: 37 °C.")
+    body = _add_element(_add_element(document, "component"), "structuredBody")
+    section = _add_element(_add_element(body, "component"), "section")
+    _add_element(section, "templateId", root="2.16.840.1.113883.10.20.22.2.6.1", extension="2015-08-01")
+    _add_element(section, "code", code="48765-2", displayName="Allergies and adverse reactions", **_LOINC)
+    _add_element(section, "title", "Allergies")
+    _add_element(_add_element(section, "text"), "paragraph", "No known allergies. Temperature on arrival: 37 °C.")
     return bytes(ET.tostring(document, encoding="utf-8", xml_declaration=True))
 
 
-def check_clinical(content: bytes) -> None:
+def check_clinical_summary(content: bytes) -> None:
     """Raise NotHeldError unless this is well-formed XML, a ClinicalDocument with a patient and a section."""
     try:
         document = ET.fromstring(content)  # noqa: S314  the demo's own document, back from the demo's own sandbox
     except ET.ParseError:
         document = ET.Element("")
     names = {"": _NAMESPACE}
-    hold(document.tag == f"{{{_NAMESPACE}}}ClinicalDocument", "the clinical document is no ClinicalDocument in XML")
-    hold(document.find("recordTarget/patientRole/patient/name/family", names) is not None, "it names no patient")
-    hold(document.find("component/structuredBody/component/section/text", names) is not None, "it has no section")
+    check_condition(
+        document.tag == f"{{{_NAMESPACE}}}ClinicalDocument", "the clinical document is no ClinicalDocument in XML"
+    )
+    check_condition(
+        document.find("recordTarget/patientRole/patient/name/family", names) is not None, "it names no patient"
+    )
+    check_condition(
+        document.find("component/structuredBody/component/section/text", names) is not None, "it has no section"
+    )
 
 
 def _add_people(document: ET.Element) -> None:
-    role = _add(_add(document, "recordTarget"), "patientRole")
-    _add(role, "id", root=_ORGANIZATION, extension="patient-1")
-    patient = _add(role, "patient")
-    name = _add(patient, "name")
-    _add(name, "given", "Ada")
-    _add(name, "family", "Example")
-    _add(patient, "administrativeGenderCode", code="F", codeSystem="2.16.840.1.113883.5.1")
-    _add(patient, "birthTime", value="19800229")
-    author = _add(document, "author")
-    _add(author, "time", value=_AT)
-    assigned = _add(author, "assignedAuthor")
-    _add(assigned, "id", root=_ORGANIZATION, extension="author-1")
-    device = _add(assigned, "assignedAuthoringDevice")
-    _add(device, "softwareName", "directsuite demo")
-    keeper = _add(_add(_add(document, "custodian"), "assignedCustodian"), "representedCustodianOrganization")
-    _add(keeper, "id", root=_ORGANIZATION)
-    _add(keeper, "name", "Example Clinic")
+    role = _add_element(_add_element(document, "recordTarget"), "patientRole")
+    _add_element(role, "id", root=_ORGANIZATION_OID, extension="patient-1")
+    patient = _add_element(role, "patient")
+    name = _add_element(patient, "name")
+    _add_element(name, "given", "Ada")
+    _add_element(name, "family", "Example")
+    _add_element(patient, "administrativeGenderCode", code="F", codeSystem="2.16.840.1.113883.5.1")
+    _add_element(patient, "birthTime", value="19800229")
+    author = _add_element(document, "author")
+    _add_element(author, "time", value=_TIMESTAMP)
+    assigned = _add_element(author, "assignedAuthor")
+    _add_element(assigned, "id", root=_ORGANIZATION_OID, extension="author-1")
+    device = _add_element(assigned, "assignedAuthoringDevice")
+    _add_element(device, "softwareName", "directsuite demo")
+    custodian = _add_element(
+        _add_element(_add_element(document, "custodian"), "assignedCustodian"), "representedCustodianOrganization"
+    )
+    _add_element(custodian, "id", root=_ORGANIZATION_OID)
+    _add_element(custodian, "name", "Example Clinic")
 
 
-def _add(parent: ET.Element, name: str, text: str | None = None, /, **attributes: str) -> ET.Element:
+def _add_element(parent: ET.Element, name: str, text: str | None = None, /, **attributes: str) -> ET.Element:
     child = ET.SubElement(parent, name, attributes)
     child.text = text
     return child
 
 
 @attrs.frozen(kw_only=True)
-class Verdict:
+class SignatureVerdict:
     """What is known of one signature.
 
     intact: what it covers is unchanged. valid: it was made with the certificate's key. trusted: the certificate leads
@@ -282,34 +299,34 @@ class Verdict:
     intact: bool
     valid: bool
     trusted: bool
-    covered: bool
-    unharmed: bool
+    covers_revision: bool
+    has_only_allowed_changes: bool
 
     @property
-    def good(self) -> bool:
+    def is_accepted(self) -> bool:
         """Whether nothing is wrong with it."""
-        return self.intact and self.valid and self.trusted and self.covered and self.unharmed
+        return self.intact and self.valid and self.trusted and self.covers_revision and self.has_only_allowed_changes
 
 
-def verify_signatures(content: bytes, authority: bytes) -> list[Verdict]:
+def verify_signatures(content: bytes, authority: bytes) -> list[SignatureVerdict]:
     """The verdict on every signature of a PDF. authority: the PEM certificate to trust. Not to be called on an event
     loop.
     """
     load: Any = load_certs_from_pemder_data
     roots = list(load(authority))
     opened: Any = PdfFileReader(io.BytesIO(content))
-    verdicts: list[Verdict] = []
+    verdicts: list[SignatureVerdict] = []
     for signature in opened.embedded_regular_signatures:
         context = ValidationContext(trust_roots=roots, allow_fetching=False)
         status: Any = validate_pdf_signature(signature, context)
         verdicts.append(
-            Verdict(
+            SignatureVerdict(
                 field=str(signature.field_name),
                 intact=bool(status.intact),
                 valid=bool(status.valid),
                 trusted=bool(status.trusted),
-                covered=status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION,
-                unharmed=bool(status.docmdp_ok),
+                covers_revision=status.coverage >= SignatureCoverageLevel.ENTIRE_REVISION,
+                has_only_allowed_changes=bool(status.docmdp_ok),
             )
         )
     return verdicts

@@ -13,9 +13,15 @@ import attrs
 
 from directsuite.errors import DirectSuiteError
 from directsuite.messaging.models import DirectMessageLog, MessageStatus
-from directsuite.messaging.tracking import bare, by_recipient, is_delivered, is_end, is_over
+from directsuite.messaging.tracking import (
+    has_only_final_statuses,
+    is_delivered,
+    is_final,
+    normalize_smtp_id,
+    select_latest_by_recipient,
+)
 
-_ID = 32  # hex digits
+_ID_HEX_DIGITS = 32  # hex digits
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -61,7 +67,7 @@ class RecipientStatus:
     is_end: bool
 
 
-_UNSEEN = RecipientStatus(None, None, 0, is_end=False)
+_UNSEEN_STATUS = RecipientStatus(None, None, 0, is_end=False)
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -81,11 +87,11 @@ class TrackedMessage:
     """Seconds of its age."""
     seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
     """By case-blind address."""
-    began: float = 0.0
+    began_at: float = 0.0
     """From when on its age counts."""
-    earliest: float = 0.0
+    earliest_poll_at: float = 0.0
     """From when on it joins a request for others."""
-    latest: float = 0.0
+    latest_poll_at: float = 0.0
     """When it is due."""
     isolated: bool = False
     """Whether it is asked for alone, until that is answered, because a request that names it is rejected."""
@@ -111,7 +117,7 @@ class TrackingState:
     """The loop that reads the changes, while there is one."""
     wakes_at: float = -math.inf
     """When a waiting loop goes on."""
-    sending: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
+    send_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=weakref.WeakValueDictionary[str, asyncio.Lock]
     )
     """Held while a message is sent, by its mark: the same one is sent by one task at a time."""
@@ -131,11 +137,11 @@ class TrackingState:
 
     def add(self, message: TrackedMessage) -> None:
         """Follow another message; wakes a loop that would find it due too late."""
-        self.messages[bare(message.smtp_id)] = message
-        if message.latest < self.wakes_at:
+        self.messages[normalize_smtp_id(message.smtp_id)] = message
+        if message.latest_poll_at < self.wakes_at:
             self.added.set()
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Have what the journal has read again."""
         self.is_loaded = False
         self.added.set()
@@ -145,36 +151,36 @@ class TrackingState:
         self.is_loaded = True  # what is added meanwhile may undo it
         before, self.messages = self.messages, {}
         for message in await read():
-            existing = before.get(bare(message.smtp_id))
+            existing = before.get(normalize_smtp_id(message.smtp_id))
             if existing is not None and existing.number == message.number:
                 message = attrs.evolve(existing, seen=message.seen)
-            self.messages.setdefault(bare(message.smtp_id), message)
+            self.messages.setdefault(normalize_smtp_id(message.smtp_id), message)
 
 
-def changes_of(
+def find_changes(
     message: TrackedMessage, records: Sequence[DirectMessageLog], *, give_up: bool
 ) -> list[tuple[str, DeliveryChange]]:
     """What is new, by case-blind address. A recipient's end stays what it is, whatever is said later."""
-    reported = by_recipient(records)
+    reported = select_latest_by_recipient(records)
     changes = dict[str, DeliveryChange]()
     for address, record in reported.items():
-        before = message.seen.get(address, _UNSEEN)
+        before = message.seen.get(address, _UNSEEN_STATUS)
         if record.status is not None and not before.is_end and before.status != record.status:
-            changes[address] = _change(message, address, record.to, record.status, before.step + 1, record)
+            changes[address] = _make_change(message, address, record.to, record.status, before.step + 1, record)
     statuses = {address: seen.status for address, seen in message.seen.items()}
     for address, record in reported.items():
-        if not message.seen.get(address, _UNSEEN).is_end:
+        if not message.seen.get(address, _UNSEEN_STATUS).is_end:
             statuses[address] = record.status
-    over = is_over(list(statuses.values()), message.recipients)
+    over = has_only_final_statuses(list(statuses.values()), message.recipients)
     if give_up and not over:
-        changes |= _given_up(message, reported, changes, statuses)
+        changes |= _make_final_changes(message, reported, changes, statuses)
     if (over or give_up) and changes:
         last = next(reversed(changes))
         changes[last] = attrs.evolve(changes[last], ends_message=True)
     return list(changes.items())
 
 
-def _given_up(
+def _make_final_changes(
     message: TrackedMessage,
     reported: Mapping[str, DirectMessageLog],
     changes: Mapping[str, DeliveryChange],
@@ -183,17 +189,17 @@ def _given_up(
     """The last change of each recipient who came to no end, and one of the message where some never showed."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
-        if not is_end(status):
-            before, record = message.seen.get(address, _UNSEEN), reported.get(address)
+        if not is_final(status):
+            before, record = message.seen.get(address, _UNSEEN_STATUS), reported.get(address)
             recipient = before.recipient if record is None else record.to
             step = changes[address].step if address in changes else before.step + 1
-            last[address] = _change(message, address, recipient, status, step, record, given_up=True)
+            last[address] = _make_change(message, address, recipient, status, step, record, given_up=True)
     if len(statuses) < message.recipients:
-        last[""] = _change(message, "", None, None, 1, None, given_up=True)
+        last[""] = _make_change(message, "", None, None, 1, None, given_up=True)
     return last
 
 
-def _change(
+def _make_change(
     message: TrackedMessage,
     address: str,
     recipient: str | None,
@@ -203,9 +209,9 @@ def _change(
     *,
     given_up: bool = False,
 ) -> DeliveryChange:
-    ends = given_up or is_end(status)
+    ends = given_up or is_final(status)
     return DeliveryChange(
-        id=_id(message, address, "given up" if given_up else "end" if ends else str(step)),
+        id=_make_id(message, address, "given up" if given_up else "end" if ends else str(step)),
         smtp_id=message.smtp_id,
         recipient=recipient,
         status=status,
@@ -217,6 +223,6 @@ def _change(
     )
 
 
-def _id(message: TrackedMessage, address: str, which: str) -> str:
-    text = "\0".join(("directsuite", message.mailbox, bare(message.smtp_id), address, which))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID]
+def _make_id(message: TrackedMessage, address: str, which: str) -> str:
+    text = "\0".join(("directsuite", message.mailbox, normalize_smtp_id(message.smtp_id), address, which))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_ID_HEX_DIGITS]

@@ -24,14 +24,14 @@ from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, RecipientStatus, TrackedMessage, TrackingState
 from directsuite.messaging import arguments
 from directsuite.messaging.models import MessageStatus
-from directsuite.messaging.tracking import bare
+from directsuite.messaging.tracking import normalize_smtp_id
 
 
-class JournalError(DirectSuiteError):
+class DeliveryJournalError(DirectSuiteError):
     """The journal could not be read or written. What was to be written is not."""
 
 
-_FILE = SqliteFile(noun="journal", error=JournalError, application=0x64734476, version=5)
+_FILE = SqliteFile(noun="journal", error=DeliveryJournalError, application_id=0x64734476, version=5)
 _TABLES = Tables(
     "delivery",
     (
@@ -76,20 +76,20 @@ _BEGIN_SEND = sql("""
     INSERT INTO send (mailbox, mark, began_at, content) VALUES (:mailbox, :mark, :began_at, :content)
     ON CONFLICT DO NOTHING RETURNING mark
 """)
-_SEND = sql("SELECT began_at, content, smtp_id FROM send WHERE mailbox = :mailbox AND mark = :mark")
-_NOT_SENT = sql("DELETE FROM send WHERE mailbox = :mailbox AND mark = :mark")
-_SENT = sql("""
+_SELECT_SEND = sql("SELECT began_at, content, smtp_id FROM send WHERE mailbox = :mailbox AND mark = :mark")
+_WITHDRAW_SEND = sql("DELETE FROM send WHERE mailbox = :mailbox AND mark = :mark")
+_END_SEND = sql("""
     UPDATE send SET smtp_id = :smtp_id,
         message = (SELECT number FROM message WHERE mailbox = :mailbox AND bare_id = :bare_id)
     WHERE mailbox = :mailbox AND mark = :mark
 """)
 _FORGET_BEGIN = sql("UPDATE send SET began_at = 0 WHERE mailbox = :mailbox AND mark = :mark")
 _CORRECT_TIMES = sql("UPDATE message SET added_at = :now WHERE mailbox = :mailbox AND added_at > :now")
-_FOLLOWED = sql("""
+_SELECT_FOLLOWED = sql("""
     SELECT number, smtp_id, added_at, recipients, give_up_after, isolated FROM message
     WHERE mailbox = :mailbox AND NOT is_over ORDER BY number
 """)
-_SEEN = sql("""
+_SELECT_RECIPIENTS = sql("""
     SELECT message, address, recipient, status, step, is_end FROM recipient JOIN message ON message = number
     WHERE mailbox = :mailbox AND NOT is_over
 """)
@@ -103,24 +103,24 @@ _ADD_CHANGE = sql("""
     VALUES (:message, :id, :recipient, :status, :step, :details, :sent_at, :is_end, :given_up, :ends_message)
     ON CONFLICT DO NOTHING
 """)
-_END = sql("UPDATE message SET is_over = 1 WHERE number = :message")
+_END_MESSAGE = sql("UPDATE message SET is_over = 1 WHERE number = :message")
 _ISOLATE = sql("UPDATE message SET isolated = :isolated WHERE number = :message")
-_PENDING = sql("""
+_SELECT_PENDING = sql("""
     SELECT id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message
     FROM change JOIN message ON message = message.number
     WHERE mailbox = :mailbox ORDER BY change.number LIMIT :most
 """)
-_DONE = sql("DELETE FROM change WHERE id = :id RETURNING message, ends_message")
+_DELETE_CHANGE = sql("DELETE FROM change WHERE id = :id RETURNING message, ends_message")
 _DROP_RECIPIENTS = sql("DELETE FROM recipient WHERE message = :message")
 _FORGET = sql("""
     DELETE FROM message
     WHERE is_over AND added_at < :before AND NOT EXISTS (SELECT 1 FROM change WHERE message = message.number)
 """)
-_DELETED = sql("SELECT changes()")
+_COUNT_DELETED = sql("SELECT changes()")
 
 
 @scrub_class
-class Journal(DatabaseContext):
+class DeliveryJournal(DatabaseContext):
     """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
 
     Trackers may share it, of one mailbox or several. Opening it, `forget` and each method of a tracker raise
@@ -141,24 +141,24 @@ class Journal(DatabaseContext):
         One that is added again is followed anew, and one that is sent again under its key is sent a second time.
         before: an aware datetime. Raises InvalidArgumentError.
         """
-        moment = arguments.aware(before, "before").timestamp()
+        moment = arguments.validate_aware(before, "before").timestamp()
 
         async def forget(transaction: Transaction) -> int:
             """Delete them and count them, without a list of them."""
             await transaction.execute(_FORGET, {"before": moment})
-            ((count,),) = await transaction.execute(_DELETED)
+            ((count,),) = await transaction.execute(_COUNT_DELETED)
             return int(count)
 
         return await self._database.transaction(forget)
 
 
 @attrs.frozen
-class Send:
+class SendRecord:
     """What the journal knows of a message that is sent by its key."""
 
     began_at: float
     """Unix time of the first attempt."""
-    content: str
+    content_digest: str
     """The digest of what it said then."""
     smtp_id: str | None
     """None where it isn't known to have gone."""
@@ -173,7 +173,7 @@ class Records:
         self._database = database
         self._by_mailbox = dict[str, TrackingState]()
 
-    def state_of(self, mailbox: str) -> TrackingState:
+    def get_state(self, mailbox: str) -> TrackingState:
         """What trackers of this mailbox share."""
         return self._by_mailbox.setdefault(mailbox, TrackingState())
 
@@ -189,35 +189,35 @@ class Records:
             recipients=recipients,
             give_up_after=give_up_after,
         )
-        values = attrs.asdict(message, filter=attrs.filters.exclude("seen")) | {"bare_id": bare(smtp_id)}
+        values = attrs.asdict(message, filter=attrs.filters.exclude("seen")) | {"bare_id": normalize_smtp_id(smtp_id)}
         made = await self._database.execute(_ADD, values)
         return attrs.evolve(message, number=made[0][0]) if made else None
 
-    async def begin_send(self, mailbox: str, mark: str, *, at: float, content: str) -> Send:
+    async def begin_send(self, mailbox: str, request_id: str, *, at: float, content: str) -> SendRecord:
         """Write down that a message is sent now, unless that was begun before. at: Unix time; content: its digest."""
-        values = {"mailbox": mailbox, "mark": mark, "began_at": at, "content": content}
+        values = {"mailbox": mailbox, "mark": request_id, "began_at": at, "content": content}
 
-        async def begin(transaction: Transaction) -> Send:
+        async def begin(transaction: Transaction) -> SendRecord:
             """Insert it, or read what stands there."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
-            ((began_at, content, smtp_id),) = await transaction.execute(_SEND, values)
-            return Send(began_at, content, smtp_id, is_new)
+            ((began_at, content, smtp_id),) = await transaction.execute(_SELECT_SEND, values)
+            return SendRecord(began_at, content, smtp_id, is_new)
 
         return await self._database.transaction(begin)
 
-    async def forget_begin(self, mailbox: str, mark: str) -> None:
+    async def forget_begin(self, mailbox: str, request_id: str) -> None:
         """Replace the time of the first attempt, which a wrong clock gave, by one that is before any attempt."""
-        await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": mark})
+        await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": request_id})
 
-    async def withdraw_send(self, mailbox: str, mark: str) -> None:
+    async def withdraw_send(self, mailbox: str, request_id: str) -> None:
         """Forget a message that surely wasn't sent."""
-        await self._database.execute(_NOT_SENT, {"mailbox": mailbox, "mark": mark})
+        await self._database.execute(_WITHDRAW_SEND, {"mailbox": mailbox, "mark": request_id})
 
-    async def end_send(self, mailbox: str, mark: str, smtp_id: str) -> None:
+    async def end_send(self, mailbox: str, request_id: str, smtp_id: str) -> None:
         """Write down that a message was sent, after it was added."""
         smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot hold halves of surrogate pairs
-        values = {"mailbox": mailbox, "mark": mark, "smtp_id": smtp_id, "bare_id": bare(smtp_id)}
-        await self._database.execute(_SENT, values)
+        values = {"mailbox": mailbox, "mark": request_id, "smtp_id": smtp_id, "bare_id": normalize_smtp_id(smtp_id)}
+        await self._database.execute(_END_SEND, values)
 
     async def correct_times(self, mailbox: str, now: float) -> None:
         """Set times of adding that are in the future, because a clock was ahead, to the present. now: Unix time."""
@@ -231,7 +231,7 @@ class Records:
             """Read messages and recipients in one transaction."""
             messages = dict[int, TrackedMessage]()
             for number, smtp_id, at, recipients, give_up_after, isolated in await transaction.execute(
-                _FOLLOWED, values
+                _SELECT_FOLLOWED, values
             ):
                 messages[number] = TrackedMessage(
                     number=number,
@@ -242,8 +242,10 @@ class Records:
                     give_up_after=give_up_after,
                     isolated=bool(isolated),
                 )
-            for number, address, recipient, status, step, is_end in await transaction.execute(_SEEN, values):
-                messages[number].seen[address] = RecipientStatus(recipient, _status(status), step, bool(is_end))
+            for number, address, recipient, status, step, is_end in await transaction.execute(
+                _SELECT_RECIPIENTS, values
+            ):
+                messages[number].seen[address] = RecipientStatus(recipient, _parse_status(status), step, bool(is_end))
             return list(messages.values())
 
         return await self._database.transaction(load)
@@ -262,7 +264,7 @@ class Records:
             """Write statuses, changes and ends."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
-            await transaction.execute_each(_END, (row for row in rows if row["ends_message"]))
+            await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))
 
         await self._database.transaction(record)
 
@@ -271,33 +273,33 @@ class Records:
         rows = [{"message": message.number, "isolated": isolated} for message in messages]
         await self._database.transaction(lambda transaction: transaction.execute_each(_ISOLATE, rows))
 
-    async def pending(self, mailbox: str, most: int) -> list[DeliveryChange]:
+    async def list_pending(self, mailbox: str, limit: int) -> list[DeliveryChange]:
         """The first changes of a mailbox that are not done."""
-        return await self._database.fetch(_PENDING, {"mailbox": mailbox, "most": most}, _change)
+        return await self._database.fetch(_SELECT_PENDING, {"mailbox": mailbox, "most": limit}, _make_change)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """Delete a change that is done."""
 
         async def acknowledge(transaction: Transaction) -> None:
             """Delete the recipients, too, of a message that is over."""
-            for message, ends_message in await transaction.execute(_DONE, {"id": change.id}):
+            for message, ends_message in await transaction.execute(_DELETE_CHANGE, {"id": change.id}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})
 
         await self._database.transaction(acknowledge)
 
 
-def _status(text: str | None) -> MessageStatus | None:
+def _parse_status(text: str | None) -> MessageStatus | None:
     return None if text is None else MessageStatus(text)
 
 
-def _change(values: Sequence[Any]) -> DeliveryChange:
+def _make_change(values: Sequence[Any]) -> DeliveryChange:
     change_id, smtp_id, recipient, status, step, details, sent_at, is_end, given_up, ends_message = values
     return DeliveryChange(
         id=change_id,
         smtp_id=smtp_id,
         recipient=recipient,
-        status=_status(status),
+        status=_parse_status(status),
         step=step,
         details=details,
         sent_at=None if sent_at is None else datetime.fromisoformat(sent_at),

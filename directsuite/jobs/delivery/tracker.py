@@ -29,8 +29,8 @@ from http import HTTPStatus
 import attrs
 
 from directsuite.core.call import SETTLE_TIMEOUT
-from directsuite.core.clock import AT_ONCE, STRIDE, sleep_or_event, unix_time
-from directsuite.core.failures import HOPELESS, scope_of
+from directsuite.core.clock import MAX_SLEEP, WAIT_TOLERANCE, make_unix_time, sleep_or_event
+from directsuite.core.failures import NOT_RETRYABLE, find_error_scope
 from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import (
@@ -48,43 +48,45 @@ from directsuite.jobs.delivery.changes import (
     RecipientStatus,
     TrackedMessage,
     TrackingState,
-    changes_of,
+    find_changes,
 )
-from directsuite.jobs.delivery.journal import Journal, JournalError, Records, Send
+from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError, Records, SendRecord
 from directsuite.messaging import arguments, operations, send_once
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from directsuite.messaging.tracking import (
     BACKOFF,
-    GIVE_UP_AFTER,
-    bare,
+    DEFAULT_GIVE_UP_AFTER,
     can_be_followed,
-    checked_patience,
-    checked_recipients,
-    checked_smtp_id,
-    next_poll,
-    of_messages,
+    compute_next_poll,
+    group_by_message,
+    normalize_smtp_id,
+    validate_give_up_after,
+    validate_recipient_count,
+    validate_smtp_id,
 )
 
-_IDS = 1_000
+_MAX_BATCH_MESSAGES = 1_000
 """Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
-_CHUNK = 50  # messages of a request in place of a larger one that was rejected
-_PROBES = 3  # messages that are asked for alone where nothing is answered
+_SPLIT_BATCH_MESSAGES = 50  # messages of a request in place of a larger one that was rejected
+_MAX_PROBES = 3  # messages that are asked for alone where nothing is answered
 
-_EXTENSION = 300.0
+_EXTENSION_SECONDS = 300.0
 """Seconds for which a message is followed that was past its time when the journal was read: a clock may be wrong."""
-_REJECTIONS = 5  # in a row, with which a message may be given up: one may be of the moment
-_STUBBORN = 3  # failures in a row
-_IDLE = 3_600.0  # seconds
-_BROKEN = 86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
+_REJECTIONS_TO_GIVE_UP = 5  # in a row, with which a message may be given up: one may be of the moment
+_FAILURES_TO_REJECT = 3  # failures in a row
+_MAX_IDLE_SECONDS = 3_600.0  # seconds
+_BROKEN_SERVICE_SECONDS = (
+    86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
+)
 
-_PAGE = 200  # changes read at a time
+_PAGE_CHANGES = 200  # changes read at a time
 
-_CALL_AGAIN = (
+_HINT_CALL_AGAIN = (
     "call send again later, with the same key: it looks for the message first. If this error comes back, it "
     "will again: look in INBOX.Sent and other folders, and send a message that isn't there under another key."
 )
-_RECORD_AGAIN = (
+_HINT_RECORD_AGAIN = (
     "make the journal writable again (is the disk full?), then call send again with the same key: it finds the message "
     "and follows it. Do not send it under another key."
 )
@@ -120,14 +122,14 @@ class DeliveryTracker:
         self,
         mailbox: Mailbox,
         *,
-        journal: Journal,
-        give_up_after: float = GIVE_UP_AFTER,
+        journal: DeliveryJournal,
+        give_up_after: float = DEFAULT_GIVE_UP_AFTER,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.mailbox = _checked(mailbox)
-        self._records = _checked_journal(journal).records
-        self._give_up_after = checked_patience(give_up_after)
-        self._now = now or unix_time(mailbox.runtime.clock)
+        self.mailbox = _validate_mailbox(mailbox)
+        self._records = _validate_journal(journal).records
+        self._give_up_after = validate_give_up_after(give_up_after)
+        self._now = now or make_unix_time(mailbox.runtime.clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
         self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
@@ -138,7 +140,7 @@ class DeliveryTracker:
         the least; until so many are seen it isn't over. Raises InvalidArgumentError, JournalError, and ClosedError
         where the journal isn't open. Where it is cancelled, the message may be followed.
         """
-        await self._follow(checked_smtp_id(smtp_id), checked_recipients(recipients))
+        await self._follow(validate_smtp_id(smtp_id), validate_recipient_count(recipients))
 
     async def _follow(self, smtp_id: str, recipients: int) -> None:
         try:
@@ -146,7 +148,7 @@ class DeliveryTracker:
                 self._name, smtp_id, at=self._now(), recipients=recipients, give_up_after=self._give_up_after
             )
         except BaseException:  # cancelled or not, it may be the journal's all the same
-            self._state.doubt()
+            self._state.invalidate()
             raise
         if message is not None:
             self._poller.begin(message)
@@ -178,16 +180,16 @@ class DeliveryTracker:
         INBOX.Sent. After OutcomeUnknownError call again. If it is raised again, look in INBOX.Sent, and send the
         message under another key if it is not there.
         """
-        send_once.refuse_key(key)
-        deadline = send_once.Deadline.after(self.mailbox.time_limit(timeout))
-        checked = arguments.checked_message(message, self.mailbox.username)
-        content = await deadline.within(arguments.digest_of(checked))
-        mark = send_once.request_id(self.mailbox.username, key)
-        lock = self._state.sending.setdefault(mark, asyncio.Lock())
-        await deadline.within(lock.acquire())
+        send_once.validate_key(key)
+        deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
+        checked = arguments.validate_message(message, self.mailbox.username)
+        content = await deadline.run_in_time(arguments.compute_message_digest(checked))
+        request_id = send_once.make_request_id(self.mailbox.username, key)
+        lock = self._state.send_locks.setdefault(request_id, asyncio.Lock())
+        await deadline.run_in_time(lock.acquire())
         try:
-            began = await self._records.begin_send(self._name, mark, at=self._now(), content=content)
-            if began.content != content:
+            began = await self._records.begin_send(self._name, request_id, at=self._now(), content=content)
+            if began.content_digest != content:
                 raise InvalidArgumentError(
                     "another message went under this key, or may have gone: give a new message a key of its own, and "
                     "the same one as it was, with its recipients, subject, text, header lines, and attachments in "
@@ -196,25 +198,27 @@ class DeliveryTracker:
                 )
             if began.smtp_id is not None:
                 return SendMessageResponse(success=True, code=0, smtp_id=began.smtp_id)
-            since = await self._time_of_first_attempt(began, mark)
+            since = await self._find_first_attempt_time(began, request_id)
             try:
                 sent = await self.mailbox.send_once(
-                    message, key=key, since=since, settle=settle, resend=resend, timeout=deadline.left()
+                    message, key=key, since=since, settle=settle, resend=resend, timeout=deadline.require_time_left()
                 )
             except OutcomeUnknownError as error:
-                error.how_to_find_out = _CALL_AGAIN
+                error.how_to_find_out = _HINT_CALL_AGAIN
                 raise
             except DirectSuiteError:
                 if began.is_new:
-                    with contextlib.suppress(JournalError):  # the next attempt then looks for it first, to no harm
-                        await self._records.withdraw_send(self._name, mark)
+                    with contextlib.suppress(
+                        DeliveryJournalError
+                    ):  # the next attempt then looks for it first, to no harm
+                        await self._records.withdraw_send(self._name, request_id)
                 raise
-            await self._record_sent(mark, sent.smtp_id, checked_recipients(message.recipients))
+            await self._record_sent(request_id, sent.smtp_id, validate_recipient_count(message.recipients))
             return sent
         finally:
             lock.release()
 
-    async def _time_of_first_attempt(self, began: Send, mark: str) -> datetime | None:
+    async def _find_first_attempt_time(self, began: SendRecord, request_id: str) -> datetime | None:
         """The time from which on an earlier attempt's message is looked for; None if there was no earlier attempt.
 
         A time in the future says that a clock was ahead, and not since when. This attempt gets `datetime.max`, so that
@@ -224,21 +228,21 @@ class DeliveryTracker:
             return None
         age = self._now() - began.began_at
         if age < 0:
-            await self._records.forget_begin(self._name, mark)
+            await self._records.forget_begin(self._name, request_id)
             return datetime.max.replace(tzinfo=UTC)
         # The tracker's clock may be another than the machine's, which `send_once` and the service go by.
         return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC) - timedelta(seconds=age))
 
-    async def _record_sent(self, mark: str, smtp_id: str, recipients: int) -> None:
+    async def _record_sent(self, request_id: str, smtp_id: str, recipients: int) -> None:
         """Record that the service has the message, and follow it. Raises OutcomeUnknownError, with `happened`."""
         try:
             if can_be_followed(smtp_id):
                 await self._follow(smtp_id, recipients)
-            await self._records.end_send(self._name, mark, smtp_id)
+            await self._records.end_send(self._name, request_id, smtp_id)
         except DirectSuiteError as error:
             raise OutcomeUnknownError(
                 "the message was sent, but the journal could not record it",
-                how_to_find_out=_RECORD_AGAIN,
+                how_to_find_out=_HINT_RECORD_AGAIN,
                 happened=True,
                 operation=operations.SEND_WITH_HEADER.name,
                 service=operations.SEND_WITH_HEADER.service,
@@ -261,21 +265,21 @@ class DeliveryTracker:
         One loop at a time, of all trackers of the mailbox on this journal: another raises AnotherLoopError until that
         one has ended or was left, by `async with`, `aclose` or with nobody who has it.
         """
-        return _Changes(self._changes, endless)
+        return _ChangeListing(self._iter_changes, endless)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
         """A change is done, though its loop may ask for no more. Raises JournalError."""
         await self._records.acknowledge(change)
 
-    async def _changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
+    async def _iter_changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
         state = self._state
         state.begin(reader)
         try:
             state.is_loaded = False  # the journal may be ahead of a loop that was cancelled
             while True:
                 if not state.is_loaded:
-                    await state.load(self._read)
-                pending = await self._records.pending(self._name, _PAGE)
+                    await state.load(self._load_messages)
+                pending = await self._records.list_pending(self._name, _PAGE_CHANGES)
                 for change in pending:
                     yield change
                     await self._records.acknowledge(change)
@@ -286,7 +290,7 @@ class DeliveryTracker:
         finally:
             state.end(reader)
 
-    async def _read(self) -> Sequence[TrackedMessage]:
+    async def _load_messages(self) -> Sequence[TrackedMessage]:
         """The messages that are not over, each with an age."""
         await self._records.correct_times(self._name, self._now())
         messages = await self._records.load(self._name)
@@ -296,10 +300,10 @@ class DeliveryTracker:
 
     @property
     def _state(self) -> TrackingState:
-        return self._records.state_of(self._name)
+        return self._records.get_state(self._name)
 
 
-def _checked(mailbox: object) -> Mailbox:
+def _validate_mailbox(mailbox: object) -> Mailbox:
     if not isinstance(mailbox, Mailbox):
         raise InvalidArgumentError(
             "give a Mailbox: a T-User's messages are followed one by one, with `tuser.track`", parameter="mailbox"
@@ -307,15 +311,15 @@ def _checked(mailbox: object) -> Mailbox:
     return mailbox
 
 
-def _checked_journal(journal: object) -> Journal:
-    if not isinstance(journal, Journal):
+def _validate_journal(journal: object) -> DeliveryJournal:
+    if not isinstance(journal, DeliveryJournal):
         raise InvalidArgumentError(
             'give a Journal that is open, as by `async with Journal("delivery.db") as journal`', parameter="journal"
         )
     return journal
 
 
-class _Changes(Listing[DeliveryChange]):
+class _ChangeListing(Listing[DeliveryChange]):
     """The changes, for one loop: others may not read them while somebody has this."""
 
     def __init__(
@@ -341,66 +345,68 @@ class BatchQuery:
 
     _request: Callable[[Sequence[TrackedMessage]], Awaitable[DirectSuiteError | None]]
     """Makes a request, and returns why it is rejected or None."""
-    answered: bool = False
+    has_response: bool = False
     """Whether any request was."""
-    rejected: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
+    rejected_batches: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
     """Single messages where any request was answered; else the whole batches and those that were asked for alone."""
 
     async def run(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
         """Ask for all; where some are rejected and others are answered, in smaller batches, down to one by one."""
         await self._ask(batches)
-        if self.rejected and not self.answered:
+        if self.rejected_batches and not self.has_response:
             await self._probe()
-        if self.answered:
-            await self._split(_CHUNK)
+        if self.has_response:
+            await self._split(_SPLIT_BATCH_MESSAGES)
             await self._split(1)
 
     async def _ask(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
         for batch in batches:
             error = await self._request(batch)
             if error is None:
-                self.answered = True
+                self.has_response = True
             else:
-                self.rejected.append(RejectedBatch(batch, error))
+                self.rejected_batches.append(RejectedBatch(batch, error))
 
     async def _probe(self) -> None:
         """Ask for a few messages alone until one is answered: chosen at random, since bad ones may stand together."""
-        several = [message for each in self.rejected if len(each.messages) > 1 for message in each.messages]
-        for message in random.sample(several, min(_PROBES, len(several))):
-            rest = [attrs.evolve(each, messages=_without(each.messages, message)) for each in self.rejected]
-            self.rejected = [each for each in rest if each.messages]
+        several = [message for each in self.rejected_batches if len(each.messages) > 1 for message in each.messages]
+        for message in random.sample(several, min(_MAX_PROBES, len(several))):
+            rest = [
+                attrs.evolve(each, messages=_exclude_message(each.messages, message)) for each in self.rejected_batches
+            ]
+            self.rejected_batches = [each for each in rest if each.messages]
             await self._ask([[message]])
-            if self.answered:
+            if self.has_response:
                 return
 
     async def _split(self, size: int) -> None:
-        larger = [each.messages for each in self.rejected if len(each.messages) > size]
-        self.rejected = [each for each in self.rejected if len(each.messages) <= size]
+        larger = [each.messages for each in self.rejected_batches if len(each.messages) > size]
+        self.rejected_batches = [each for each in self.rejected_batches if len(each.messages) <= size]
         for messages in larger:
-            await self._ask(_in_batches(messages, size))
+            await self._ask(_split_batches(messages, size))
 
 
-def _without(messages: Sequence[TrackedMessage], message: TrackedMessage) -> Sequence[TrackedMessage]:
+def _exclude_message(messages: Sequence[TrackedMessage], message: TrackedMessage) -> Sequence[TrackedMessage]:
     return [each for each in messages if each is not message]
 
 
-def _in_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Sequence[TrackedMessage]]:
+def _split_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Sequence[TrackedMessage]]:
     return [messages[start : start + size] for start in range(0, len(messages), size)]
 
 
-def batches_due(
+def select_due_batches(
     messages: Iterable[TrackedMessage], now: float
 ) -> tuple[Sequence[Sequence[TrackedMessage]], Sequence[TrackedMessage]]:
     """The batches to ask for: all messages that are due, and where there is room left, those that nearly are.
 
     The second are the isolated ones that are due.
     """
-    near = sorted((each for each in messages if each.earliest <= now), key=lambda each: each.latest)
+    near = sorted((each for each in messages if each.earliest_poll_at <= now), key=lambda each: each.latest_poll_at)
     together = [each for each in near if not each.isolated]
-    due = sum(each.latest <= now for each in together)
-    requests = -(-due // _IDS)
-    return _in_batches(together[: requests * _IDS], _IDS), [
-        each for each in near if each.isolated and each.latest <= now
+    due = sum(each.latest_poll_at <= now for each in together)
+    requests = -(-due // _MAX_BATCH_MESSAGES)
+    return _split_batches(together[: requests * _MAX_BATCH_MESSAGES], _MAX_BATCH_MESSAGES), [
+        each for each in near if each.isolated and each.latest_poll_at <= now
     ]
 
 
@@ -424,31 +430,34 @@ class StatusPoller:
         """Set from when on a message's age counts: from when it was added, which may be long ago."""
         now = self._monotonic()
         age = max(0.0, self._unix_time() - message.added_at)
-        if age > message.give_up_after - _EXTENSION:
-            age, message.give_up_after = 0.0, min(_EXTENSION, message.give_up_after)
-        message.began = now - age
+        if age > message.give_up_after - _EXTENSION_SECONDS:
+            age, message.give_up_after = 0.0, min(_EXTENSION_SECONDS, message.give_up_after)
+        message.began_at = now - age
 
     def schedule(self, message: TrackedMessage) -> None:
         """Set when a message is asked for next, from its age now that it was sent or asked for."""
-        window = next_poll(max(0.0, self._monotonic() - message.began), message.give_up_after)
-        message.earliest, message.latest = message.began + window.earliest, message.began + window.latest
+        window = compute_next_poll(max(0.0, self._monotonic() - message.began_at), message.give_up_after)
+        message.earliest_poll_at, message.latest_poll_at = (
+            message.began_at + window.earliest,
+            message.began_at + window.latest,
+        )
 
     async def poll(self) -> None:
         """Ask for the messages that are due, with those that nearly are; or wait until one is due or is added."""
         messages = self._state.messages
         self._notice_sleep()
         now = self._monotonic()
-        due_at = min((each.latest for each in messages.values()), default=now + _IDLE)
-        if max(due_at, self._resume_at) - now > AT_ONCE:
+        due_at = min((each.latest_poll_at for each in messages.values()), default=now + _MAX_IDLE_SECONDS)
+        if max(due_at, self._resume_at) - now > WAIT_TOLERANCE:
             self._state.wakes_at = due_at if messages else math.inf
             try:
-                seconds = min(max(due_at, self._resume_at) - now, STRIDE if messages else _IDLE)
+                seconds = min(max(due_at, self._resume_at) - now, MAX_SLEEP if messages else _MAX_IDLE_SECONDS)
                 self._state.added.clear()
                 await sleep_or_event(self._sleep(seconds), self._state.added)
             finally:
                 self._state.wakes_at = -math.inf
             return
-        batches, isolated = batches_due(messages.values(), now + AT_ONCE)
+        batches, isolated = select_due_batches(messages.values(), now + WAIT_TOLERANCE)
         if batches and not await self._ask(batches):
             return
         for message in isolated:
@@ -457,9 +466,9 @@ class StatusPoller:
 
     def _notice_sleep(self) -> None:
         before, self._ahead = self._ahead, self._unix_time() - self._monotonic()
-        if self._ahead - before > STRIDE:
+        if self._ahead - before > MAX_SLEEP:
             for message in self._state.messages.values():
-                message.earliest = message.latest = 0.0
+                message.earliest_poll_at = message.latest_poll_at = 0.0
 
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
         """Ask for these batches, and return whether more may be asked for now."""
@@ -468,16 +477,16 @@ class StatusPoller:
         try:
             await query.run(batches)
         except DirectSuiteError as error:
-            if _is_of_the_mailbox(error):
+            if _is_mailbox_error(error):
                 raise
             failure = error
-        if query.answered:
-            await self._isolate([each for each in query.rejected if len(each.messages) == 1])
+        if query.has_response:
+            await self._isolate([each for each in query.rejected_batches if len(each.messages) == 1])
         elif failure is None:
-            failure = await self._blame_all(query.rejected)
+            failure = await self._handle_all_rejected(query.rejected_batches)
         if failure is not None:
             self._failures += 1
-            self._resume_at = self._monotonic() + BACKOFF.after(self._failures, failure.retry_after)
+            self._resume_at = self._monotonic() + BACKOFF.compute_wait(self._failures, failure.retry_after)
             return False
         self._failures = 0
         return True
@@ -487,7 +496,7 @@ class StatusPoller:
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
         except (ServiceError, ResponseDecodeError) as error:
-            if _is_of_the_mailbox(error) or self._is_service_trouble(error, messages):
+            if _is_mailbox_error(error) or self._is_service_trouble(error, messages):
                 raise
             return error
         await self._set_isolated([message for message in messages if message.isolated], isolated=False)
@@ -504,7 +513,7 @@ class StatusPoller:
             await self._count_rejection(each)
             self._postpone(each.messages[0])
 
-    async def _blame_all(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
+    async def _handle_all_rejected(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
         """Return why the service is left alone, where it answers nothing. Raises what is of the whole mailbox."""
         only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
         if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
@@ -536,15 +545,17 @@ class StatusPoller:
         over = [
             message
             for message in rejected.messages
-            if message.rejections >= _REJECTIONS
-            and self._gives_up(message, later=_BROKEN if broken and not message.isolated else 0.0)
+            if message.rejections >= _REJECTIONS_TO_GIVE_UP
+            and self._is_overdue(message, later=_BROKEN_SERVICE_SECONDS if broken and not message.isolated else 0.0)
         ]
         await self._record(over, ())
 
     def _postpone(self, message: TrackedMessage) -> None:
         """Have a message that was rejected asked for when it is due, and not before a pause has passed."""
         self.schedule(message)
-        message.latest = max(message.latest, self._monotonic() + BACKOFF.after(message.rejections))
+        message.latest_poll_at = max(
+            message.latest_poll_at, self._monotonic() + BACKOFF.compute_wait(message.rejections)
+        )
 
     def _is_service_trouble(
         self, error: ServiceError | ResponseDecodeError, messages: Sequence[TrackedMessage]
@@ -554,32 +565,35 @@ class StatusPoller:
         Some services answer 500 to an identifier that they don't like: a 500 that stays is taken for that.
         """
         if isinstance(error, ServerError):
-            stays = messages[0].isolated or self._failures >= _STUBBORN
+            stays = messages[0].isolated or self._failures >= _FAILURES_TO_REJECT
             return error.status != HTTPStatus.INTERNAL_SERVER_ERROR or not stays
         return isinstance(error, RateLimitedError)
 
     async def _record(self, messages: Sequence[TrackedMessage], records: Sequence[DirectMessageLog]) -> None:
         """Write to the journal what these records say that is new, and schedule the messages that go on."""
-        reported = of_messages([message.smtp_id for message in messages], records)
+        reported = group_by_message([message.smtp_id for message in messages], records)
         changed = [
-            (message, changes_of(message, reported[bare(message.smtp_id)], give_up=self._gives_up(message)))
+            (
+                message,
+                find_changes(message, reported[normalize_smtp_id(message.smtp_id)], give_up=self._is_overdue(message)),
+            )
             for message in messages
         ]
         if any(changes for _, changes in changed):
             await self._records.record(changed)
         for message, changes in changed:
             if changes and changes[-1][1].ends_message:
-                del self._state.messages[bare(message.smtp_id)]
+                del self._state.messages[normalize_smtp_id(message.smtp_id)]
                 continue
             message.rejections = 0
             for address, change in changes:
                 message.seen[address] = RecipientStatus(change.recipient, change.status, change.step, change.is_end)
             self.schedule(message)
 
-    def _gives_up(self, message: TrackedMessage, later: float = 0.0) -> bool:
-        return self._monotonic() - message.began >= message.give_up_after + later - AT_ONCE
+    def _is_overdue(self, message: TrackedMessage, later: float = 0.0) -> bool:
+        return self._monotonic() - message.began_at >= message.give_up_after + later - WAIT_TOLERANCE
 
 
-def _is_of_the_mailbox(error: DirectSuiteError) -> bool:
+def _is_mailbox_error(error: DirectSuiteError) -> bool:
     """Return True if asking for other messages would fail as well. A refused permission may be one message's own."""
-    return scope_of(error) in HOPELESS and not isinstance(error, PermissionDeniedError)
+    return find_error_scope(error) in NOT_RETRYABLE and not isinstance(error, PermissionDeniedError)

@@ -20,47 +20,50 @@ from typing import Self
 
 import attrs
 
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.core.files import resolve_path
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
 
-STAGING = ".directsuite"
+STAGING_DIR = ".directsuite"
 """A folder in a target for what is in the making, which is no document."""
 
-SMALL = 1 << 20
+MAX_IN_MEMORY_BYTES = 1 << 20
 """Bytes of a document that is sent and received in memory: streams cost more than they save."""
-_PIECE = 1 << 20  # bytes read at a time
+_PIECE_BYTES = 1 << 20  # bytes read at a time
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
-_LONGEST = 64  # bytes of what the expression matches, at least
-LAST = 1024
+_MAX_SIGNATURE_MATCH_BYTES = 64  # bytes of what the expression matches, at least
+PDF_MARKER_BYTES = 1024
 """Bytes at the end of a file, in which a PDF says that it ends, and at its beginning, where it says that it is one."""
-CUT_OFF = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
+CUT_OFF_PROBLEM = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
 """What is wrong with a PDF that doesn't say where it ends."""
-_NAMES = 500  # of files found at a time
+_LISTING_BATCH_FILES = 500  # of files found at a time
 
 
-_UNREADABLE = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
-_NO_FILE = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
+_DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
+_DOCUMENT_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
 """With those, what a system or a storage says of one file, and not of a disk, a network, or this process."""
 
 
 class SourceError(OSError):
     """A document can't be read. kind: why, without its name. is_its_own: whether that says nothing of others."""
 
-    def __init__(self, kind: str, *, is_its_own: bool = False) -> None:
+    def __init__(self, kind: str, *, is_document_specific: bool = False) -> None:
         super().__init__(f"a document can't be read ({kind})")
         self.kind = kind
-        self.is_its_own = is_its_own
+        self.is_document_specific = is_document_specific
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.kind,), self.__dict__
 
     @classmethod
-    def of(cls, error: OSError) -> Self:
+    def from_os_error(cls, error: OSError) -> Self:
         """In place of an error that names the document."""
         kind: str = getattr(error, "kind", type(error).__name__)
-        return cls(reason_of(error), is_its_own=kind in _UNREADABLE or error.errno in _NO_FILE)
+        return cls(
+            explain_os_error(error),
+            is_document_specific=kind in _DOCUMENT_ERROR_TYPES or error.errno in _DOCUMENT_ERRNOS,
+        )
 
 
 class RemoteFile(abc.ABC):
@@ -93,45 +96,47 @@ class Pdf:
 
 
 @attrs.frozen(kw_only=True)
-class Examined:
+class PdfInfo:
     """What a PDF is like."""
 
     sha256: str
     """Of its bytes, in hex."""
-    signatures: int
+    signature_count: int
     """How many it has, empty fields not counted."""
     is_cut_off: bool = False
     """Whether its end is missing, though its beginning is there. Services may repair it, and sign what is left."""
 
 
-def examined(content: bytes | Path) -> Examined:
+def inspect_pdf(content: bytes | Path) -> PdfInfo:
     """Read a PDF. Every signature names the bytes that it covers, and does so outside of compressed objects.
 
     Raises OSError.
     """
     digest, count, first, end = hashlib.sha256(), 0, b"", b""
-    for piece in _pieces(content):
+    for piece in _read_pieces(content):
         digest.update(piece)
-        first = first or piece[:LAST]
+        first = first or piece[:PDF_MARKER_BYTES]
         window = end + piece
         count += sum(match.end() > len(end) for match in _SIGNATURE.finditer(window))
-        end = window[-LAST:]
-    return Examined(sha256=digest.hexdigest(), signatures=count, is_cut_off=b"%PDF-" in first and b"%%EOF" not in end)
+        end = window[-PDF_MARKER_BYTES:]
+    return PdfInfo(
+        sha256=digest.hexdigest(), signature_count=count, is_cut_off=b"%PDF-" in first and b"%%EOF" not in end
+    )
 
 
-def loaded(content: bytes | Path) -> tuple[bytes | Path, Examined]:
+def load_pdf(content: bytes | Path) -> tuple[bytes | Path, PdfInfo]:
     """Read a PDF once: a small one's bytes, or the file of a larger one, and what it is like. Raises OSError."""
-    if isinstance(content, Path) and content.stat().st_size <= SMALL:
+    if isinstance(content, Path) and content.stat().st_size <= MAX_IN_MEMORY_BYTES:
         content = content.read_bytes()
-    return content, examined(content)
+    return content, inspect_pdf(content)
 
 
-def stamp_of(pdf: Pdf) -> str | None:
+def read_stamp(pdf: Pdf) -> str | None:
     """The size of a document's file and when it was last changed: while they stay, it need not be read again.
 
     None for a document that is no file, or can't be asked.
     """
-    file = _file_of(pdf)
+    file = _get_file(pdf)
     try:
         known = None if file is None else file.stat()
     except (OSError, ValueError):
@@ -139,31 +144,31 @@ def stamp_of(pdf: Pdf) -> str | None:
     return None if known is None else f"{known.st_size} {known.st_mtime_ns}"
 
 
-def is_another(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
+def has_changed(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
     """Return True if the file of a document has changed since it had this stamp and SHA-256.
 
     What is no file, or has gone, has not changed.
     """
-    file, now = _file_of(pdf), stamp_of(pdf)
+    file, now = _get_file(pdf), read_stamp(pdf)
     if file is None or now is None or stamp in (None, now):
         return False
     try:
-        return examined(file).sha256 != sha256
+        return inspect_pdf(file).sha256 != sha256
     except OSError:
         return False
 
 
-def _file_of(pdf: Pdf) -> Path | None:
+def _get_file(pdf: Pdf) -> Path | None:
     content = pdf.content
     return None if isinstance(content, bytes | RemoteFile) or callable(content) else Path(content)
 
 
-def _pieces(content: bytes | Path) -> Generator[bytes]:
+def _read_pieces(content: bytes | Path) -> Generator[bytes]:
     if isinstance(content, bytes):
         yield content
         return
     with content.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(_PIECE_BYTES):
             yield piece
 
 
@@ -181,7 +186,7 @@ class Folder(AsyncIterable[Pdf]):
         try:
             is_folder, problem = self._path.is_dir(), "there is no such folder"
         except OSError as error:
-            is_folder, problem = False, f"the folder cannot be found ({reason_of(error)})"
+            is_folder, problem = False, f"the folder cannot be found ({explain_os_error(error)})"
         if not is_folder:
             raise InvalidArgumentError(f"{problem}: name the one that has the PDFs", parameter="path")
         self.place = f"file://{self._path.as_posix()}/"
@@ -192,20 +197,20 @@ class Folder(AsyncIterable[Pdf]):
         return Pdf(name, self._path / name)
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
-        found = _files(self._path, self._pattern)
-        while some := await asyncio.to_thread(_next, found):
+        found = _walk_files(self._path, self._pattern)
+        while some := await asyncio.to_thread(_take_batch, found):
             for file in some:
                 yield self.named(Path(file).relative_to(self._path).as_posix())
 
 
-def _files(folder: Path, pattern: str) -> Generator[str]:
+def _walk_files(folder: Path, pattern: str) -> Generator[str]:
     """As the system lists them: Path.rglob has all entries of a folder in memory."""
     below = [os.fspath(folder)]
     while below:
         with os.scandir(below.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name != STAGING:
+                    if entry.name != STAGING_DIR:
                         below.append(entry.path)
                 elif fnmatch.fnmatch(entry.name.casefold(), pattern.casefold()) and _may_be_file(entry):
                     yield entry.path
@@ -219,5 +224,5 @@ def _may_be_file(entry: os.DirEntry[str]) -> bool:
         return True
 
 
-def _next(found: Iterator[str]) -> list[str]:
-    return list(itertools.islice(found, _NAMES))
+def _take_batch(found: Iterator[str]) -> list[str]:
+    return list(itertools.islice(found, _LISTING_BATCH_FILES))

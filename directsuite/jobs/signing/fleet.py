@@ -23,7 +23,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.durable.fleet import FleetEngine
 from directsuite.jobs.signing.documents import Pdf
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob
-from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
+from directsuite.jobs.signing.journal import LeasedBatch, LostLeaseError, PostgresJournal, SigningJournalError
 from directsuite.jobs.signing.targets import Target
 from directsuite.signing.service import Signing
 
@@ -63,17 +63,17 @@ class SigningFleet:
         *,
         journal: PostgresJournal,
         concurrency: int = 10,
-        service_patience: float = 900.0,
+        max_outage: float = 900.0,
         check_fields: bool = False,
-        patience: float = 30.0,
+        worker_timeout: float = 30.0,
         tick: float = 2.0,
         grace: float = 30.0,
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
         AT_LEAST_ONE.require("concurrency", concurrency)
-        DURATION.require("service_patience", service_patience)
-        INTERVAL.require("patience", patience)
+        DURATION.require("max_outage", max_outage)
+        INTERVAL.require("worker_timeout", worker_timeout)
         INTERVAL.require("tick", tick)
         DURATION.require("grace", grace)
         self._signing = signing
@@ -82,33 +82,33 @@ class SigningFleet:
         self._signatures = signatures
         self._journal = journal
         self._concurrency = concurrency
-        self._service_patience = service_patience
+        self._max_outage = max_outage
         self._check_fields = check_fields
-        self._patience = patience
+        self._worker_timeout = worker_timeout
         self._tick = tick
         self._grace = grace
         self._clock = clock
         self._now = now
         self._engine: FleetEngine | None = None
-        self._ends = False
+        self._is_ending = False
         self._failure: Exception | None = None
-        self._leased: _LeasedChunk | None = None
-        self._chunks = self._done = self._failed = 0
+        self._running: _RunningBatch | None = None
+        self._batches = self._done = self._failed = 0
 
     def drain(self) -> None:
         """Let `run`, or the next one, return when the documents under way here have ended; others take the rest."""
-        self._end()
-        if self._leased is None:
+        self._stop_starting()
+        if self._running is None:
             self._stop()
 
     @property
     def progress(self) -> FleetSigningProgress:
         """What this worker did so far."""
-        under_way = None if self._leased is None else self._leased.job.progress
+        running_progress = None if self._running is None else self._running.job.progress
         return FleetSigningProgress(
-            chunks=self._chunks,
-            done=self._done + (0 if under_way is None else under_way.done),
-            failed=self._failed + (0 if under_way is None else under_way.failed),
+            chunks=self._batches,
+            done=self._done + (0 if running_progress is None else running_progress.done),
+            failed=self._failed + (0 if running_progress is None else running_progress.failed),
         )
 
     async def run(self) -> FleetSigningProgress:
@@ -123,110 +123,110 @@ class SigningFleet:
             self._journal.connections,
             f"signing_{self._journal.job}",
             secrets.token_hex(4),
-            due=self._due,
-            take=self._take,
-            heartbeat=self._let_hear,
-            ending=self._end,
+            list_due=self._list_due,
+            run_key=self._run_key,
+            heartbeat=self._heartbeat,
+            on_stop=self._stop_starting,
             concurrency=1,
             grace=self._grace,
-            patience=self._patience,
+            worker_timeout=self._worker_timeout,
             tick=self._tick,
             clock=self._clock or SystemClock(),
         )
         try:
-            if not self._ends:
+            if not self._is_ending:
                 await self._engine.run()
         finally:
-            self._engine, self._ends = None, False
+            self._engine, self._is_ending = None, False
         if self._failure is not None:
             raise self._failure
         return self.progress
 
-    async def _due(self) -> Sequence[tuple[int, None]]:
+    async def _list_due(self) -> Sequence[tuple[int, None]]:
         """Chunks to take. Where none is left, here or elsewhere, the work is done."""
-        chunks = await self._journal.due(self._patience)
-        if not chunks and not await self._journal.open_chunks():
+        batches = await self._journal.list_due(self._worker_timeout)
+        if not batches and not await self._journal.count_open_batches():
             self._stop()
-        return [(chunk, None) for chunk in chunks]
+        return [(batch, None) for batch in batches]
 
-    async def _take(self, key: int) -> None:
+    async def _run_key(self, key: int) -> None:
         """Sign a chunk, if it is there to be leased."""
         try:
-            if self._ends:
+            if self._is_ending:
                 await self._journal.pass_over(key)
                 return
-            chunk = await self._journal.lease(key, self._patience)
-            if chunk is not None:
-                await self._sign(chunk)
-        except JournalError as error:
+            batch = await self._journal.lease(key, self._worker_timeout)
+            if batch is not None:
+                await self._sign(batch)
+        except SigningJournalError as error:
             _LOGGER.warning("signing fleet: %s", error)
             self._wake_later(key)
         except Exception as error:  # noqa: BLE001  what `named` or a function of signatures raised, too: `run` does
             self._failure = self._failure or error
-            self._ends = True
+            self._is_ending = True
         finally:
-            if self._ends:
+            if self._is_ending:
                 self._stop()
 
-    async def _sign(self, chunk: Chunk) -> None:
+    async def _sign(self, batch: LeasedBatch) -> None:
         """Sign a leased chunk. Raises JournalError where PostgreSQL is away, or another has the chunk by now."""
         try:
             job = SigningJob(
                 self._signing,
-                self._documents(await chunk.names()),
+                self._iter_documents(await batch.names()),
                 self._target,
                 self._signatures,
-                journal=chunk,
+                journal=batch,
                 concurrency=self._concurrency,
-                patience=self._service_patience,
+                max_outage=self._max_outage,
                 check_fields=self._check_fields,
                 clock=self._clock,
                 now=self._now,
             )
             job.signed_before = self._done
-            leased = self._leased = _LeasedChunk(chunk, job, asyncio.create_task(job.run()))
+            leased = self._running = _RunningBatch(batch, job, asyncio.create_task(job.run()))
             try:
-                await asyncio.wait([leased.working])
+                await asyncio.wait([leased.task])
             finally:
-                leased.working.cancel()
-                await asyncio.wait([leased.working])
+                leased.task.cancel()
+                await asyncio.wait([leased.task])
                 self._add_up(job)
-            if not leased.working.cancelled():
-                await _raise_of(leased)
+            if not leased.task.cancelled():
+                await _raise_job_error(leased)
         finally:
-            self._chunks += 1
-            with contextlib.suppress(JournalError):  # then patience runs out
-                await chunk.release()
+            self._batches += 1
+            with contextlib.suppress(SigningJournalError):  # then patience runs out
+                await batch.release()
 
     def _add_up(self, job: SigningJob) -> None:
         progress = job.progress
-        self._leased = None
+        self._running = None
         self._done += progress.done
         self._failed += progress.failed
 
-    async def _documents(self, names: Sequence[str]) -> AsyncGenerator[Pdf]:
+    async def _iter_documents(self, names: Sequence[str]) -> AsyncGenerator[Pdf]:
         for name in names:
-            if self._ends:
+            if self._is_ending:
                 return
             yield self._named(name)
 
-    async def _let_hear(self) -> None:
+    async def _heartbeat(self) -> None:
         """Let others know that this worker lives. What it has in hand ends where another has the chunk by now."""
-        leased = self._leased
+        leased = self._running
         if leased is None:
             return
         try:
-            await leased.chunk.confirm()
-        except LostChunkError:
-            if self._leased is leased:  # else it has ended meanwhile
-                leased.working.cancel()
+            await leased.batch.confirm()
+        except LostLeaseError:
+            if self._running is leased:  # else it has ended meanwhile
+                leased.task.cancel()
                 raise
 
-    def _end(self) -> None:
+    def _stop_starting(self) -> None:
         """Begin no further document."""
-        self._ends = True
-        if self._leased is not None:
-            self._leased.job.drain()
+        self._is_ending = True
+        if self._running is not None:
+            self._running.job.drain()
 
     def _stop(self) -> None:
         if self._engine is not None:
@@ -238,20 +238,20 @@ class SigningFleet:
 
 
 @attrs.frozen
-class _LeasedChunk:
+class _RunningBatch:
     """A chunk's documents, being signed here."""
 
-    chunk: Chunk
+    batch: LeasedBatch
     job: SigningJob
-    working: asyncio.Task[object]
+    task: asyncio.Task[object]
 
 
-async def _raise_of(leased: _LeasedChunk) -> None:
+async def _raise_job_error(leased: _RunningBatch) -> None:
     """What a job ended with. Where its journal failed, or the chunk is another's by now, others go on."""
     try:
-        leased.working.result()
+        leased.task.result()
     except JobStoppedError as error:
-        if isinstance(error.__cause__, JournalError):
+        if isinstance(error.__cause__, SigningJournalError):
             raise error.__cause__ from None
-        await leased.chunk.confirm()  # who has the chunk has taken away what was in the making
+        await leased.batch.confirm()  # who has the chunk has taken away what was in the making
         raise

@@ -16,15 +16,22 @@ from pathlib import Path
 import attrs
 
 from directsuite.core.checks import AT_LEAST_ONE, DURATION
-from directsuite.core.clock import Clock, sleep_or_event, unix_time
-from directsuite.core.failures import is_being_cancelled, reason_of
+from directsuite.core.clock import Clock, make_unix_time, sleep_or_event
+from directsuite.core.failures import explain_os_error, is_being_cancelled
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
-from directsuite.jobs.signing.documents import Pdf, SourceError, is_another
-from directsuite.jobs.signing.journal import Chunk, digest_of, exclusive
+from directsuite.jobs.signing.documents import Pdf, SourceError, has_changed
+from directsuite.jobs.signing.journal import LeasedBatch, compute_signatures_digest, lock_journal
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
-from directsuite.jobs.signing.workflow import ABOUT_THE_DOCUMENT, Entry, OutageTracker, RetryState, State, Verdict
+from directsuite.jobs.signing.workflow import (
+    DOCUMENT_PROBLEMS,
+    DocumentState,
+    OutageTracker,
+    RetryState,
+    RetryVerdict,
+    SigningEntry,
+)
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
 
@@ -33,15 +40,15 @@ _LOGGER = logging.getLogger("directsuite")
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
 """What each document is signed with, or a function that says so for each."""
 
-_Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[Entry | None]]]
+_Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 """Gives the entries of documents; None for one that isn't wanted."""
 
-_IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
-_RECENT = 900.0  # seconds from which the rate is reckoned
+_MAX_FAILURES_IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
+_RATE_WINDOW_SECONDS = 900.0  # seconds from which the rate is reckoned
 
-_RUN_AGAIN = "see to it, and run the job again"
-_REFUSED = "give the suite a valid token, and run the job again"
-_RENEW = (
+_HINT_RUN_AGAIN = "see to it, and run the job again"
+_HINT_RENEW_CREDENTIAL = "give the suite a valid token, and run the job again"
+_HINT_RETRY_FAILED = (
     "see what is wrong with them, then have them tried again with run_failed, or by the journal's renew: "
     "run passes them over, and goes on with the rest"
 )
@@ -50,7 +57,7 @@ _RENEW = (
 class JobStoppedError(DirectSuiteError):
     """The job can't go on. What is done is done, and the rest is where it was: the text says how to go on."""
 
-    def __init__(self, why: str, what_to_do: str = _RUN_AGAIN) -> None:
+    def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
         self.why = why
         """What has stopped it, without what to do about it."""
@@ -99,19 +106,19 @@ class SigningJob:
         target: Target,
         signatures: Signatures,
         *,
-        journal: Chunk,
+        journal: LeasedBatch,
         concurrency: int = 10,
-        patience: float = 900.0,
+        max_outage: float = 900.0,
         check_fields: bool = False,
         clock: Clock | None = None,
         now: Callable[[], float] | None = None,
     ) -> None:
-        _refuse_other_kinds(source, signatures)
+        _validate_argument_types(source, signatures)
         if not callable(signatures) and not signatures:
             raise ConfigurationError("there is nothing to sign with: give at least one signature")
         AT_LEAST_ONE.require("concurrency", concurrency)
-        DURATION.require("patience", patience)
-        _refuse_to_sign_its_own(source, target)
+        DURATION.require("max_outage", max_outage)
+        _validate_target_outside_source(source, target)
         self._signing = signing
         self._source = source
         self._target = target
@@ -120,17 +127,17 @@ class SigningJob:
         self._concurrency = concurrency
         self._check_fields = check_fields
         self._clock = clock or signing.runtime.clock
-        self._now = now or unix_time(self._clock)
+        self._now = now or make_unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
         self._ending = asyncio.Event()
         self._queue: DocumentQueue | None = None
         self._done = self._failed = self._changed = 0
-        self._in_a_row = 0  # of those that failed
+        self._failures_in_a_row = 0  # of those that failed
         self.signed_before = 0
         """Documents that this process signed in other jobs: a service that signed them is not a wrong URL."""
-        self._rate = Rate(self._clock)
-        self._outage = OutageTracker(clock=self._clock, patience=patience)
+        self._rate = DocumentRate(self._clock)
+        self._outage = OutageTracker(clock=self._clock, max_outage=max_outage)
         self._failure: Exception | None = None
 
     def pause(self) -> None:
@@ -159,7 +166,7 @@ class SigningJob:
             failed=self._failed,
             passed_over=0 if self._queue is None else self._queue.passed_over,
             changed=self._changed,
-            under_way=0 if self._queue is None else self._queue.under_way,
+            under_way=0 if self._queue is None else self._queue.in_progress,
             rate=self._rate.per_second(),
             trouble=self._outage.kind,
         )
@@ -174,11 +181,11 @@ class SigningJob:
         goes on with this journal.
         """
 
-        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """All that have not come to their end."""
             entries = await self._journal.entries([pdf.name for pdf in pdfs])
-            signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is State.DONE]
-            for entry in await asyncio.to_thread(_changed, signed) if signed else ():
+            signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
+            for entry in await asyncio.to_thread(_find_changed, signed) if signed else ():
                 self._changed += 1
                 _LOGGER.warning(
                     "signing: number %d of the journal was signed, and is another document now", entry.number
@@ -195,9 +202,9 @@ class SigningJob:
         try was broken off is tried by the next `run_failed`, or `run`. Raises as `run` does.
         """
 
-        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+        async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """Only those, and each once: one that fails again does so under its name, too."""
-            known = await self._journal.known([pdf.name for pdf in pdfs])
+            known = await self._journal.find_entries([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and problem in (None, each.problem)}
             remaining = failed - begun
             begun.update(remaining)
@@ -207,7 +214,7 @@ class SigningJob:
         return await self._run_alone(look_up)
 
     async def _run_alone(self, look_up: _Lookup) -> SigningProgress:
-        with exclusive(self._journal):
+        with lock_journal(self._journal):
             try:
                 return await self._run(look_up)
             finally:
@@ -215,11 +222,13 @@ class SigningJob:
 
     async def _run(self, look_up: _Lookup) -> SigningProgress:
         if not callable(self._signatures):
-            await self._journal.claim(digest_of(self._signatures))
+            await self._journal.claim(compute_signatures_digest(self._signatures))
         self._failure = None
-        self._outage = OutageTracker(clock=self._clock, patience=self._outage.patience, signed=self.signed_before)
-        self._done = self._failed = self._changed = self._in_a_row = 0
-        self._rate = Rate(self._clock)
+        self._outage = OutageTracker(
+            clock=self._clock, max_outage=self._outage.max_outage, signed_count=self.signed_before
+        )
+        self._done = self._failed = self._changed = self._failures_in_a_row = 0
+        self._rate = DocumentRate(self._clock)
         async with contextlib.AsyncExitStack() as stack:
             workflow = DocumentWorkflow(
                 signing=self._signing,
@@ -232,7 +241,7 @@ class SigningJob:
             )
             await workflow.cleanup(self._concurrency)
             self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
-            async with self._queue.reading(), asyncio.TaskGroup() as group:
+            async with self._queue.run_reader(), asyncio.TaskGroup() as group:
                 if self._ending.is_set():  # there was no queue to stop
                     self._queue.stop()
                 for _ in range(self._concurrency):
@@ -243,11 +252,11 @@ class SigningJob:
         return self.progress
 
     async def _enter_staging_dir(self, stack: contextlib.AsyncExitStack) -> Path:
-        part = await self._journal.part()
+        shard = await self._journal.get_shard()
         try:
-            return await stack.enter_async_context(self._target.staging_dir(part, self._journal.fence))
+            return await stack.enter_async_context(self._target.staging_dir(shard, self._journal.lease_number))
         except OSError as error:
-            why = f"the target can't be written ({reason_of(error)})"
+            why = f"the target can't be written ({explain_os_error(error)})"
         raise JobStoppedError(why)
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
@@ -257,7 +266,7 @@ class SigningJob:
                 try:
                     document = await queue.next()
                 except OSError as error:  # it names a document, and is no cause
-                    return self._stop(JobStoppedError(f"the source can't be read ({reason_of(error)})"))
+                    return self._stop(JobStoppedError(f"the source can't be read ({explain_os_error(error)})"))
                 if document is None:
                     return None
                 entry, pdf = document
@@ -272,7 +281,7 @@ class SigningJob:
         except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
             self._fail(error)
 
-    async def _sign(self, workflow: DocumentWorkflow, entry: Entry, pdf: Pdf) -> None:
+    async def _sign(self, workflow: DocumentWorkflow, entry: SigningEntry, pdf: Pdf) -> None:
         """Bring a document to its end, in as many tries as it takes while the service or the source is in trouble."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
         retry = RetryState(self._outage)
@@ -281,38 +290,38 @@ class SigningJob:
             try:
                 return self._record_end(entry, await workflow.run(entry, pdf, signatures), retry)
             except (DirectSuiteError, SourceError) as error:
-                verdict = retry.judge(error, others=self._has_others_under_way)
-                if verdict is Verdict.STOP:
-                    what_to_do = _REFUSED if isinstance(error, AuthenticationError) else _RUN_AGAIN
-                    return self._stop(JobStoppedError(retry.why_stopped(error), what_to_do), error)
+                verdict = retry.judge(error, has_others_in_progress=self._has_others_in_progress)
+                if verdict is RetryVerdict.STOP:
+                    what_to_do = _HINT_RENEW_CREDENTIAL if isinstance(error, AuthenticationError) else _HINT_RUN_AGAIN
+                    return self._stop(JobStoppedError(retry.explain_stop(error), what_to_do), error)
                 [entry] = await self._journal.entries([entry.name])
-                if verdict is Verdict.FAIL:
+                if verdict is RetryVerdict.FAIL:
                     return self._record_end(entry, await workflow.fail(entry, error), retry)
-                pause = retry.pause(error)
+                pause = retry.compute_pause(error)
             except OSError as error:
-                return self._stop(JobStoppedError(f"the target can't be written ({reason_of(error)})"))
+                return self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
                 return None  # it is left to the next run
 
     @property
-    def _has_others_under_way(self) -> bool:
+    def _has_others_in_progress(self) -> bool:
         """Or had: those that ended since the job is to end tell nothing any more."""
-        return self._ending.is_set() or (self._queue is not None and self._queue.under_way > 1)
+        return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
-    def _record_end(self, begin: Entry, end: Entry, retry: RetryState) -> None:
+    def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> None:
         self._rate.record_end()
-        retry.end(is_done=end.state is State.DONE)
-        if end.state is State.DONE:
+        retry.end(is_done=end.state is DocumentState.DONE)
+        if end.state is DocumentState.DONE:
             self._done += 1
-            self._in_a_row = 0
+            self._failures_in_a_row = 0
             return
         self._failed += 1
         # What failed before for the same reason tells nothing new, and keeps nothing else from being tried again.
-        self._in_a_row += end.problem not in ABOUT_THE_DOCUMENT | {begin.problem}
-        if self._in_a_row >= _IN_A_ROW:
-            why = f"{_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
-            self._stop(JobStoppedError(why, _RENEW))
+        self._failures_in_a_row += end.problem not in DOCUMENT_PROBLEMS | {begin.problem}
+        if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
+            why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
+            self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))
 
     def _stop(self, stopped: JobStoppedError, cause: Exception | None = None) -> None:
         stopped.__cause__ = cause
@@ -325,9 +334,9 @@ class SigningJob:
             self._failure = error
 
 
-def _changed(signed: Sequence[tuple[Pdf, Entry]]) -> list[Entry]:
+def _find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
     """Those of documents that were signed whose files have another content now."""
-    return [entry for pdf, entry in signed if is_another(pdf, entry.source_stamp, entry.source_sha)]
+    return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
 
 
 class DocumentQueue:
@@ -342,15 +351,15 @@ class DocumentQueue:
         self._source = source
         self._look_up = look_up
         self._gate = gate
-        self._read = asyncio.Queue[Pdf | _End](ahead)
-        self._found = deque[tuple[Entry, Pdf]]()
+        self._read = asyncio.Queue[Pdf | _SourceEnd](ahead)
+        self._found = deque[tuple[SigningEntry, Pdf]]()
         self._lock = asyncio.Lock()
-        self._taken = set[int]()
+        self._handed_out = set[int]()
         self._ended = set[int]()  # since the last lookup began: entries found by it may be older
         self._is_over = False
 
     @contextlib.asynccontextmanager
-    async def reading(self) -> AsyncGenerator[None]:
+    async def run_reader(self) -> AsyncGenerator[None]:
         """Read the source meanwhile."""
         reader = asyncio.create_task(self._read_source())
         try:
@@ -360,11 +369,11 @@ class DocumentQueue:
             await asyncio.wait([reader])
 
     @property
-    def under_way(self) -> int:
+    def in_progress(self) -> int:
         """Documents that are handed out."""
-        return len(self._taken)
+        return len(self._handed_out)
 
-    async def next(self) -> tuple[Entry, Pdf] | None:
+    async def next(self) -> tuple[SigningEntry, Pdf] | None:
         """Another document, which is the caller's until it is put back; None where none comes any more.
 
         Raises what the source raised, and JournalError; None comes after that.
@@ -378,8 +387,8 @@ class DocumentQueue:
                     await self._gate.wait()
                     continue
                 entry, pdf = self._found.popleft()
-                if entry.number not in self._taken and entry.number not in self._ended:
-                    self._taken.add(entry.number)
+                if entry.number not in self._handed_out and entry.number not in self._ended:
+                    self._handed_out.add(entry.number)
                     return entry, pdf
                 self.passed_over += 1
                 _LOGGER.warning(
@@ -387,16 +396,16 @@ class DocumentQueue:
                 )
             return None
 
-    def put_back(self, entry: Entry) -> None:
+    def put_back(self, entry: SigningEntry) -> None:
         """A document has come to its end, or its worker goes."""
-        self._taken.discard(entry.number)
+        self._handed_out.discard(entry.number)
         self._ended.add(entry.number)
 
     def stop(self) -> None:
         """Hand out no more, whatever comes: those who wait get None."""
         self._is_over = True
         with contextlib.suppress(asyncio.QueueFull):  # then nobody waits for something to be read
-            self._read.put_nowait(_End())
+            self._read.put_nowait(_SourceEnd())
 
     async def _look_up_some(self) -> None:
         """Look up what was read. At the source's end there is no more to hand out."""
@@ -404,7 +413,7 @@ class DocumentQueue:
         while not self._read.empty():
             some.append(self._read.get_nowait())
         pdfs = [each for each in some if isinstance(each, Pdf)]
-        errors = [each.error for each in some if isinstance(each, _End) and each.error is not None]
+        errors = [each.error for each in some if isinstance(each, _SourceEnd) and each.error is not None]
         if self._is_over or not pdfs:
             self._is_over = True
             if errors:
@@ -420,7 +429,7 @@ class DocumentQueue:
                 self._found.append((entry, pdf))
 
     async def _read_source(self) -> None:
-        source, end = aiter(self._source), _End()
+        source, end = aiter(self._source), _SourceEnd()
         try:
             try:
                 async for pdf in source:
@@ -431,18 +440,18 @@ class DocumentQueue:
         except BaseException as error:
             if is_being_cancelled():
                 raise
-            end = _End(SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error)
+            end = _SourceEnd(SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error)
         await self._read.put(end)
 
 
 @attrs.frozen
-class _End:
+class _SourceEnd:
     """Stands after the last document that the source gave. error: what it raised there."""
 
     error: BaseException | None = None
 
 
-class Rate:
+class DocumentRate:
     """Documents a second, of the last 15 minutes of a run, which begins now."""
 
     def __init__(self, clock: Clock) -> None:
@@ -460,17 +469,17 @@ class Rate:
     def per_second(self) -> float:
         """The documents that have come to their end lately, a second."""
         now = self._forget_old()
-        return len(self) / max(1.0, min(_RECENT, now - self._began))
+        return len(self) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _forget_old(self) -> float:
         """Drop times that no longer count. Return the present time."""
         now = self._clock.monotonic()
-        while self._recent and self._recent[0] < now - _RECENT:
+        while self._recent and self._recent[0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
         return now
 
 
-def _refuse_other_kinds(source: object, signatures: object) -> None:
+def _validate_argument_types(source: object, signatures: object) -> None:
     """Raise ConfigurationError at once for what would be found when the job runs, perhaps hours later."""
     if not isinstance(source, AsyncIterable):
         raise ConfigurationError("source has to be an async iterable of Pdf: a Folder, or an async generator")
@@ -478,7 +487,7 @@ def _refuse_other_kinds(source: object, signatures: object) -> None:
         raise ConfigurationError("signatures has to be a list of them, or a function that gives one for a document")
 
 
-def _refuse_to_sign_its_own(source: object, target: object) -> None:
+def _validate_target_outside_source(source: object, target: object) -> None:
     """Raise ConfigurationError if the target is within the source: what is signed would be found and signed again."""
     paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
     if None not in paths and str(paths[1]).startswith(str(paths[0])):

@@ -13,10 +13,10 @@ meanwhile, for which another lease has to wait.
 from __future__ import annotations
 
 from directsuite.durable.database import Tables, sql
-from directsuite.jobs.signing.workflow import State
+from directsuite.jobs.signing.workflow import DocumentState
 
-_NEW, _FAILED = int(State.NEW), int(State.FAILED)
-_FINAL = ", ".join(str(int(state)) for state in State if state.is_final)
+_NEW, _FAILED = int(DocumentState.NEW), int(DocumentState.FAILED)
+_FINAL_STATES = ", ".join(str(int(state)) for state in DocumentState if state.is_final)
 
 TABLES = Tables(
     "signing",
@@ -63,11 +63,11 @@ JOB = sql("""
     ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, identity
 """)
 CLAIM = sql("UPDATE directsuite.signing_job SET digest = coalesce(digest, :digest) WHERE id = :job RETURNING digest")
-CLAIMED = sql("SELECT digest FROM directsuite.signing_job WHERE id = :job")
+READ_CLAIM = sql("SELECT digest FROM directsuite.signing_job WHERE id = :job")
 
-MAKE_CHUNK = sql("INSERT INTO directsuite.signing_chunk (job) VALUES (:job) RETURNING id")
-CHUNKS = sql("SELECT id FROM directsuite.signing_chunk WHERE job = :job")
-DROP_CHUNK = sql("DELETE FROM directsuite.signing_chunk WHERE id = :chunk")
+MAKE_BATCH = sql("INSERT INTO directsuite.signing_chunk (job) VALUES (:job) RETURNING id")
+BATCHES = sql("SELECT id FROM directsuite.signing_chunk WHERE job = :job")
+DROP_BATCH = sql("DELETE FROM directsuite.signing_chunk WHERE id = :chunk")
 ADD = sql("""
     INSERT INTO directsuite.signing_document (job, chunk, name) VALUES :rows
     ON CONFLICT (job, name) DO NOTHING RETURNING number
@@ -75,7 +75,7 @@ ADD = sql("""
 
 # Of many workers, in PostgreSQL alone. A time in the future was written while the clock was ahead. It counts as now: so
 # a worker that lives keeps its lease, and the chunk of a dead one is due when `patience` is over.
-DUE = sql("""
+TAKE_DUE_BATCHES = sql("""
     WITH future AS (
         SELECT id FROM directsuite.signing_chunk
         WHERE job = :job AND NOT done AND greatest(seen_at, woken_at) > clock_timestamp()
@@ -99,24 +99,25 @@ LEASE = sql("""
     WHERE id = :chunk AND NOT done AND (seen_at IS NULL OR seen_at < now() - make_interval(secs => :patience))
     RETURNING fence
 """)
-WAKE_ANEW = sql("UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = :chunk")
-SEEN = sql("""
+CLEAR_WOKEN = sql("UPDATE directsuite.signing_chunk SET woken_at = NULL WHERE id = :chunk")
+CONFIRM_LEASE = sql("""
     UPDATE directsuite.signing_chunk SET seen_at = now() WHERE id = :chunk AND fence = :fence AND seen_at IS NOT NULL
     RETURNING id
 """)
-HOLD = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR UPDATE")
+LOCK_BATCH = sql("SELECT id FROM directsuite.signing_chunk WHERE id = :chunk AND fence = :fence FOR UPDATE")
 RELEASE = sql(f"""
     UPDATE directsuite.signing_chunk c SET seen_at = NULL, woken_at = NULL, done = NOT EXISTS (
-        SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state NOT IN ({_FINAL}))
+        SELECT FROM directsuite.signing_document d WHERE d.chunk = c.id AND d.state NOT IN ({_FINAL_STATES}))
     WHERE id = :chunk AND fence = :fence
 """)  # noqa: S608  of constants
-OPEN = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
+COUNT_OPEN_BATCHES = sql("SELECT count(*) FROM directsuite.signing_chunk WHERE job = :job AND NOT done")
 
 _COLUMNS = (
     "number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message"
 )
 NAMES = sql(f"""
-    SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL}) ORDER BY number
+    SELECT name FROM directsuite.signing_document WHERE chunk = :chunk AND state NOT IN ({_FINAL_STATES}) \
+ORDER BY number
 """)  # noqa: S608  of constants
 ENTRIES = sql(f"""
     SELECT {_COLUMNS} FROM directsuite.signing_document
@@ -138,14 +139,14 @@ PUT = sql(f"""
 """)  # noqa: S608  of constants
 SET = sql(f"UPDATE directsuite.signing_document {_PUT} WHERE chunk = :chunk AND number = :number")
 
-COUNT = sql("""
+ADD_COUNTS = sql("""
     UPDATE directsuite.signing_chunk SET abandoned = abandoned + :abandoned, requested = requested + :requested
     WHERE id = :chunk AND fence = :fence RETURNING id
 """)
 ABANDON = sql("""
     INSERT INTO directsuite.signing_abandoned VALUES (:identifier, :chunk, :at) ON CONFLICT (identifier) DO NOTHING
 """)
-ABANDONED = sql("""
+SELECT_ABANDONED = sql("""
     SELECT identifier FROM directsuite.signing_abandoned WHERE chunk = :chunk AND identifier > :after
     ORDER BY identifier LIMIT coalesce(:most, 9223372036854775807)
 """)
@@ -159,7 +160,7 @@ FORGET_BEFORE = sql("""
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
 """)  # of chunks that are done, too, which nobody leases any more
 
-RENEW = sql(f"""
+RETRY_FAILED = sql(f"""
     UPDATE directsuite.signing_document
     SET state = {_NEW}, problem = NULL, service_message = NULL, tries = 0, source_sha = NULL
     WHERE job = :job AND state = {_FAILED} AND problem = coalesce(:problem::text, problem) RETURNING chunk

@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError
-from directsuite.jobs.signing.documents import STAGING, Pdf, RemoteFile, examined
-from directsuite.jobs.signing.targets import refuse_outside, refuse_unwritable, refusing_names
+from directsuite.jobs.signing.documents import STAGING_DIR, Pdf, RemoteFile, inspect_pdf
+from directsuite.jobs.signing.targets import translate_name_errors, validate_encodable, validate_path
 
 T = TypeVar("T")
 
-_NAMES = 500  # of documents found at a time
-_WHOLE_PUTS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
+_LISTING_BATCH_NAMES = 500  # of documents found at a time
+_ATOMIC_PUT_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Object stores, in which what is put appears whole or not at all: S3, Google Cloud Storage, Azure Blob Storage."""
 
 
@@ -58,25 +58,25 @@ class StorageFolder(AsyncIterable[Pdf]):
     """
 
     def __init__(self, url: str, pattern: str = "*.pdf", **options: Any) -> None:
-        self._files, self._root = _opened(url, options)
+        self._files, self._root = _open_storage(url, options)
         self._pattern = pattern
-        self.place = _place(self._files, self._root)
+        self.place = _build_url(self._files, self._root)
         """Where it is, as a URL."""
 
     def named(self, name: str) -> Pdf:
         """The document of this name, which need not be there."""
-        return Pdf(name, _Stored(self._files, f"{self._root}/{name}"))
+        return Pdf(name, _StoredFile(self._files, f"{self._root}/{name}"))
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
-        found = self._found()
-        while some := await _asked(_next, found):
+        found = self._walk_names()
+        while some := await _call_in_thread(_take_batch, found):
             for name in some:
                 yield self.named(name)
 
-    def _found(self) -> Generator[str]:
+    def _walk_names(self) -> Generator[str]:
         for folder, _, files in self._files.walk(self._root, on_error="raise"):
             below = str(folder)[len(self._root) :].strip("/")
-            for name in files if STAGING not in below.split("/") else ():
+            for name in files if STAGING_DIR not in below.split("/") else ():
                 if fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
                     yield f"{below}/{name}" if below else name
 
@@ -93,12 +93,12 @@ class StorageTarget:
     """
 
     def __init__(self, url: str, **options: Any) -> None:
-        self._files, self._root = _opened(url, options)
-        self.place = _place(self._files, self._root)
+        self._files, self._root = _open_storage(url, options)
+        self.place = _build_url(self._files, self._root)
         """Where it is, as a URL."""
 
     @contextlib.asynccontextmanager
-    async def staging_dir(self, part: str, fence: int = 0) -> AsyncGenerator[Path]:
+    async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
         """A temporary folder of this machine, of this lease alone."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
@@ -110,58 +110,58 @@ class StorageTarget:
 
     def check(self, name: str) -> None:
         """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
-        refuse_outside(name)
-        refuse_unwritable(name)
+        validate_path(name)
+        validate_encodable(name)
 
     async def has(self, name: str) -> bool:
         """Whether there is something of this name. Raises InvalidArgumentError and StorageError."""
-        with refusing_names():
-            return await _asked(self._found, name) is not None
+        with translate_name_errors():
+            return await _call_in_thread(self._find, name) is not None
 
-    async def holds(self, name: str, sha256: str) -> bool:
+    async def contains(self, name: str, sha256: str) -> bool:
         """Whether the file of this name is the one of this SHA-256, in hex. Raises StorageError."""
-        return await _asked(self._holds, name, sha256)
+        return await _call_in_thread(self._contains, name, sha256)
 
-    async def keep(self, name: str, file: Path) -> None:
+    async def publish(self, name: str, file: Path) -> None:
         """Put the file under its name, and see that the storage has all of it.
 
         Raises FileExistsError where another has the name, InvalidArgumentError and StorageError.
         """
         self.check(name)
-        with refusing_names():
-            is_there = await _asked(self._put, name, file)
+        with translate_name_errors():
+            is_there = await _call_in_thread(self._put, name, file)
         if not is_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
         """Whether it is there by now. Otherwise another is."""
         final = f"{self._root}/{name}"
-        found = self._found(name)
+        found = self._find(name)
         if found is None:
-            self._put_anew(name, file)
-        elif found["type"] != "file" or self._digest_of(final) != examined(file).sha256:
+            self._upload_new(name, file)
+        elif found["type"] != "file" or self._compute_digest(final) != inspect_pdf(file).sha256:
             return False
         file.unlink()
         return True
 
-    def _put_anew(self, name: str, file: Path) -> None:
+    def _upload_new(self, name: str, file: Path) -> None:
         final = f"{self._root}/{name}"
-        if _protocol(self._files) in _WHOLE_PUTS:
+        if _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS:
             self._files.put_file(os.fspath(file), final)
         else:
             # Another for each document of a name: two jobs may put one at a time.
-            whose = f"{name}\0{examined(file).sha256}".encode("utf-8", "surrogatepass")
-            made = f"{self._root}/{STAGING}/{hashlib.sha256(whose).hexdigest()}"
+            whose = f"{name}\0{inspect_pdf(file).sha256}".encode("utf-8", "surrogatepass")
+            made = f"{self._root}/{STAGING_DIR}/{hashlib.sha256(whose).hexdigest()}"
             for each in (made, final):
                 self._files.makedirs(each.rpartition("/")[0], exist_ok=True)
             self._files.put_file(os.fspath(file), made)
-            self._refuse_other_size(made, file)
+            self._validate_size(made, file)
             self._files.mv(made, final)
-        self._refuse_other_size(final, file)
+        self._validate_size(final, file)
 
-    def _found(self, name: str) -> dict[str, Any] | None:
+    def _find(self, name: str) -> dict[str, Any] | None:
         """What there is of this name; in an object store, where folders are but names, a file only."""
-        is_object_store = _protocol(self._files) in _WHOLE_PUTS
+        is_object_store = _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS
         try:
             found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
         except (FileNotFoundError, NotADirectoryError):
@@ -172,20 +172,20 @@ class StorageTarget:
             raise
         return None if is_object_store and found["type"] != "file" else found
 
-    def _holds(self, name: str, sha256: str) -> bool:
-        found = self._found(name)
-        return found is not None and found["type"] == "file" and self._digest_of(f"{self._root}/{name}") == sha256
+    def _contains(self, name: str, sha256: str) -> bool:
+        found = self._find(name)
+        return found is not None and found["type"] == "file" and self._compute_digest(f"{self._root}/{name}") == sha256
 
-    def _digest_of(self, path: str) -> str:
+    def _compute_digest(self, path: str) -> str:
         with self._files.open(path, "rb") as there:
             return hashlib.file_digest(there, "sha256").hexdigest()
 
-    def _refuse_other_size(self, path: str, file: Path) -> None:
+    def _validate_size(self, path: str, file: Path) -> None:
         if self._files.info(path)["size"] != file.stat().st_size:
             raise StorageError("another size")
 
 
-class _Stored(RemoteFile):
+class _StoredFile(RemoteFile):
     """The bytes of a document in a storage."""
 
     def __init__(self, files: Any, path: str) -> None:
@@ -194,10 +194,10 @@ class _Stored(RemoteFile):
 
     async def fetch(self, file: Path) -> None:
         """Put them into a file of this machine."""
-        await _asked(self._files.get_file, self._path, os.fspath(file))
+        await _call_in_thread(self._files.get_file, self._path, os.fspath(file))
 
 
-def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
+def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     """A file system of fsspec, and the URL's path there."""
     try:
         core: Any = importlib.import_module("fsspec.core")
@@ -218,15 +218,15 @@ def _opened(url: str, options: dict[str, Any]) -> tuple[Any, str]:
     return files, str(root).rstrip("/")
 
 
-def _protocol(files: Any) -> str:
+def _get_protocol(files: Any) -> str:
     return files.protocol if isinstance(files.protocol, str) else str(files.protocol[0])
 
 
-def _place(files: Any, root: str) -> str:
+def _build_url(files: Any, root: str) -> str:
     return f"{files.unstrip_protocol(root).rstrip('/')}/"
 
 
-async def _asked(call: Callable[..., T], *values: Any) -> T:
+async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:
     """What a call gives. Raises StorageError in place of what it raised, and InvalidArgumentError."""
     try:
         return await asyncio.to_thread(call, *values)
@@ -237,5 +237,5 @@ async def _asked(call: Callable[..., T], *values: Any) -> T:
     raise failure
 
 
-def _next(found: Iterator[str]) -> list[str]:
-    return list(itertools.islice(found, _NAMES))
+def _take_batch(found: Iterator[str]) -> list[str]:
+    return list(itertools.islice(found, _LISTING_BATCH_NAMES))

@@ -32,7 +32,7 @@ from http import HTTPStatus
 import attrs
 
 from directsuite.core.clock import Clock
-from directsuite.core.failures import Scope, scope_of
+from directsuite.core.failures import ErrorScope, find_error_scope
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import (
@@ -47,14 +47,16 @@ from directsuite.errors import (
     RateLimitedError,
     ServiceError,
 )
-from directsuite.jobs.signing.documents import CUT_OFF, Examined, SourceError
+from directsuite.jobs.signing.documents import CUT_OFF_PROBLEM, PdfInfo, SourceError
 from directsuite.signing.models import DocumentSignature, Signature
 from directsuite.signing.streams import NOT_A_PDF
 
-CHANGED = "it is another document than when it was first read"
-TAKEN = "the target has another file of this name, which is not replaced: move it away, or sign into another target"
-INCOMPLETE = f"it {CUT_OFF}"
-LOST = "its signature was asked for again and again, and never seen"
+SOURCE_CHANGED = "it is another document than when it was first read"
+NAME_CONFLICT = (
+    "the target has another file of this name, which is not replaced: move it away, or sign into another target"
+)
+INCOMPLETE = f"it {CUT_OFF_PROBLEM}"
+GAVE_UP = "its signature was asked for again and again, and never seen"
 
 
 class FieldProblem(enum.Enum):
@@ -65,12 +67,12 @@ class FieldProblem(enum.Enum):
     PLACED = "has a signature field of the name to sign under, which has its own position: leave the widget out"
 
     @property
-    def of_it(self) -> str:
+    def journal_text(self) -> str:
         """What a journal keeps of it."""
         return f"it {self.value}"
 
 
-def field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
+def find_field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
     """Return why a signature with a name would not stand where that says, in a document with these fields."""
     if signature.name is None:
         return None
@@ -82,25 +84,27 @@ def field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> 
     return None if signature.widget is None else FieldProblem.PLACED
 
 
-ABOUT_THE_DOCUMENT = frozenset({CHANGED, TAKEN, INCOMPLETE, NOT_A_PDF, *(each.of_it for each in FieldProblem)})
+DOCUMENT_PROBLEMS = frozenset(
+    {SOURCE_CHANGED, NAME_CONFLICT, INCOMPLETE, NOT_A_PDF, *(each.journal_text for each in FieldProblem)}
+)
 """Problems that say nothing of the service, however many documents have them."""
 
-MISSING = (NotFoundError, BadRequestError)
+UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
 """What the service may say of an identifier that it doesn't know: the specification leaves open which."""
 
-_KEPT = 3.5 * 3600
+_MAX_STORED_SECONDS = 3.5 * 3600
 """Seconds for which a stored document is sure to be there: the service keeps it for 4 hours without activity."""
-_KEPT_MESSAGE = 1000  # characters of what the service wrote
+_MAX_MESSAGE_CHARS = 1000  # characters of what the service wrote
 _MAX_TRIES = 5
 """Stored documents that may be abandoned for a document before it counts as failed."""
 
 _BACKOFF = Backoff(1.0, 60.0)
-_SUSPECT = 8  # failures of the service with one document, while others come through
-_DENIED = 4  # times that one may not be signed, though others were
-_UNREAD = 4  # times that one can't be read, while others can
+_MAX_OWN_FAILURES = 8  # failures of the service with one document, while others come through
+_MAX_DENIALS = 4  # times that one may not be signed, though others were
+_MAX_READ_FAILURES = 4  # times that one can't be read, while others can
 
 
-class State(enum.IntEnum):
+class DocumentState(enum.IntEnum):
     """How far a document is. The numbers stand in journals."""
 
     NEW = 1
@@ -119,23 +123,23 @@ class State(enum.IntEnum):
     @property
     def is_signed(self) -> bool:
         """Whether the target has it."""
-        return self in (State.SIGNED, State.DONE)
+        return self in (DocumentState.SIGNED, DocumentState.DONE)
 
     @property
     def is_final(self) -> bool:
         """Whether nothing more is to be done by itself."""
-        return self in (State.DONE, State.FAILED)
+        return self in (DocumentState.DONE, DocumentState.FAILED)
 
 
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False)
-class Entry:
+class SigningEntry:
     """What the journal knows of one document."""
 
     number: int
     name: str
     """Unique in the job."""
-    state: State = State.NEW
+    state: DocumentState = DocumentState.NEW
     identifier: str | None = None
     """Of the stored document."""
     saved_at: float | None = None
@@ -156,51 +160,58 @@ class Entry:
     @property
     def has_failed(self) -> bool:
         """Whether it failed, and has not been signed since; another try may have begun."""
-        return self.state is State.FAILED or (self.problem is not None and not self.state.is_signed)
+        return self.state is DocumentState.FAILED or (self.problem is not None and not self.state.is_signed)
 
-    def renewed(self) -> Entry:
+    def reset(self) -> SigningEntry:
         """As it was before it failed: whatever is in its place then is signed."""
-        return Entry(number=self.number, name=self.name, problem=self.problem, service_message=self.service_message)
+        return SigningEntry(
+            number=self.number, name=self.name, problem=self.problem, service_message=self.service_message
+        )
 
     def __repr__(self) -> str:
         return f"Entry(number={self.number}, state={self.state.name})"
 
 
-def abandoned_entry(
-    entry: Entry, then: State, problem: str | None, service_message: str | None = None, *, is_try: bool = True
-) -> Entry:
+def make_abandoned_entry(
+    entry: SigningEntry,
+    then: DocumentState,
+    problem: str | None,
+    service_message: str | None = None,
+    *,
+    is_try: bool = True,
+) -> SigningEntry:
     """An entry whose stored document is abandoned. is_try: whether that counts, where it begins anew."""
     return attrs.evolve(
         entry,
         state=then,
         identifier=None,
         saved_at=None,
-        tries=entry.tries + (then is State.NEW and is_try),
-        problem=entry.problem if then is State.NEW else problem,
-        service_message=entry.service_message if then is State.NEW else service_message,
-        output_sha=entry.output_sha if then is State.DONE else None,
+        tries=entry.tries + (then is DocumentState.NEW and is_try),
+        problem=entry.problem if then is DocumentState.NEW else problem,
+        service_message=entry.service_message if then is DocumentState.NEW else service_message,
+        output_sha=entry.output_sha if then is DocumentState.DONE else None,
     )
 
 
-def service_message_of(error: DirectSuiteError) -> str | None:
+def storable_service_message(error: DirectSuiteError) -> str | None:
     """What the service wrote with a refusal, as far as any database keeps it; None where it wrote nothing."""
     if not isinstance(error, ServiceError) or not error.message:
         return None
-    return error.message[:_KEPT_MESSAGE].replace("\0", "").encode("utf-8", "replace").decode()
+    return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def is_last_try(entry: Entry) -> bool:
+def is_last_try(entry: SigningEntry) -> bool:
     """Return True if a document fails when what is stored for it is abandoned once more."""
     return entry.tries + 1 >= _MAX_TRIES
 
 
-class Step(enum.Enum):
+class SigningStep(enum.Enum):
     """What is done with a document next; the table above says when."""
 
-    RENEW = enum.auto()
+    RESET = enum.auto()
     VERIFY_OUTPUT = enum.auto()
     FETCH = enum.auto()
-    REFUSE = enum.auto()
+    FAIL_CHANGED = enum.auto()
     SAVE = enum.auto()
     SIGN = enum.auto()
     EXPIRE = enum.auto()
@@ -212,46 +223,54 @@ class Step(enum.Enum):
 
 
 @attrs.define(kw_only=True)
-class Facts:
+class RunContext:
     """What this run knows of a document beside its entry. Its steps fill it in."""
 
-    signatures: int
+    signature_count: int
     """How many it is to get."""
-    source: Examined | None = None
+    source: PdfInfo | None = None
     """Its PDF, as it is now; None where it has to be read, or read again because it is saved anew."""
-    output: Examined | None = None
+    output: PdfInfo | None = None
     """The PDF that came from the service."""
     is_output_verified: bool = False
     """Whether the target was asked for the output of an earlier run."""
 
 
-def next_step(entry: Entry, facts: Facts, now: float) -> Step:
+def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep:
     """What is done with a document next. now: Unix time."""
-    if entry.state in _BY_STATE:
-        return _BY_STATE[entry.state]
-    if entry.state is State.SIGNING and entry.output_sha is not None and not facts.is_output_verified:
-        return Step.VERIFY_OUTPUT
+    if entry.state in _STEP_BY_STATE:
+        return _STEP_BY_STATE[entry.state]
+    if entry.state is DocumentState.SIGNING and entry.output_sha is not None and not facts.is_output_verified:
+        return SigningStep.VERIFY_OUTPUT
     if facts.source is None:
-        return Step.FETCH
+        return SigningStep.FETCH
     if entry.source_sha not in (None, facts.source.sha256):
-        return Step.REFUSE
-    if entry.state is State.NEW:
-        return Step.SAVE
-    if entry.state is State.SAVED:
+        return SigningStep.FAIL_CHANGED
+    if entry.state is DocumentState.NEW:
+        return SigningStep.SAVE
+    if entry.state is DocumentState.SAVED:
         # A time in the future was written while the clock was ahead, and does not say how old the document is.
-        is_kept = entry.identifier is not None and entry.saved_at is not None and 0 <= now - entry.saved_at <= _KEPT
-        return Step.SIGN if is_kept else Step.EXPIRE
+        is_stored = (
+            entry.identifier is not None
+            and entry.saved_at is not None
+            and 0 <= now - entry.saved_at <= _MAX_STORED_SECONDS
+        )
+        return SigningStep.SIGN if is_stored else SigningStep.EXPIRE
     if facts.output is None:
-        return Step.DOWNLOAD if entry.identifier is not None else Step.ABANDON
+        return SigningStep.DOWNLOAD if entry.identifier is not None else SigningStep.ABANDON
     # Some services add more than was requested, for example a document time stamp.
-    has_ours = facts.output.signatures >= facts.source.signatures + facts.signatures
-    return Step.STORE if has_ours and not facts.output.is_cut_off else Step.ABANDON
+    has_ours = facts.output.signature_count >= facts.source.signature_count + facts.signature_count
+    return SigningStep.STORE if has_ours and not facts.output.is_cut_off else SigningStep.ABANDON
 
 
-_BY_STATE = {State.FAILED: Step.RENEW, State.SIGNED: Step.DELETE, State.DONE: Step.END}
+_STEP_BY_STATE = {
+    DocumentState.FAILED: SigningStep.RESET,
+    DocumentState.SIGNED: SigningStep.DELETE,
+    DocumentState.DONE: SigningStep.END,
+}
 
 
-class Reaction(enum.Enum):
+class ErrorReaction(enum.Enum):
     """What an error of a step means for its document."""
 
     RAISE = enum.auto()
@@ -271,8 +290,8 @@ class Reaction(enum.Enum):
 
 
 def classify_error(
-    step: Step, error: DirectSuiteError | SourceError, *, is_ours: bool, is_there: bool | None = None
-) -> Reaction:
+    step: SigningStep, error: DirectSuiteError | SourceError, *, is_ours: bool, is_there: bool | None = None
+) -> ErrorReaction:
     """What an error of a step means for its document.
 
     is_ours: whether this run has stored it; what an earlier run stored, perhaps by another account, may be denied to
@@ -280,29 +299,31 @@ def classify_error(
     is stored; None where it wasn't asked.
     """
     if isinstance(error, SourceError):
-        return Reaction.FAIL if error.is_its_own else Reaction.RAISE
+        return ErrorReaction.FAIL if error.is_document_specific else ErrorReaction.RAISE
     if isinstance(error, InvalidArgumentError):
-        is_of_the_output = step in (Step.SIGN, Step.DOWNLOAD) and error.parameter == "destination"
-        return Reaction.STOP if is_of_the_output else Reaction.FAIL
-    scope = scope_of(error)
-    if step is Step.SIGN:
+        is_of_the_output = step in (SigningStep.SIGN, SigningStep.DOWNLOAD) and error.parameter == "destination"
+        return ErrorReaction.STOP if is_of_the_output else ErrorReaction.FAIL
+    scope = find_error_scope(error)
+    if step is SigningStep.SIGN:
         if isinstance(error, OutcomeUnknownError):
-            return Reaction.FIND_OUT
-        if is_anothers(error, is_ours=is_ours) or is_there is False:
-            return Reaction.ABANDON
-        if isinstance(error, MISSING) and is_there is None:
-            return Reaction.ASK
-        if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or scope in (Scope.ACCOUNT, Scope.ENDPOINT):
-            return Reaction.UNDO
-        return Reaction.FAIL if scope is Scope.ITEM else Reaction.RAISE
-    if step is Step.DOWNLOAD and (scope is Scope.ITEM or is_anothers(error, is_ours=is_ours)):
-        return Reaction.ABANDON
-    if step is Step.SAVE and scope is Scope.ITEM and not _has_no_such_url(error):
-        return Reaction.FAIL
-    return Reaction.RAISE
+            return ErrorReaction.FIND_OUT
+        if may_belong_to_another_account(error, is_ours=is_ours) or is_there is False:
+            return ErrorReaction.ABANDON
+        if isinstance(error, UNKNOWN_IDENTIFIER_ERRORS) and is_there is None:
+            return ErrorReaction.ASK
+        if error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED) or scope in (ErrorScope.ACCOUNT, ErrorScope.ENDPOINT):
+            return ErrorReaction.UNDO
+        return ErrorReaction.FAIL if scope is ErrorScope.ITEM else ErrorReaction.RAISE
+    if step is SigningStep.DOWNLOAD and (
+        scope is ErrorScope.ITEM or may_belong_to_another_account(error, is_ours=is_ours)
+    ):
+        return ErrorReaction.ABANDON
+    if step is SigningStep.SAVE and scope is ErrorScope.ITEM and not _has_no_such_url(error):
+        return ErrorReaction.FAIL
+    return ErrorReaction.RAISE
 
 
-def is_anothers(error: DirectSuiteError, *, is_ours: bool) -> bool:
+def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
     """Return True if an error may say that what is stored is another account's."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
@@ -311,12 +332,14 @@ def _has_no_such_url(error: DirectSuiteError) -> bool:
     return isinstance(error, NotFoundError) or (isinstance(error, ServiceError) and error.status == HTTPStatus.GONE)
 
 
-def _is_hopeless(error: DirectSuiteError) -> bool:
+def _is_permanent(error: DirectSuiteError) -> bool:
     """Return True if what a step raised would meet every other document as well, and doesn't pass by waiting."""
-    return scope_of(error) in (Scope.ACCOUNT, Scope.CALLER, Scope.ENDPOINT) or _has_no_such_url(error)
+    return find_error_scope(error) in (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT) or _has_no_such_url(
+        error
+    )
 
 
-class Verdict(enum.Enum):
+class RetryVerdict(enum.Enum):
     """What becomes of a document that could not be brought to its end."""
 
     WAIT = enum.auto()
@@ -332,22 +355,22 @@ class OutageTracker:
     """What the documents of a run find of the service: whether it answers others, and since when it does not."""
 
     clock: Clock
-    patience: float
+    max_outage: float
     """Seconds for which an outage may last."""
-    signed: int = 0
+    signed_count: int = 0
     """How often the service has signed."""
-    read: int = 0
+    read_count: int = 0
     """How many documents could be read."""
     kind: str | None = None
     """The type of the error with which the outage began, while there is one."""
     _since: float = attrs.field(default=0.0, init=False)
 
-    def patience_left(self, error: Exception) -> float:
+    def start_or_measure_outage(self, error: Exception) -> float:
         """Seconds of patience that are left, where an outage may have begun with this."""
         now = self.clock.monotonic()
         if self.kind is None:
             self.kind, self._since = type(error).__name__, now
-        return self.patience - (now - self._since)
+        return self.max_outage - (now - self._since)
 
     def end(self) -> None:
         """Note that the service signed a document."""
@@ -361,11 +384,13 @@ class RetryState:
     _outage: OutageTracker
     _pauses: int = attrs.field(default=0, init=False)
     _failures: int = attrs.field(default=0, init=False)  # that may be of this document alone
-    _first: int | None = attrs.field(default=None, init=False)  # how often the service had signed at the first failure
-    _last: int | None = attrs.field(default=None, init=False)  # and at the last one that counts
+    _signed_at_first_failure: int | None = attrs.field(
+        default=None, init=False
+    )  # how often the service had signed at the first failure
+    _signed_at_last_failure: int | None = attrs.field(default=None, init=False)  # and at the last one that counts
     _is_alone: bool = attrs.field(default=False, init=False)
     _denials: list[int] = attrs.field(factory=list[int], init=False)  # how often it had signed at each of them
-    _unread: list[int] = attrs.field(factory=list[int], init=False)  # how many others had been read at each time
+    _read_counts: list[int] = attrs.field(factory=list[int], init=False)  # how many others had been read at each time
 
     def begin(self) -> None:
         """Another try.
@@ -373,55 +398,59 @@ class RetryState:
         Only what the service has signed since the last failure that counts tells of it as it is: an outage adds one
         failure at most, whatever was before it.
         """
-        self._is_alone = self._last is None or self._outage.signed > self._last
+        self._is_alone = (
+            self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
+        )
 
-    def judge(self, error: DirectSuiteError | SourceError, *, others: bool) -> Verdict:
+    def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
         """What becomes of the document after this. others: whether others are under way, which may tell."""
         if isinstance(error, SourceError):
-            return Verdict.FAIL if self._is_unreadable(error) else Verdict.WAIT
-        signed = self._outage.signed
+            return RetryVerdict.FAIL if self._is_unreadable(error) else RetryVerdict.WAIT
+        signed = self._outage.signed_count
         if isinstance(error, PermissionDeniedError) and signed:
             self._denials.append(signed)
-            if len(self._denials) < _DENIED:
-                return Verdict.WAIT
-            return Verdict.STOP if others and signed == self._denials[-2] else Verdict.FAIL
-        if _is_hopeless(error):
-            return Verdict.STOP
+            if len(self._denials) < _MAX_DENIALS:
+                return RetryVerdict.WAIT
+            return RetryVerdict.STOP if has_others_in_progress and signed == self._denials[-2] else RetryVerdict.FAIL
+        if _is_permanent(error):
+            return RetryVerdict.STOP
         if self.record_failure(error):
-            return Verdict.FAIL
-        return Verdict.WAIT if self.why_over(error) is None else Verdict.STOP
+            return RetryVerdict.FAIL
+        return RetryVerdict.WAIT if self.reason_to_stop_waiting(error) is None else RetryVerdict.STOP
 
     def record_failure(self, error: DirectSuiteError) -> bool:
         """Count a failure. Return True once the service keeps failing with this document, and not with others."""
-        signed = self._outage.signed
-        if self._first is None:
-            self._first = signed
+        signed = self._outage.signed_count
+        if self._signed_at_first_failure is None:
+            self._signed_at_first_failure = signed
         if isinstance(error, RateLimitedError):
             return False
         if self._is_alone:
-            self._last = signed
+            self._signed_at_last_failure = signed
             self._failures += 1
-        if self._failures >= _SUSPECT:
+        if self._failures >= _MAX_OWN_FAILURES:
             return True
         # At the end of a source no others are left to tell: those that came through since its first failure have.
-        return self._outage.patience_left(error) < 0 and signed > self._first
+        return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
 
     def _is_unreadable(self, error: Exception) -> bool:
         """Return True if a document is given up because others can be read, or because patience is over."""
-        read = self._outage.read
-        self._unread.append(read)
-        return self._outage.patience_left(error) < 0 or (len(self._unread) >= _UNREAD and read > self._unread[0])
+        read = self._outage.read_count
+        self._read_counts.append(read)
+        return self._outage.start_or_measure_outage(error) < 0 or (
+            len(self._read_counts) >= _MAX_READ_FAILURES and read > self._read_counts[0]
+        )
 
-    def why_stopped(self, error: DirectSuiteError | SourceError) -> str:
+    def explain_stop(self, error: DirectSuiteError | SourceError) -> str:
         """Why the job can't go on, in words."""
         if isinstance(error, SourceError):
             return str(error)
-        over = None if _is_hopeless(error) else self.why_over(error)
+        over = None if _is_permanent(error) else self.reason_to_stop_waiting(error)
         return over or error.explanation.rstrip(".")
 
-    def why_over(self, error: DirectSuiteError) -> str | None:
+    def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
         """Why there is no more waiting for the service, in words; None where there is."""
-        left = self._outage.patience_left(error)
+        left = self._outage.start_or_measure_outage(error)
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return error.explanation
         if left < 0:
@@ -430,12 +459,12 @@ class RetryState:
             return f"the service wants to be left alone for {error.retry_after:.0f} s, longer than it is waited for"
         return None
 
-    def pause(self, error: DirectSuiteError | SourceError) -> float:
+    def compute_pause(self, error: DirectSuiteError | SourceError) -> float:
         """Seconds until the next try: longer and longer, and as long as the service wants at least."""
         self._pauses += 1
-        return _BACKOFF.after(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
+        return _BACKOFF.compute_wait(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 
     def end(self, *, is_done: bool) -> None:
         """The document has come to its end, after which the service is well, if it was asked."""
-        if is_done or self._first is not None:
+        if is_done or self._signed_at_first_failure is not None:
             self._outage.end()

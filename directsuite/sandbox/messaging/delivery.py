@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pybase64
 
-from directsuite.sandbox.clock import timestamp
+from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.messaging.headers import fold
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS delivery(
   PRIMARY KEY(message, position)) WITHOUT ROWID;
 """
 
-CONFIRMATION_MS = 3_600_000  # specification section 8: delivery confirmation timeout
+CONFIRMATION_TIMEOUT_MS = 3_600_000  # specification section 8: delivery confirmation timeout
 
 CSV_COLUMNS = {
     "From": "from",
@@ -73,7 +73,7 @@ _DELAY = re.compile(r"(\d{1,6})([smh])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
-class Status(StrEnum):
+class DeliveryStatus(StrEnum):
     """Message status values, as the specification spells them."""
 
     DELIVERED = "Delivered"
@@ -83,17 +83,17 @@ class Status(StrEnum):
     NO_MDN_RECEIVED = "NO MDN Received"
 
 
-class Fate(NamedTuple):
+class DeliveryOutcome(NamedTuple):
     """What will have become of a recipient."""
 
-    outcome: Status | None
+    status: DeliveryStatus | None
     """None where no confirmation ever comes."""
     details: str
-    after_ms: int = 0
+    delay_ms: int = 0
     """How long after sending the outcome is known."""
 
 
-class Sent(NamedTuple):
+class SentRecord(NamedTuple):
     """A message that was sent."""
 
     smtp_id: str
@@ -103,34 +103,38 @@ class Sent(NamedTuple):
     at_ms: int
 
 
-MAILBOX_HERE = Fate(Status.DELIVERED, "Dispatched to the mailbox")
-REJECTED_HERE = Fate(Status.REMOTELY_FAILED, "Rejected: the recipient's certificate has expired or is revoked")
-_NO_MAILBOX = Fate(Status.REMOTELY_FAILED, "The recipient's domain has no such mailbox")
-_NO_CERTIFICATE = Fate(Status.LOCALLY_FAILED, "No certificate was found for the recipient")
-_FATES = {
-    "deliver": Fate(Status.DELIVERED, "Dispatched by the receiver's HISP"),
-    "slow": Fate(Status.DELIVERED, "Dispatched by the receiver's HISP", 60_000),
-    "nomdn": Fate(None, ""),
-    "bounce": Fate(Status.REMOTELY_FAILED, "Rejected by the receiver's HISP"),
+DELIVERED_LOCALLY = DeliveryOutcome(DeliveryStatus.DELIVERED, "Dispatched to the mailbox")
+REJECTED_LOCALLY = DeliveryOutcome(
+    DeliveryStatus.REMOTELY_FAILED, "Rejected: the recipient's certificate has expired or is revoked"
+)
+_NO_MAILBOX = DeliveryOutcome(DeliveryStatus.REMOTELY_FAILED, "The recipient's domain has no such mailbox")
+_NO_CERTIFICATE = DeliveryOutcome(DeliveryStatus.LOCALLY_FAILED, "No certificate was found for the recipient")
+_TEST_OUTCOMES = {
+    "deliver": DeliveryOutcome(DeliveryStatus.DELIVERED, "Dispatched by the receiver's HISP"),
+    "slow": DeliveryOutcome(DeliveryStatus.DELIVERED, "Dispatched by the receiver's HISP", 60_000),
+    "nomdn": DeliveryOutcome(None, ""),
+    "bounce": DeliveryOutcome(DeliveryStatus.REMOTELY_FAILED, "Rejected by the receiver's HISP"),
     "nocert": _NO_CERTIFICATE,
-    "untrusted": Fate(Status.LOCALLY_FAILED, "The recipient's certificate is not trusted"),
+    "untrusted": DeliveryOutcome(DeliveryStatus.LOCALLY_FAILED, "The recipient's certificate is not trusted"),
 }
 
 
-def fate_of(address: str, served_domains: set[str]) -> Fate:
+def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
     """The fate of a recipient who has no mailbox here."""
     local_part, _, domain = fold(address).rpartition("@")
     name, _, suffix = local_part.partition("+")
     if _TEST_DOMAIN.fullmatch(domain) is None:
         return _NO_MAILBOX if domain in served_domains else _NO_CERTIFICATE
-    fate = _FATES.get(name)
+    fate = _TEST_OUTCOMES.get(name)
     if fate is None:
-        return _NO_MAILBOX if domain in served_domains else _FATES["deliver"]
+        return _NO_MAILBOX if domain in served_domains else _TEST_OUTCOMES["deliver"]
     delay = _DELAY.fullmatch(suffix)
-    return fate if delay is None else fate._replace(after_ms=int(delay[1]) * _UNIT_MS[delay[2]])
+    return fate if delay is None else fate._replace(delay_ms=int(delay[1]) * _UNIT_MS[delay[2]])
 
 
-def record_sent(connection: sqlite3.Connection, sent: Sent, fates: Iterable[tuple[str, Fate]]) -> None:
+def record_sent_message(
+    connection: sqlite3.Connection, sent: SentRecord, outcomes: Iterable[tuple[str, DeliveryOutcome]]
+) -> None:
     """Write down a message with its recipients and their fates."""
     row = connection.execute(
         "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id", sent
@@ -138,13 +142,13 @@ def record_sent(connection: sqlite3.Connection, sent: Sent, fates: Iterable[tupl
     connection.executemany(
         "INSERT INTO delivery(message, position, recipient, outcome, due, details) VALUES(?, ?, ?, ?, ?, ?)",
         [
-            (row["id"], position, recipient, fate.outcome, sent.at_ms + fate.after_ms, fate.details)
-            for position, (recipient, fate) in enumerate(fates)
+            (row["id"], position, recipient, fate.status, sent.at_ms + fate.delay_ms, fate.details)
+            for position, (recipient, fate) in enumerate(outcomes)
         ],
     )
 
 
-def report(
+def list_records(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
 ) -> list[dict[str, Any]]:
     """A DirectMessageLog for each recipient of those messages that this account sent, in the order of sending."""
@@ -152,12 +156,12 @@ def report(
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
         " WHERE +account = ? AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
-        (account, json.dumps([bracketed(smtp_id) for smtp_id in smtp_ids])),
+        (account, json.dumps([add_brackets(smtp_id) for smtp_id in smtp_ids])),
     )
-    return [_log(row, now_ms) for row in rows]
+    return [_build_log(row, now_ms) for row in rows]
 
 
-class Passage(NamedTuple):
+class RecipientDelivery(NamedTuple):
     """A message's way to a recipient."""
 
     recipient: str
@@ -168,17 +172,17 @@ class Passage(NamedTuple):
     """When the outcome is known, or was; None where no confirmation comes, or the status was set."""
 
 
-def passages(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[Passage]:
+def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[RecipientDelivery]:
     """A message's ways to its recipients, in their order; none for a message that nobody sent."""
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
         " WHERE smtp_id = ? ORDER BY position",
-        (bracketed(smtp_id),),
+        (add_brackets(smtp_id),),
     )
     return [
-        Passage(
+        RecipientDelivery(
             row["recipient"],
-            *_status(row, now_ms),
+            *_compute_status(row, now_ms),
             row["at"],
             None if row["forced"] or not row["outcome"] else row["due"],
         )
@@ -186,14 +190,14 @@ def passages(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> li
     ]
 
 
-def report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
+def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
     """hasCvData, csvData and messageLogs. With no record both are empty, whichever form was asked for."""
     if as_csv and logs:
-        return {"hasCvData": True, "csvData": pybase64.b64encode(csv_of(logs)).decode("ascii"), "messageLogs": []}
+        return {"hasCvData": True, "csvData": pybase64.b64encode(format_csv(logs)).decode("ascii"), "messageLogs": []}
     return {"hasCvData": False, "csvData": "", "messageLogs": logs}
 
 
-def csv_of(logs: Sequence[dict[str, Any]]) -> bytes:
+def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
     """The report as CSV (RFC 4180, UTF-8) with a line of column titles. The XDR columns are empty: nothing is XDR."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -207,30 +211,30 @@ def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, s
     changed = connection.execute(
         "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"
         " AND message = (SELECT id FROM sent_message WHERE smtp_id = ?)",
-        (Status(status), recipient, bracketed(smtp_id)),
+        (DeliveryStatus(status), recipient, add_brackets(smtp_id)),
     )
     if changed.rowcount == 0:
-        raise LookupError(f"no message {bracketed(smtp_id)} was sent to {recipient}")
+        raise LookupError(f"no message {add_brackets(smtp_id)} was sent to {recipient}")
 
 
-def bracketed(smtp_id: str) -> str:
+def add_brackets(smtp_id: str) -> str:
     """An smtpId with its angle brackets, which callers may leave out."""
     return f"<{smtp_id.strip().removeprefix('<').removesuffix('>')}>"
 
 
-def _status(row: sqlite3.Row, now_ms: int) -> tuple[Status, str]:
+def _compute_status(row: sqlite3.Row, now_ms: int) -> tuple[DeliveryStatus, str]:
     if row["forced"] is not None:
-        return Status(row["forced"]), "Set by the control API"
-    timeout = row["at"] + CONFIRMATION_MS
+        return DeliveryStatus(row["forced"]), "Set by the control API"
+    timeout = row["at"] + CONFIRMATION_TIMEOUT_MS
     if row["outcome"] is not None and now_ms >= row["due"]:
-        return Status(row["outcome"]), row["details"] + (" (late)" if row["due"] > timeout else "")
+        return DeliveryStatus(row["outcome"]), row["details"] + (" (late)" if row["due"] > timeout else "")
     if now_ms >= timeout:
-        return Status.NO_MDN_RECEIVED, "No confirmation from the receiver's HISP within one hour"
-    return Status.WAITING, "Awaiting confirmation from the receiver's HISP"
+        return DeliveryStatus.NO_MDN_RECEIVED, "No confirmation from the receiver's HISP within one hour"
+    return DeliveryStatus.WAITING, "Awaiting confirmation from the receiver's HISP"
 
 
-def _log(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
-    status, details = _status(row, now_ms)
+def _build_log(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
+    status, details = _compute_status(row, now_ms)
     return {
         "from": row["sender"],
         "to": row["recipient"],
@@ -238,7 +242,7 @@ def _log(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
         "messageSize": row["size"],
         "status": status.value,
         "statusDetails": details,
-        "ts": timestamp(row["at"]),
+        "ts": format_timestamp(row["at"]),
         "xdrId": None,
         "uniqueId": None,
         "sourceId": None,

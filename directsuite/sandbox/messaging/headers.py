@@ -23,7 +23,7 @@ _ADDRESS_HEADERS = {
     *("from", "sender", "to", "cc", "bcc", "reply-to", "disposition-notification-to", "return-receipt-to", "errors-to"),
     *("resent-from", "resent-sender", "resent-to", "resent-cc", "resent-bcc", "resent-reply-to"),
 }
-_SUPERSETS = {
+_CHARSET_SUPERSETS = {
     "ascii": "utf-8",
     "gb2312": "gb18030",
     "gbk": "gb18030",
@@ -34,11 +34,11 @@ _SUPERSETS = {
     "tis-620": "cp874",
 }
 """What is announced as the one is often written in the other, which has the same characters and more."""
-_NO_CHARSETS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
+_NON_MAIL_CODECS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
 """Python's codecs that no mail is written in; the first two take time with the square of the text's length."""
 
-_ENCODED_WORD = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
-LONGEST_PLAIN_VALUE = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
+_ENCODED_WORD_BYTES = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
+MAX_PLAIN_VALUE_CHARS = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
 
 _WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?]*\?="
 _WORDS = re.compile(rf"{_WORD}(?:\s*{_WORD})*+")
@@ -50,49 +50,51 @@ _OPAQUE = re.compile(
     re.DOTALL,
 )
 _OPAQUE_OR_COMMENT = re.compile(rf"{_OPAQUE.pattern}|\(", re.DOTALL)
-_IN_COMMENTS = re.compile(r"\\.|[()]", re.DOTALL)
+_COMMENT_TOKEN = re.compile(r"\\.|[()]", re.DOTALL)
 _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
-_BEFORE_ADDRESS = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
+_ADDRESS_PREFIX = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
 # The second alternative takes a word that no @ or dot follows, so that no search begins within it again.
-_DOTTED = re.compile(r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)")
+_DOTTED_WORDS = re.compile(
+    r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)"
+)
 _SPECIALS = re.compile(r'[()<>\[\]:;@\\,."]')
-_BREAKS = re.compile(r"[\r\n\0]+")
+_LINE_BREAKS = re.compile(r"[\r\n\0]+")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-class Mailbox(NamedTuple):
+class HeaderMailbox(NamedTuple):
     """A mailbox of an address header."""
 
-    name: slice
+    name_slice: slice
     """Where the mailbox's name stands in the raw value."""
     address: str
 
 
-def unfolded(value: str) -> str:
+def unfold(value: str) -> str:
     """A header's value as the standard library has it, in one line, with raw 8-bit text read as UTF-8."""
     if not value.isascii():
         value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value.replace("\r", "").replace("\n", "").strip()
 
 
-def header_text(name: str, raw: str) -> str:
+def decode_header(name: str, raw: str) -> str:
     """What a raw value says. A name that is decoded in an address header is quoted where it would be misread."""
     if "=?" not in raw:
         return raw
     if name.lower() not in _ADDRESS_HEADERS:
-        return decoded_words(raw)
-    return _OPAQUE.sub(_phrase_text, raw)
+        return decode_words(raw)
+    return _OPAQUE.sub(_decode_phrase, raw)
 
 
-def decoded_words(raw: str) -> str:
+def decode_words(raw: str) -> str:
     """Text with its encoded words decoded."""
-    return _WORDS.sub(lambda words: _decoded(words[0]), raw)
+    return _WORDS.sub(lambda words: _decode_word_run(words[0]), raw)
 
 
-def mailboxes(raw: str) -> Iterator[Mailbox]:
+def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
     """The mailboxes in the raw value of an address header, groups' members among them; what has no `@` is none."""
-    structure = _structure(raw)
+    structure = _mask_structure(raw)
     name_start = 0
     for piece in _MAILBOX.finditer(structure):
         start, end = piece.span()
@@ -100,26 +102,28 @@ def mailboxes(raw: str) -> Iterator[Mailbox]:
         for angle in _ANGLE.finditer(structure, start, end):
             name_end = angle.start()
             start, end = angle.span(1)
-        before = _BEFORE_ADDRESS.match(structure, start, end)
-        addresses = list(_DOTTED.finditer(structure, before.end() if before else start, end))
+        before = _ADDRESS_PREFIX.match(structure, start, end)
+        addresses = list(_DOTTED_WORDS.finditer(structure, before.end() if before else start, end))
         at = next((dotted for dotted in reversed(addresses) if dotted["found"] and "@" in dotted[0]), None)
         if at is None:
             continue  # a name with an unquoted comma goes on in the next piece
         if at[0].count("@") == 1:
             places = range(*at.span())
             address = "".join(raw[place] for place in places if not structure[place].isspace())
-            yield Mailbox(slice(name_start, name_end), address)
+            yield HeaderMailbox(slice(name_start, name_end), address)
         name_start = piece.end() + 1
 
 
-def decoded_text(octets: bytes | bytearray, charset: str) -> str:
+def decode_text(octets: bytes | bytearray, charset: str) -> str:
     """Octets as text, whatever charset they are said to be in; what can't be decoded is replaced."""
     try:
         codec = codecs.lookup(charset).name
-        text = octets.decode("latin-1" if codec in _NO_CHARSETS else _SUPERSETS.get(codec, codec), "replace")
+        text = octets.decode(
+            "latin-1" if codec in _NON_MAIL_CODECS else _CHARSET_SUPERSETS.get(codec, codec), "replace"
+        )
     except (LookupError, ValueError):
         text = octets.decode("latin-1")
-    return storable(text)
+    return replace_surrogates(text)
 
 
 def fold(text: str) -> str:
@@ -127,24 +131,24 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def storable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text without unpaired surrogates, which some charsets can yield and neither JSON nor SQLite can hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def header_line(name: str, value: str) -> str:
+def format_header(name: str, value: str) -> str:
     """A header, folded, that says exactly this; in one of addresses only the names of mailboxes are encoded."""
     if name.lower() in _ADDRESS_HEADERS:
-        value = _with_encoded_names(value)
+        value = _encode_names(value)
         if value.isascii() and value.isprintable():
             return f"{name}: " + value.replace(", ", ",\r\n ")
     plain = value.isascii() and value.isprintable() and value == value.strip() and "=?" not in value
-    if plain and len(value) <= LONGEST_PLAIN_VALUE:
+    if plain and len(value) <= MAX_PLAIN_VALUE_CHARS:
         return f"{name}: {value}"
-    return f"{name}: " + "\r\n ".join(_encoded_words(value))
+    return f"{name}: " + "\r\n ".join(_encode_words(value))
 
 
-def _structure(raw: str) -> str:
+def _mask_structure(raw: str) -> str:
     """The value with quoted strings and encoded words covered by letters, and comments by blanks."""
     pieces: list[str] = []
     position = 0
@@ -156,42 +160,42 @@ def _structure(raw: str) -> str:
             position = end
             continue
         if opaque["quoted"] and not opaque["end"]:
-            return "".join(pieces) + " " + _structure(raw[start + 1 :].replace('"', "x"))
+            return "".join(pieces) + " " + _mask_structure(raw[start + 1 :].replace('"', "x"))
         if opaque[0] == "(":  # a quotation mark in a comment is text
-            end = _comment_end(raw, end)
+            end = _find_comment_end(raw, end)
         pieces.append((" " if opaque[0] == "(" else "x") * (end - start))
         position = end
     return "".join(pieces) + raw[position:]
 
 
-def _comment_end(raw: str, position: int) -> int:
+def _find_comment_end(raw: str, position: int) -> int:
     depth = 1
-    for mark in _IN_COMMENTS.finditer(raw, position):
+    for mark in _COMMENT_TOKEN.finditer(raw, position):
         depth += {"(": 1, ")": -1}.get(mark[0], 0)
         if depth == 0:
             return mark.end()
     return len(raw)
 
 
-def _phrase_text(opaque: re.Match[str]) -> str:
+def _decode_phrase(opaque: re.Match[str]) -> str:
     quoted = opaque["quoted"]
     if opaque["misplaced"] is not None:
         return opaque[0]
     if quoted is None:
-        text = _decoded(opaque[0])
-        return _quoted(text) if _SPECIALS.search(text) else text
-    return _quoted(decoded_words(_unquoted(quoted))) if opaque["end"] and "=?" in quoted else quoted
+        text = _decode_word_run(opaque[0])
+        return _quote(text) if _SPECIALS.search(text) else text
+    return _quote(decode_words(_unquote(quoted))) if opaque["end"] and "=?" in quoted else quoted
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
-def _unquoted(phrase: str) -> str:
+def _unquote(phrase: str) -> str:
     return _ESCAPE.sub(r"\1", phrase[1:-1])
 
 
-def _decoded(words: str) -> str:
+def _decode_word_run(words: str) -> str:
     """Encoded words as text. Those of one charset are joined first: some senders part them within a character."""
     runs: list[tuple[str, bytearray]] = []
     for charset, encoding, content in _WORD_PARTS.findall(words):
@@ -205,30 +209,30 @@ def _decoded(words: str) -> str:
         if not runs or runs[-1][0] != charset.lower():
             runs.append((charset.lower(), bytearray()))
         runs[-1][1].extend(octets)
-    return _BREAKS.sub(" ", "".join(decoded_text(octets, charset) for charset, octets in runs))
+    return _LINE_BREAKS.sub(" ", "".join(decode_text(octets, charset) for charset, octets in runs))
 
 
-def _with_encoded_names(value: str) -> str:
+def _encode_names(value: str) -> str:
     pieces: list[str] = []
     copied = 0
-    for mailbox in mailboxes(value):
-        written = value[mailbox.name]
+    for mailbox in parse_mailboxes(value):
+        written = value[mailbox.name_slice]
         name = written.strip()
         if not name or (name.isascii() and "=?" not in name):
             continue
-        start = mailbox.name.start + written.index(name)
-        text = _unquoted(name) if name[0] == name[-1] == '"' else name
-        pieces += [value[copied:start], " ".join(_encoded_words(text)), " "]
-        copied = mailbox.name.stop
+        start = mailbox.name_slice.start + written.index(name)
+        text = _unquote(name) if name[0] == name[-1] == '"' else name
+        pieces += [value[copied:start], " ".join(_encode_words(text)), " "]
+        copied = mailbox.name_slice.stop
     return "".join([*pieces, value[copied:]])
 
 
-def _encoded_words(value: str) -> Iterable[str]:
+def _encode_words(value: str) -> Iterable[str]:
     """RFC 2047 words that decode to exactly this text; none ends within a character."""
     word = b""
     for character in value:
         octets = character.encode("utf-8")
-        if len(word) + len(octets) > _ENCODED_WORD:
+        if len(word) + len(octets) > _ENCODED_WORD_BYTES:
             yield f"=?utf-8?B?{pybase64.b64encode(word).decode('ascii')}?="
             word = b""
         word += octets

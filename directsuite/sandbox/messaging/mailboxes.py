@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from directsuite.sandbox.credentials import hash_password, password_matches
-from directsuite.sandbox.files import abandoned_schema
+from directsuite.sandbox.credentials import check_password, hash_password
+from directsuite.sandbox.files import make_abandoned_schema
 from directsuite.sandbox.messaging.headers import fold
-from directsuite.sandbox.refusals import MessagingCode, MessagingError
+from directsuite.sandbox.rejections import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
-    from directsuite.sandbox.messaging.parsing import Content
+    from directsuite.sandbox.messaging.parsing import StoredContent
 
 INBOX = "INBOX"
 SENT = "INBOX.Sent"
 TRASH = "INBOX.Trash"
-_TOO_LARGE = "The message is larger than the sandbox can keep: what it has beside large attachments is in one row"
-RESERVED = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
+_TOO_LARGE_TEXT = "The message is larger than the sandbox can keep: what it has beside large attachments is in one row"
+RESERVED_FOLDERS = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS mailbox_account(
@@ -64,9 +64,9 @@ CREATE TRIGGER IF NOT EXISTS content_forgotten AFTER DELETE ON message
   WHEN NOT EXISTS (SELECT 1 FROM message WHERE content = OLD.content)
   BEGIN DELETE FROM content WHERE id = OLD.content; END;
 """
-SCHEMA = _SCHEMA + abandoned_schema("content_file")
+SCHEMA = _SCHEMA + make_abandoned_schema("content_file")
 
-_LONGEST_NAME = 255
+_MAX_NAME_CHARS = 255
 
 
 class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
@@ -107,15 +107,15 @@ def delete_account(connection: sqlite3.Connection, address: str) -> bool:
     return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (fold(address),)).rowcount > 0
 
 
-def account_id(connection: sqlite3.Connection, address: str) -> int | None:
+def find_account_id(connection: sqlite3.Connection, address: str) -> int | None:
     """The id of the mailbox at this address, if there is one."""
     row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return None if row is None else row["id"]
 
 
-def require_account(connection: sqlite3.Connection, address: str) -> int:
+def get_account_id(connection: sqlite3.Connection, address: str) -> int:
     """The id of the mailbox at this address. Raises UnknownAccount."""
-    account = account_id(connection, address)
+    account = find_account_id(connection, address)
     if account is None:
         raise UnknownAccount(f"there is no mailbox {address}")
     return account
@@ -124,7 +124,7 @@ def require_account(connection: sqlite3.Connection, address: str) -> int:
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
     """The id of the mailbox that these credentials open, if they do."""
     row = connection.execute("SELECT id, password FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
-    return row["id"] if row is not None and password_matches(password, row["password"]) else None
+    return row["id"] if row is not None and check_password(password, row["password"]) else None
 
 
 def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
@@ -144,23 +144,23 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
 def authenticate_tuser(connection: sqlite3.Connection, username: str, password: str) -> bool:
     """Return True if these are the credentials of a T-User."""
     row = connection.execute("SELECT password FROM tuser WHERE username = ?", (username,)).fetchone()
-    return row is not None and password_matches(password, row["password"])
+    return row is not None and check_password(password, row["password"])
 
 
-def account_of_tuser(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
+def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
     """The id of the mailbox at this Direct address, if there is one and the T-User may act for it."""
     allowed = connection.execute(
         "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, fold(direct_address))
     ).fetchone()
-    return None if allowed is None else account_id(connection, direct_address)
+    return None if allowed is None else find_account_id(connection, direct_address)
 
 
-def domains(connection: sqlite3.Connection) -> set[str]:
+def list_domains(connection: sqlite3.Connection) -> set[str]:
     """The domains that have a mailbox here, in lower case."""
     return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
 
 
-class Folder(NamedTuple):
+class MailboxFolder(NamedTuple):
     """A folder of a mailbox."""
 
     id: int
@@ -180,33 +180,33 @@ class Subscriptions(NamedTuple):
 
 def _create_folders(connection: sqlite3.Connection, account: int) -> None:
     """The folders that a mailbox is born with."""
-    for name in (*RESERVED, TRASH):
+    for name in (*RESERVED_FOLDERS, TRASH):
         _insert_folder(connection, account, name)
 
 
-def folder(connection: sqlite3.Connection, account: int, name: str) -> Folder:
+def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
     """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
-def _require_folder(existing: Folder | None, name: str) -> Folder:
+def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
     if existing is None:
         raise MessagingError(MessagingCode.FOLDER, f"There is no folder {name!r}")
     return existing
 
 
-def folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
+def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
     """The id of a folder, which is its UIDVALIDITY. Refuses with code 3 if the mailbox has no such folder."""
-    return folder(connection, account, name).id
+    return get_folder(connection, account, name).id
 
 
-def trash_id(connection: sqlite3.Connection, account: int) -> int:
+def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
     """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
     existing = _find_folder(connection, account, TRASH)
     return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
 
-def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
+def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
     """The next `count` uids of a folder, which are never given out again."""
     row = connection.execute(
         "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
@@ -217,7 +217,7 @@ def take_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Make a folder, and its parents if they are missing; the name as it is kept."""
-    kept = _name_for_new(connection, account, name)
+    kept = _choose_new_name(connection, account, name)
     _create_parents(connection, account, kept)
     _insert_folder(connection, account, kept)
     return kept
@@ -225,11 +225,11 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
     """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
-    old = folder(connection, account, name).name
-    _require_not_reserved(old)
+    old = get_folder(connection, account, name).name
+    _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
         raise MessagingError(MessagingCode.OTHER, "A folder cannot be moved into itself")
-    new = _name_for_new(connection, account, new_name)
+    new = _choose_new_name(connection, account, new_name)
     _create_parents(connection, account, new)
     connection.execute(
         "UPDATE folder SET name = :new || substr(name, length(:old) + 1)"
@@ -241,8 +241,8 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Delete a folder with its messages and sub-folders; the name as it was kept."""
-    kept = folder(connection, account, name).name
-    _require_not_reserved(kept)
+    kept = get_folder(connection, account, name).name
+    _validate_not_reserved(kept)
     connection.execute(
         "DELETE FROM folder"
         " WHERE account = :account AND (name = :name OR substr(name, 1, length(:name) + 1) = :name || '.')",
@@ -251,9 +251,9 @@ def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> st
     return kept
 
 
-def sub_folders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
+def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
     """All sub-folders of `root` at any depth, by full name, in order."""
-    kept = folder(connection, account, root).name
+    kept = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
         " AND subscribed >= :subscribed ORDER BY name",
@@ -265,7 +265,7 @@ def sub_folders(connection: sqlite3.Connection, account: int, root: str, *, subs
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
     """Subscribe to folders or unsubscribe from them, all or none."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
-    existing = {fold(row["name"]): Folder(row["id"], row["name"]) for row in rows}
+    existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
     changed: list[str] = []
     for each in kept:
@@ -275,12 +275,12 @@ def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str]
     return Subscriptions([each.name for each in kept], changed)
 
 
-def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> Folder | None:
+def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder | None:
     row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
     if row is None:  # another spelling, which SQLite can't compare beyond ASCII
         rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
         row = next((row for row in rows.fetchall() if fold(row["name"]) == fold(name)), None)
-    return None if row is None else Folder(row["id"], row["name"])
+    return None if row is None else MailboxFolder(row["id"], row["name"])
 
 
 def _insert_folder(connection: sqlite3.Connection, account: int, name: str) -> int:
@@ -297,16 +297,16 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
             _insert_folder(connection, account, parent)
 
 
-def _name_for_new(connection: sqlite3.Connection, account: int, name: str) -> str:
+def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
     """The name that a folder is made with: below its nearest parent as that is spelt, and else as it is given."""
     if (existing := _find_folder(connection, account, name)) is not None:
-        _require_not_reserved(existing.name)
+        _validate_not_reserved(existing.name)
         raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} exists already")
     if not fold(name).startswith(fold(f"{INBOX}.")):
         raise MessagingError(MessagingCode.OTHER, "The name of a folder starts with INBOX.")
-    if len(name) > _LONGEST_NAME or not all(name.split(".")):
+    if len(name) > _MAX_NAME_CHARS or not all(name.split(".")):
         raise MessagingError(
-            MessagingCode.OTHER, f"The name of a folder has at most {_LONGEST_NAME} characters and no empty level"
+            MessagingCode.OTHER, f"The name of a folder has at most {_MAX_NAME_CHARS} characters and no empty level"
         )
     if any(unicodedata.category(character) == "Cc" for character in name):
         raise MessagingError(MessagingCode.OTHER, "The name of a folder has no control characters")
@@ -318,12 +318,12 @@ def _name_for_new(connection: sqlite3.Connection, account: int, name: str) -> st
     return name
 
 
-def _require_not_reserved(name: str) -> None:
-    if name in RESERVED:
+def _validate_not_reserved(name: str) -> None:
+    if name in RESERVED_FOLDERS:
         raise MessagingError(MessagingCode.OTHER, f"The folder {name!r} is reserved")
 
 
-Transfer = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
+TransferFn = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
 """copy or move: from a folder, to a folder, which uids; the new uid of each. Within one folder nothing is done."""
 
 
@@ -380,9 +380,9 @@ class StoredBytes(NamedTuple):
     file: str | None
 
 
-def append(connection: sqlite3.Connection, folder: int, content: Content, *, received_ms: int) -> int:
+def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
     """Add an unread message to a folder; its uid. Raises MessagingError where SQLite takes no row of its size."""
-    (uid,) = take_uids(connection, folder, 1)
+    (uid,) = allocate_uids(connection, folder, 1)
     try:
         connection.execute(
             "INSERT INTO content(digest, message_id, sender, subject, sent, metadata, detail, raw)"
@@ -399,7 +399,7 @@ def append(connection: sqlite3.Connection, folder: int, content: Content, *, rec
             ),
         )
     except (sqlite3.DataError, OverflowError):
-        raise MessagingError(MessagingCode.OTHER, _TOO_LARGE) from None
+        raise MessagingError(MessagingCode.OTHER, _TOO_LARGE_TEXT) from None
     if content.file is not None:
         connection.execute(
             "INSERT INTO content_file(content, name) SELECT id, ? FROM content WHERE digest = ?"
@@ -413,7 +413,7 @@ def append(connection: sqlite3.Connection, folder: int, content: Content, *, rec
     return uid
 
 
-def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
+def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
     """Copy messages, in the order of their uids, with flags and received date; the new uid of each.
 
     Within one folder nothing is copied.
@@ -423,9 +423,9 @@ def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: It
     rows = connection.execute(
         "SELECT uid, content, received, seen, deleted FROM message"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
-        (folder, _listed(uids)),
+        (folder, _encode_uids(uids)),
     ).fetchall()
-    new_uids = take_uids(connection, destination, len(rows))
+    new_uids = allocate_uids(connection, destination, len(rows))
     connection.executemany(
         "INSERT INTO message(folder, uid, content, received, seen, deleted) VALUES(?, ?, ?, ?, ?, ?)",
         [(destination, new_uid, *tuple(row)[1:]) for new_uid, row in zip(new_uids, rows, strict=True)],
@@ -433,23 +433,23 @@ def copy(connection: sqlite3.Connection, folder: int, destination: int, uids: It
     return {row["uid"]: new_uid for new_uid, row in zip(new_uids, rows, strict=True)}
 
 
-def move(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
+def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
     """Move messages; the new uid of each. Within one folder nothing is moved."""
-    moved = copy(connection, folder, destination, uids)
-    remove(connection, folder, moved)
+    moved = copy_messages(connection, folder, destination, uids)
+    remove_messages(connection, folder, moved)
     return moved
 
 
-def remove(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
+def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
     """Remove messages for good; the uids that there were."""
     rows = connection.execute(
         "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
-        (folder, _listed(uids)),
+        (folder, _encode_uids(uids)),
     )
     return sorted(row["uid"] for row in rows.fetchall())
 
 
-def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
+def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
     """Give a folder's messages other uids, in their order from `first`, as a restored server does; how many."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
@@ -462,17 +462,17 @@ def renumber(connection: sqlite3.Connection, folder: int, first: int) -> int:
     return len(uids)
 
 
-def mark(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
+def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
     """Set or clear a flag; the uids of the messages that this changed."""
     rows = connection.execute(
         f"UPDATE message SET {flag} = :value WHERE folder = :folder AND {flag} != :value"  # noqa: S608  a column
         " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid",
-        {"value": value, "folder": folder, "uids": _listed(uids)},
+        {"value": value, "folder": folder, "uids": _encode_uids(uids)},
     )
     return sorted(row["uid"] for row in rows.fetchall())
 
 
-def count(connection: sqlite3.Connection, folder: int) -> Count:
+def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
     """How many messages, unread messages and messages marked as deleted a folder has."""
     row = connection.execute(
         'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
@@ -481,17 +481,19 @@ def count(connection: sqlite3.Connection, folder: int) -> Count:
     return Count(all=row["all"], unread=int(row["unread"]), deleted=int(row["deleted"]))
 
 
-def uids(connection: sqlite3.Connection, folder: int) -> list[int]:
+def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
     """All uids of a folder, ascending."""
     return [row[0] for row in connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))]
 
 
-def messages(connection: sqlite3.Connection, folder: int, selection: Selection, *, whole: bool) -> list[StoredMessage]:
+def list_messages(
+    connection: sqlite3.Connection, folder: int, selection: Selection, *, with_body: bool
+) -> list[StoredMessage]:
     """The selected messages in the order of their uids, whole or as metadata."""
     criteria = selection._asdict() | {
         "folder": folder,
-        "whole": whole,
-        "uids": None if selection.uids is None else _listed(selection.uids),
+        "whole": with_body,
+        "uids": None if selection.uids is None else _encode_uids(selection.uids),
         "sender": None if selection.sender is None else fold(selection.sender),
         "subject": None if selection.subject is None else fold(selection.subject),
     }
@@ -514,16 +516,16 @@ def messages(connection: sqlite3.Connection, folder: int, selection: Selection, 
     return [StoredMessage(*row) for row in rows]
 
 
-def raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
+def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
     """The bytes of messages in the order of their uids; unknown uids are skipped."""
     rows = connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
         " LEFT JOIN content_file USING(content)"
         " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
-        (folder, _listed(uids)),
+        (folder, _encode_uids(uids)),
     )
     return [StoredBytes(*row) for row in rows]
 
 
-def _listed(uids: Iterable[int]) -> str:
+def _encode_uids(uids: Iterable[int]) -> str:
     return json.dumps(list(uids))

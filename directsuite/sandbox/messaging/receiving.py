@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import msgspec
 
-from directsuite.sandbox.files import Base64Decoder, FileRange, is_small, receive
-from directsuite.sandbox.messaging.parsing import LARGE
-from directsuite.sandbox.refusals import BodyTooLargeError
+from directsuite.sandbox.files import Base64Decoder, FileRange, has_small_body, receive_body
+from directsuite.sandbox.messaging.parsing import MAX_INLINE_BYTES
+from directsuite.sandbox.rejections import BodyTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,79 +34,81 @@ Contents: TypeAlias = Mapping[str, FileRange | None]
 """Large contents by the names in their places; None for what is no base64."""
 
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
-_LONGEST_MEMBER = 200
+_MAX_MEMBER_BYTES = 200
 # Of two backslashes it takes one for a part: these are no base64 anyway.
-_PART_OF_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
+_PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 
 @asynccontextmanager
-async def received(request: web.Request, files: StoredFiles, limit: int) -> AsyncGenerator[tuple[bytes, Contents]]:
+async def receive_contents(
+    request: web.Request, files: StoredFiles, limit: int
+) -> AsyncGenerator[tuple[bytes, Contents]]:
     """A body as JSON, and its large contents, which are there meanwhile. Raises HTTPRequestEntityTooLarge."""
-    if is_small(request):
+    if has_small_body(request):
         yield await request.read(), {}
         return
-    with files.making() as file:
+    with files.create_file() as file:
         try:
             with file.open("wb") as written:
-                divided = DividedBody(written, file, request.client_max_size)
-                await receive(request, limit, divided.feed)
+                divided = BodyDivider(written, file, request.client_max_size)
+                await receive_body(request, limit, divided.feed)
             yield bytes(divided.rest), divided.contents
         finally:
             files.abandon([file.name])
 
 
-class DividedBody:
+class BodyDivider:
     """JSON text, divided while it comes into large contents and the rest of it. Raises BodyTooLargeError.
 
     largest: bytes that the rest may have.
     """
 
-    def __init__(self, written: BinaryIO, file: Path, largest: int) -> None:
+    def __init__(self, written: BinaryIO, file: Path, max_rest_bytes: int) -> None:
         self.rest = bytearray()
         """The text, with names for the contents."""
         self.contents: dict[str, FileRange | None] = {}
-        self._written, self._file, self._largest = written, file, largest
+        self._written, self._file, self._max_rest_bytes = written, file, max_rest_bytes
         self._token = secrets.token_hex(16)
         self._in_string = False
-        self._string = 0  # where the string under way begins in the rest
+        self._string_start = 0  # where the string under way begins in the rest
         self._is_content: bool | None = None  # None until the string under way is large
-        self._escaping = False  # an odd number of backslashes has come last
-        self._content = _Content(written)
+        self._is_escaping = False  # an odd number of backslashes has come last
+        self._content = _LargeContent(written)
 
     def feed(self, text: bytes) -> None:
         """Take a piece of the text."""
         position = 0
         while position < len(text):
             if self._in_string:
-                end, closed = self._end_of_string(text, position)
+                end, closed = self._find_string_end(text, position)
                 self._add(text[position:end])
                 if closed:
-                    self._close()
+                    self._close_string()
                 position = end + closed
             else:
                 quote = text.find(b'"', position)
                 end = len(text) if quote < 0 else quote + 1
                 self.rest += text[position:end]
                 if quote >= 0:
-                    self._in_string, self._is_content, self._string = True, None, len(self.rest)
+                    self._in_string, self._is_content, self._string_start = True, None, len(self.rest)
                 position = end
-            if len(self.rest) > self._largest:
-                raise BodyTooLargeError(self._largest)
+            if len(self.rest) > self._max_rest_bytes:
+                raise BodyTooLargeError(self._max_rest_bytes)
 
-    def _end_of_string(self, text: bytes, position: int) -> tuple[int, bool]:
+    def _find_string_end(self, text: bytes, position: int) -> tuple[int, bool]:
         """Where the string under way, or this piece of it, ends; and whether it is the string that ends."""
         begin = position
         while True:
             quote = text.find(b'"', begin)
             before = text[begin:] if quote < 0 else text[begin:quote]
             backslashes = len(before) - len(before.rstrip(b"\\"))
-            carried = self._escaping and backslashes == len(before)
-            self._escaping = (backslashes + carried) % 2 == 1
+            carried = self._is_escaping and backslashes == len(before)
+            self._is_escaping = (backslashes + carried) % 2 == 1
             if quote < 0:
                 return len(text), False
-            if not self._escaping:
+            if not self._is_escaping:
                 return quote, True
-            self._escaping = False
+            self._is_escaping = False
             begin = quote + 1
 
     def _add(self, text: bytes) -> None:
@@ -114,24 +116,24 @@ class DividedBody:
             self._content.add(text)
             return
         self.rest += text
-        if self._is_content is None and len(self.rest) - self._string > LARGE:
-            before = self.rest[max(0, self._string - _LONGEST_MEMBER) : self._string]
+        if self._is_content is None and len(self.rest) - self._string_start > MAX_INLINE_BYTES:
+            before = self.rest[max(0, self._string_start - _MAX_MEMBER_BYTES) : self._string_start]
             self._is_content = _MEMBER.search(before) is not None
             if self._is_content:
-                self._content = _Content(self._written)
-                self._content.add(bytes(self.rest[self._string :]))
-                del self.rest[self._string :]
+                self._content = _LargeContent(self._written)
+                self._content.add(bytes(self.rest[self._string_start :]))
+                del self.rest[self._string_start :]
 
-    def _close(self) -> None:
+    def _close_string(self) -> None:
         if self._is_content:
             name = f"{self._token}-{len(self.contents)}"
-            self.contents[name] = self._content.end(self._file)
+            self.contents[name] = self._content.finish(self._file)
             self.rest += name.encode("ascii")
         self.rest += b'"'
         self._in_string = False
 
 
-class _Content:
+class _LargeContent:
     """One content, decoded while it comes: the text of a JSON string, which is base64 with or without white space."""
 
     def __init__(self, written: BinaryIO) -> None:
@@ -145,20 +147,20 @@ class _Content:
         if not self._is_base64:
             return
         text = self._rest + text
-        part = None if last else _PART_OF_ESCAPE.search(text, max(0, len(text) - 5))
+        part = None if last else _PARTIAL_ESCAPE.search(text, max(0, len(text) - 5))
         whole = len(text) if part is None else part.start()
         text, self._rest = text[:whole], text[whole:]
         try:
-            self._written.write(self._decoder.decode(_unescaped(text), last=last))
+            self._written.write(self._decoder.decode(_unescape(text), last=last))
         except (ValueError, msgspec.DecodeError):
             self._is_base64 = False
 
-    def end(self, file: Path) -> FileRange | None:
+    def finish(self, file: Path) -> FileRange | None:
         self.add(b"", last=True)
         return FileRange(file, self._start, self._written.tell()) if self._is_base64 else None
 
 
-def _unescaped(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     """The characters of a string without white space. Raises ValueError or msgspec.DecodeError."""
     if b"\\" not in text:
         return text.replace(b" ", b"")

@@ -33,25 +33,25 @@ class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
     direct_addr: str = ""
 
 
-class Request(msgspec.Struct, kw_only=True, rename="camel"):
+class AuthenticatedRequest(msgspec.Struct, kw_only=True, rename="camel"):
     """A body that carries credentials in a member of its own."""
 
     auth: Authentication | None = None
     authentication: Authentication | None = None
 
-    def credentials(self) -> Authentication:
+    def get_credentials(self) -> Authentication:
         """The credentials, empty if there are none."""
         return self.auth or self.authentication or Authentication()
 
 
-class MailboxRequest(Request):
+class MailboxRequest(AuthenticatedRequest):
     """A body that is a bare Authentication, or carries one."""
 
     username: str = ""
     password: str = ""
     direct_addr: str = ""
 
-    def credentials(self) -> Authentication:
+    def get_credentials(self) -> Authentication:
         """The credentials, wherever they stand."""
         bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
         return self.auth or self.authentication or bare
@@ -103,37 +103,37 @@ class MessageWithHeader(Message):
     headers: list[MessageHeader] | None = None
 
 
-class SendRequest(Request):
+class SendRequest(AuthenticatedRequest):
     """SendRequest and SendWithTuserRequest."""
 
     message: Message
 
 
-class SendRequestWithHeader(Request):
+class SendRequestWithHeader(AuthenticatedRequest):
     """SendRequestWithHeader and SendWithHeaderWithTuserRequest."""
 
     message: MessageWithHeader
 
 
-class UidsRequest(Request):
+class UidsRequest(AuthenticatedRequest):
     """UidsRequestType."""
 
     uids: Annotated[list[Uid], msgspec.Meta(min_length=1)]
     recipients: list[Recipient] | RecipientCollection | None = None
 
-    def addressees(self) -> list[Recipient]:
+    def list_recipients(self) -> list[Recipient]:
         """The recipients, in whichever form they came."""
         recipients = self.recipients or []
         return recipients.recipients if isinstance(recipients, RecipientCollection) else recipients
 
 
-class SmtpIdsRequest(Request):
+class SmtpIdsRequest(AuthenticatedRequest):
     """SmtpIdsRequestType."""
 
     smtp_ids: list[str]
 
 
-class SetFoldersSubscribedRequest(Request):
+class SetFoldersSubscribedRequest(AuthenticatedRequest):
     """SetFoldersSubscribedRequestType."""
 
     folders: Annotated[list[str], msgspec.Meta(min_length=1)]
@@ -146,26 +146,26 @@ class RawMessageData(msgspec.Struct, kw_only=True):
     data: str
 
 
-class RawMessagesRequest(Request):
+class RawMessagesRequest(AuthenticatedRequest):
     """RawMessagesRequestType."""
 
     messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1)]
 
 
-R = TypeVar("R", bound=Request)
+RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)
 
 
-Answer = dict[str, Any]
+ResponseMembers = dict[str, Any]
 """The members that an answer has beyond success, code and message."""
 
 
-class Call(NamedTuple, Generic[R]):
+class MessagingCall(NamedTuple, Generic[RequestT]):
     """A call by the owner of a mailbox, or by a T-User who acts for him."""
 
     operation: str
     path: Mapping[str, str]
     """The path's segments, decoded."""
-    request: R
+    request: RequestT
     account: int
     """The id of the mailbox."""
     address: str
@@ -178,9 +178,9 @@ class Call(NamedTuple, Generic[R]):
     contents: Contents
     """The large contents of the request, by what stands in their places."""
 
-    def folder(self, connection: sqlite3.Connection) -> mailboxes.Folder:
+    def get_folder(self, connection: sqlite3.Connection) -> mailboxes.MailboxFolder:
         """The folder that the path names. Refuses with code 3 if there is none."""
-        return mailboxes.folder(connection, self.account, self.path["folderName"])
+        return mailboxes.get_folder(connection, self.account, self.path["folderName"])
 
     def record(self, connection: sqlite3.Connection, subject: str, **detail: Any) -> None:
         """Write this call's effect into the ledger."""

@@ -31,14 +31,14 @@ import pybase64
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.messaging.headers import LONGEST_PLAIN_VALUE, fold, header_line
+from directsuite.sandbox.messaging.headers import MAX_PLAIN_VALUE_CHARS, fold, format_header
 from directsuite.sandbox.messaging.parsing import (
     MAX_PARTS,
     MAX_RECIPIENTS,
-    Attachment,
-    Content,
-    Reading,
-    content_of,
+    MessageAttachment,
+    ParsedMessage,
+    StoredContent,
+    build_content,
     read_headers,
     read_message,
 )
@@ -50,114 +50,116 @@ from directsuite.sandbox.messaging.requests import (
     SendRequestWithHeader,
     UidsRequest,
 )
-from directsuite.sandbox.patients import WITHOUT_CERTIFICATE, state_of
-from directsuite.sandbox.refusals import MessagingCode, MessagingError
+from directsuite.sandbox.patients import STATES_WITHOUT_CERTIFICATE, find_user_state
+from directsuite.sandbox.rejections import MessagingCode, MessagingError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.files import StoredFiles
-    from directsuite.sandbox.messaging.requests import Answer, Call
+    from directsuite.sandbox.messaging.requests import MessagingCall, ResponseMembers
 
 T = TypeVar("T")
 U = TypeVar("U")
-NewFile = Callable[[], Path]
+NewFileFn = Callable[[], Path]
 """Makes a file to write, in any thread."""
 
-_LARGEST_IN_MEMORY = 2**20  # octets of a message that is kept in a row
-_LINE = 57  # octets in a line of base64
+_MAX_IN_MEMORY_BYTES = 2**20  # octets of a message that is kept in a row
+_BASE64_LINE_BYTES = 57  # octets in a line of base64
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
-_LONGEST_ADDRESS = 254
+_MAX_ADDRESS_CHARS = 254
 _HEADER_NAME = re.compile(r"[!-9;-~]{1,76}")
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+ *(?:;[\t -~]*)?", re.ASCII)
 _PLAIN_FILENAME = re.compile(r"[\w(),+.=@-]+(?: +[\w(),+.=@-]+)*", re.ASCII)
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
-_BREAKS_A_HEADER = re.compile(r"[\r\n\0]")
+_HEADER_BREAK = re.compile(r"[\r\n\0]")
 
-_OWN_HEADERS = frozenset(
+_SERVICE_HEADERS = frozenset(
     ("from", "sender", "to", "cc", "bcc", "subject", "date", "message-id", "mime-version", "received", "return-path")
 )
-_LONGEST_TEXT_LINE = 998
-_LONGEST_FILENAME = 255
-_LONGEST_PLAIN_FILENAME = 60
-_FILENAME_SEGMENT = 60
+_MAX_TEXT_LINE_CHARS = 998
+_MAX_FILENAME_CHARS = 255
+_MAX_PLAIN_FILENAME_CHARS = 60
+_MAX_FILENAME_SEGMENT_CHARS = 60
 
 
-class _Outgoing(NamedTuple):
+class _OutgoingMessage(NamedTuple):
     smtp_id: str
     recipients: Sequence[Recipient]
-    message: Composed
+    message: ComposedMessage
 
 
-async def send(call: Call[SendRequest] | Call[SendRequestWithHeader], database: Database) -> Answer:
+async def send(
+    call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader], database: SandboxDatabase
+) -> ResponseMembers:
     """Send, SendWithHeader and their T-User forms."""
     message = call.request.message
     if fold(message.sender) != fold(call.address):
         raise MessagingError(MessagingCode.ADDRESS, "The sender is not the mailbox that the credentials open")
 
-    def compose_it(new_file: NewFile) -> _Outgoing:
+    def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
         """The message, and what it is known by."""
-        return _outgoing(call, _draft(call), new_file)
+        return _compose_outgoing(call, _make_draft(call), new_file)
 
-    return await bring_in(call.files, database, compose_it, partial(_store, call))
+    return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
 
 
-async def forward(call: Call[UidsRequest], database: Database) -> Answer:
+async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -> ResponseMembers:
     """Forward: one message inline with its attachments, several as attachments. Raises FileNotFoundError."""
-    recipients = _distinct(call.request.addressees())
-    _require_recipients(recipients)
+    recipients = _remove_duplicates(call.request.list_recipients())
+    _validate_recipients(recipients)
     stored = await database.read(
-        lambda connection: mailboxes.raw_messages(connection, call.folder(connection).id, call.request.uids)
+        lambda connection: mailboxes.list_raw_messages(connection, call.get_folder(connection).id, call.request.uids)
     )
     if not stored:
         raise MessagingError(MessagingCode.OTHER, "There is no message with these uids")
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
-    def compose_it(new_file: NewFile) -> _Outgoing:
+    def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
         """The message that has them, and what it is known by."""
-        return _forwarded(call, recipients, originals, new_file)
+        return _compose_forward(call, recipients, originals, new_file)
 
-    with call.files.reading_all([original.name for original in originals if isinstance(original, Path)]):
-        return await bring_in(call.files, database, compose_it, partial(_store, call))
+    with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
+        return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
 
 
-async def save_raw_messages(call: Call[RawMessagesRequest], database: Database) -> Answer:
+async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
     """SaveRawMessages: append to the folder, all or nothing."""
 
-    def read_them(new_file: NewFile) -> list[Content]:
+    def read_contents(new_file: NewFileFn) -> list[StoredContent]:
         """The messages, read for the store."""
-        contents = (_content(call, message.data, "data") for message in call.request.messages)
+        contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
-            content_of(written([content if isinstance(content, bytes) else content.octets()], new_file))
+            build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
             for content in contents
         ]
 
-    return await bring_in(call.files, database, read_them, partial(_append, call))
+    return await prepare_and_store(call.files, database, read_contents, partial(_append_messages, call))
 
 
-async def bring_in(
+async def prepare_and_store(
     files: StoredFiles,
-    database: Database,
-    prepare: Callable[[NewFile], T],
+    database: SandboxDatabase,
+    prepare: Callable[[NewFileFn], T],
     store: Callable[[sqlite3.Connection, T], U],
 ) -> U:
     """Have messages prepared in a thread, then stored; of the files that were made, those that a row names stay."""
     made = list[str]()
     with ExitStack() as making:
 
-        def new_file() -> Path:
+        def create_file() -> Path:
             """One that goes with an error."""
-            file = making.enter_context(files.making())
+            file = making.enter_context(files.create_file())
             made.append(file.name)
             return file
 
         def prepare_and_sync() -> T:
             """What was prepared, on the disk."""
-            prepared = prepare(new_file)
+            prepared = prepare(create_file)
             for name in made:
                 files.sync(files[name])
             return prepared
@@ -166,73 +168,82 @@ async def bring_in(
         return await files.write(database, lambda connection: store(connection, prepared), made)
 
 
-def deliver_inbound(connection: sqlite3.Connection, address: str, folder: str, content: Content, *, now: int) -> int:
+def deliver_inbound(
+    connection: sqlite3.Connection, address: str, folder: str, content: StoredContent, *, now: int
+) -> int:
     """Put a message into a folder of a mailbox as if it came from outside; its uid.
 
     Raises UnknownAccount for an address without a mailbox; refuses an unknown folder with code 3, and with code 2 where
     the user's certificate has expired or is revoked.
     """
-    account = mailboxes.require_account(connection, address)
-    if state_of(connection, address, now) in WITHOUT_CERTIFICATE:
+    account = mailboxes.get_account_id(connection, address)
+    if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
             MessagingCode.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked"
         )
-    uid = mailboxes.append(connection, mailboxes.folder_id(connection, account, folder), content, received_ms=now)
+    uid = mailboxes.append_message(
+        connection, mailboxes.get_folder_id(connection, account, folder), content, received_ms=now
+    )
     record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
     return uid
 
 
-def _append(call: Call[RawMessagesRequest], connection: sqlite3.Connection, contents: Iterable[Content]) -> Answer:
-    folder = call.folder(connection)
-    uids = [mailboxes.append(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
+def _append_messages(
+    call: MessagingCall[RawMessagesRequest], connection: sqlite3.Connection, contents: Iterable[StoredContent]
+) -> ResponseMembers:
+    folder = call.get_folder(connection)
+    uids = [mailboxes.append_message(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
     call.record(connection, folder.name, uids=uids)
     return {}
 
 
-def _draft(call: Call[SendRequest] | Call[SendRequestWithHeader]) -> Draft:
+def _make_draft(call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader]) -> Draft:
     message = call.request.message
     headers = message.headers or [] if isinstance(message, MessageWithHeader) else []
     return Draft(
         sender=message.sender,
-        recipients=_distinct(message.recipients),
+        recipients=_remove_duplicates(message.recipients),
         subject=message.subject,
         body=message.body or "",
         html_body=message.html_body,
         attachments=[
-            Attachment(part.filename, part.content_type, _content(call, part.content, "content"))
+            MessageAttachment(part.filename, part.content_type, _read_content(call, part.content, "content"))
             for part in (message.attachment_list or message.attachments or [])
         ],
         headers=[(header.name, header.value) for header in headers],
     )
 
 
-def _forwarded(
-    call: Call[UidsRequest], recipients: Sequence[Recipient], originals: Sequence[bytes | Path], new_file: NewFile
-) -> _Outgoing:
+def _compose_forward(
+    call: MessagingCall[UidsRequest],
+    recipients: Sequence[Recipient],
+    originals: Sequence[bytes | Path],
+    new_file: NewFileFn,
+) -> _OutgoingMessage:
     readings = [read_message(raw) for raw in originals]
-    subject = _subject(readings[0]) if len(originals) == 1 else f"{len(originals)} messages"
+    subject = _read_subject(readings[0]) if len(originals) == 1 else f"{len(originals)} messages"
     draft = Draft(sender=call.address, recipients=recipients, subject=f"Fwd: {subject}", body="")
     attached = draft._replace(
         body="The forwarded messages are attached.",
         attachments=[
-            Attachment(
-                f"message-{number}.eml", "message/rfc822", raw if isinstance(raw, bytes) else FileRange.whole(raw)
+            MessageAttachment(
+                f"message-{number}.eml", "message/rfc822", raw if isinstance(raw, bytes) else FileRange.from_file(raw)
             )
             for number, raw in enumerate(originals, start=1)
         ],
     )
     if len(originals) > 1:
-        return _outgoing(call, attached, new_file)
+        return _compose_outgoing(call, attached, new_file)
     try:
-        return _outgoing(call, _inline(draft, readings[0]), new_file)
+        return _compose_outgoing(call, _inline_original(draft, readings[0]), new_file)
     except MessagingError as refusal:
         if refusal.code is MessagingCode.ADDRESS:
             raise
-        return _outgoing(call, attached, new_file)  # a part of the original cannot be carried over as it is
+        return _compose_outgoing(call, attached, new_file)  # a part of the original cannot be carried over as it is
 
 
-def _inline(draft: Draft, original: Reading) -> Draft:
-    headers = [f"{name}: {original.text(name.lower()) or ''}" for name in ("From", "Date", "Subject", "To")]
+def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
+    headers = [f"{name}: {original.find_header_text(name.lower()) or ''}" for name in ("From", "Date", "Subject", "To")]
     lines = ["---------- Forwarded message ----------", *headers]
     if original.html_body:
         introduction = f"<p>{'<br>'.join(html.escape(line) for line in lines)}</p>\r\n"
@@ -243,45 +254,49 @@ def _inline(draft: Draft, original: Reading) -> Draft:
     )
 
 
-def _subject(original: Reading) -> str:
-    return (original.text("subject") or "").replace("\0", "")
+def _read_subject(original: ParsedMessage) -> str:
+    return (original.find_header_text("subject") or "").replace("\0", "")
 
 
-def _outgoing(call: Call[Any], draft: Draft, new_file: NewFile) -> _Outgoing:
+def _compose_outgoing(call: MessagingCall[Any], draft: Draft, new_file: NewFileFn) -> _OutgoingMessage:
     smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
     at = datetime.fromtimestamp(call.at_ms / 1000, UTC)
-    return _Outgoing(smtp_id, draft.recipients, compose(draft, message_id=smtp_id, at=at, new_file=new_file))
+    return _OutgoingMessage(
+        smtp_id, draft.recipients, compose_message(draft, message_id=smtp_id, at=at, new_file=new_file)
+    )
 
 
-def _store(call: Call[Any], connection: sqlite3.Connection, outgoing: _Outgoing) -> Answer:
-    if state_of(connection, call.address, call.at_ms) in WITHOUT_CERTIFICATE:
+def _store_outgoing(
+    call: MessagingCall[Any], connection: sqlite3.Connection, outgoing: _OutgoingMessage
+) -> ResponseMembers:
+    if find_user_state(connection, call.address, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
             MessagingCode.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked"
         )
-    sent_folder = mailboxes.folder_id(connection, call.account, mailboxes.SENT)
-    mailboxes.append(connection, sent_folder, outgoing.message.own_copy, received_ms=call.at_ms)
+    sent_folder = mailboxes.get_folder_id(connection, call.account, mailboxes.SENT)
+    mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)
     fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
-    size = outgoing.message.delivered.size
-    sent = delivery.Sent(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
-    delivery.record_sent(connection, sent, fates)
+    size = outgoing.message.recipient_copy.size
+    sent = delivery.SentRecord(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
+    delivery.record_sent_message(connection, sent, fates)
     call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(fates))
     return {"smtpId": outgoing.smtp_id}
 
 
 def _deliver(
-    connection: sqlite3.Connection, call: Call[Any], outgoing: _Outgoing, recipient: Recipient
-) -> delivery.Fate:
-    account = mailboxes.account_id(connection, recipient.email)
+    connection: sqlite3.Connection, call: MessagingCall[Any], outgoing: _OutgoingMessage, recipient: Recipient
+) -> delivery.DeliveryOutcome:
+    account = mailboxes.find_account_id(connection, recipient.email)
     if account is None:
-        return delivery.fate_of(recipient.email, mailboxes.domains(connection))
-    if state_of(connection, recipient.email, call.at_ms) in WITHOUT_CERTIFICATE:
-        return delivery.REJECTED_HERE
-    inbox = mailboxes.folder_id(connection, account, mailboxes.INBOX)
-    mailboxes.append(connection, inbox, outgoing.message.delivered, received_ms=call.at_ms)
-    return delivery.MAILBOX_HERE
+        return delivery.choose_outcome(recipient.email, mailboxes.list_domains(connection))
+    if find_user_state(connection, recipient.email, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
+        return delivery.REJECTED_LOCALLY
+    inbox = mailboxes.get_folder_id(connection, account, mailboxes.INBOX)
+    mailboxes.append_message(connection, inbox, outgoing.message.recipient_copy, received_ms=call.at_ms)
+    return delivery.DELIVERED_LOCALLY
 
 
-def _distinct(recipients: Iterable[Recipient]) -> list[Recipient]:
+def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
     """The recipients, each address once, where it was first named."""
     first: dict[str, Recipient] = {}
     for recipient in recipients:
@@ -289,15 +304,15 @@ def _distinct(recipients: Iterable[Recipient]) -> list[Recipient]:
     return list(first.values())
 
 
-def _content(call: Call[Any], text: str, member: str) -> bytes | FileRange:
+def _read_content(call: MessagingCall[Any], text: str, member: str) -> bytes | FileRange:
     """What a member of the request holds in base64. Refuses what is no base64 with code 4."""
-    content = call.contents[text] if text in call.contents else _decoded(text, member)
+    content = call.contents[text] if text in call.contents else _decode_base64(text, member)
     if content is None:
         raise MessagingError(MessagingCode.OTHER, f"{member} is not base64")
     return content
 
 
-def _decoded(text: str, member: str) -> bytes:
+def _decode_base64(text: str, member: str) -> bytes:
     try:
         return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -312,72 +327,76 @@ class Draft(NamedTuple):
     subject: str | None
     body: str
     html_body: bool = False
-    attachments: Sequence[Attachment] = ()
+    attachments: Sequence[MessageAttachment] = ()
     headers: Sequence[tuple[str, str]] = ()
 
 
-class Composed(NamedTuple):
+class ComposedMessage(NamedTuple):
     """A message in its two forms: the sender's copy, which names the BCC recipients, and everyone else's."""
 
-    own_copy: Content
-    delivered: Content
+    sender_copy: StoredContent
+    recipient_copy: StoredContent
 
 
-def _require_address(address: str) -> None:
+def _validate_address(address: str) -> None:
     """Refuse, with code 2, what is not a bare `local-part@domain`."""
-    if len(address) > _LONGEST_ADDRESS or _ADDRESS.fullmatch(address) is None:
+    if len(address) > _MAX_ADDRESS_CHARS or _ADDRESS.fullmatch(address) is None:
         raise MessagingError(MessagingCode.ADDRESS, "An address is not of the form local-part@domain")
 
 
-def _require_recipients(recipients: Sequence[Recipient]) -> None:
+def _validate_recipients(recipients: Sequence[Recipient]) -> None:
     """Raise MessagingError with code 2 if there are no or too many recipients, or if an address is invalid."""
     if not recipients:
         raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
     if len(recipients) > MAX_RECIPIENTS:
         raise MessagingError(MessagingCode.ADDRESS, f"A message has at most {MAX_RECIPIENTS:,} recipients")
     for recipient in recipients:
-        _require_address(recipient.email)
+        _validate_address(recipient.email)
 
 
-def compose(draft: Draft, *, message_id: str, at: datetime, new_file: NewFile | None = None) -> Composed:
+def compose_message(
+    draft: Draft, *, message_id: str, at: datetime, new_file: NewFileFn | None = None
+) -> ComposedMessage:
     """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
-    _require_recipients(draft.recipients)
-    _require_address(draft.sender)
+    _validate_recipients(draft.recipients)
+    _validate_address(draft.sender)
     if len(draft.attachments) >= MAX_PARTS:  # the text is a part too
         raise MessagingError(MessagingCode.OTHER, f"A message has at most {MAX_PARTS - 1:,} attachments")
     named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
-    lines = [_address_header("From", [draft.sender])]
-    lines += [_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
+    lines = [_format_address_header("From", [draft.sender])]
+    lines += [_format_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
     if draft.subject is not None:
-        lines.append(_header("Subject", draft.subject))
+        lines.append(_format_header("Subject", draft.subject))
     lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
-    lines += [_custom_header(name, value) for name, value in draft.headers]
+    lines += [_format_custom_header(name, value) for name, value in draft.headers]
     lines.append("MIME-Version: 1.0")
     body = _LINE_BREAK.sub("\r\n", draft.body)
-    entity_lines, pieces = _entity(draft, body)
+    entity_lines, pieces = _build_entity(draft, body)
     in_memory = all(isinstance(attachment.content, bytes) for attachment in draft.attachments)
 
-    def finished(head_lines: Sequence[str]) -> Content:
+    def finish_content(head_lines: Sequence[str]) -> StoredContent:
         head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
-        raw = written((head, *pieces), new_file)
+        raw = write_pieces((head, *pieces), new_file)
         if not in_memory or isinstance(raw, Path):
-            return content_of(raw)
+            return build_content(raw)
         # The text and the attachments are known: only the headers are read back, as everyone else reads them.
-        return content_of(raw, Reading(read_headers(head), body, draft.html_body, list(draft.attachments)))
+        return build_content(raw, ParsedMessage(read_headers(head), body, draft.html_body, list(draft.attachments)))
 
-    delivered = finished(lines)
+    delivered = finish_content(lines)
     blind = named["BCC"]
-    return Composed(finished([*lines, _address_header("Bcc", blind)]) if blind else delivered, delivered)
+    return ComposedMessage(
+        finish_content([*lines, _format_address_header("Bcc", blind)]) if blind else delivered, delivered
+    )
 
 
-def written(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFile | None) -> bytes | Path:
+def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:
     """Pieces put together: in memory, or in a new file where that is too much."""
     octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:
         beginning.append(piece)
         size += len(piece)
-        if size > _LARGEST_IN_MEMORY and new_file is not None:
+        if size > _MAX_IN_MEMORY_BYTES and new_file is not None:
             file = new_file()
             with file.open("wb") as opened:
                 opened.writelines(chain(beginning, octets))
@@ -385,30 +404,34 @@ def written(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFile | None)
     return b"".join(beginning)
 
 
-def _entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _PartInFile]]:
+def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _FilePart]]:
     """The content headers and the content, as one part or as multipart/mixed."""
-    text_lines, text = _text_part(body, "html" if draft.html_body else "plain")
+    text_lines, text = _build_text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
         return text_lines, [text]
     boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
     delimiter = f"--{boundary}\r\n".encode("ascii")
-    pieces: list[bytes | _PartInFile] = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
+    pieces: list[bytes | _FilePart] = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
     for attachment in draft.attachments:
-        pieces += [b"\r\n", delimiter, *_attachment_part(attachment)]
+        pieces += [b"\r\n", delimiter, *_build_attachment_part(attachment)]
     pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
     return [f'Content-Type: multipart/mixed; boundary="{boundary}"'], pieces
 
 
-def _text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
-    plain = body.isascii() and "\0" not in body and all(len(line) <= _LONGEST_TEXT_LINE for line in body.split("\r\n"))
-    encoding, content = ("7bit", body.encode("ascii")) if plain else ("base64", _base64_lines(body.encode("utf-8")))
+def _build_text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
+    plain = (
+        body.isascii() and "\0" not in body and all(len(line) <= _MAX_TEXT_LINE_CHARS for line in body.split("\r\n"))
+    )
+    encoding, content = (
+        ("7bit", body.encode("ascii")) if plain else ("base64", _encode_base64_lines(body.encode("utf-8")))
+    )
     return [f"Content-Type: text/{subtype}; charset=utf-8", f"Content-Transfer-Encoding: {encoding}"], content
 
 
-def _attachment_part(attachment: Attachment) -> Iterable[bytes | _PartInFile]:
+def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _FilePart]:
     content_type, content = attachment.content_type, attachment.content
     media_type = content_type.partition(";")[0].strip().lower()
-    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > LONGEST_PLAIN_VALUE:
+    if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > MAX_PLAIN_VALUE_CHARS:
         raise MessagingError(MessagingCode.OTHER, "The contentType of an attachment is not a media type")
     if media_type.startswith("multipart/"):
         raise MessagingError(MessagingCode.OTHER, "An attachment cannot be of a multipart type")
@@ -416,73 +439,73 @@ def _attachment_part(attachment: Attachment) -> Iterable[bytes | _PartInFile]:
     verbatim = media_type == "message/rfc822"
     yield (
         f"Content-Type: {content_type}\r\n"
-        f"Content-Disposition: attachment{_filename_parameter(attachment.filename)}\r\n"
+        f"Content-Disposition: attachment{_format_filename_parameter(attachment.filename)}\r\n"
         f"Content-Transfer-Encoding: {'8bit' if verbatim else 'base64'}\r\n\r\n"
     ).encode("ascii")
     if isinstance(content, bytes):
-        yield content if verbatim else _base64_lines(content)
+        yield content if verbatim else _encode_base64_lines(content)
     else:
-        yield _PartInFile(content, verbatim=verbatim)
+        yield _FilePart(content, verbatim=verbatim)
 
 
-class _PartInFile:
+class _FilePart:
     """An attachment's content as a message has it, read anew each time from the file that it is in."""
 
     def __init__(self, content: FileRange, *, verbatim: bool) -> None:
         self._content, self._verbatim = content, verbatim
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._content.octets() if self._verbatim else self._encoded()
+        return self._content.iter_octets() if self._verbatim else self._iter_encoded()
 
-    def _encoded(self) -> Iterator[bytes]:
+    def _iter_encoded(self) -> Iterator[bytes]:
         octets, line_break = b"", b""
-        for piece in self._content.octets():
+        for piece in self._content.iter_octets():
             octets += piece
-            whole = len(octets) // _LINE * _LINE
+            whole = len(octets) // _BASE64_LINE_BYTES * _BASE64_LINE_BYTES
             if whole:
-                yield line_break + _base64_lines(octets[:whole])
+                yield line_break + _encode_base64_lines(octets[:whole])
                 octets, line_break = octets[whole:], b"\r\n"
         if octets:
-            yield line_break + _base64_lines(octets)
+            yield line_break + _encode_base64_lines(octets)
 
 
-def _base64_lines(octets: bytes) -> bytes:
+def _encode_base64_lines(octets: bytes) -> bytes:
     # encodebytes ends its lines as Unix does; mail has CRLF, and none after the last line of a part.
     return pybase64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
 
 
-def _filename_parameter(filename: str) -> str:
-    if len(filename) > _LONGEST_FILENAME or _BREAKS_A_HEADER.search(filename):
+def _format_filename_parameter(filename: str) -> str:
+    if len(filename) > _MAX_FILENAME_CHARS or _HEADER_BREAK.search(filename):
         raise MessagingError(
-            MessagingCode.OTHER, f"A filename has at most {_LONGEST_FILENAME} characters and no line breaks"
+            MessagingCode.OTHER, f"A filename has at most {_MAX_FILENAME_CHARS} characters and no line breaks"
         )
-    if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _LONGEST_PLAIN_FILENAME:
+    if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _MAX_PLAIN_FILENAME_CHARS:
         return f'; filename="{filename}"'
     segments = ["utf-8''"]
     for character in filename:  # some readers decode each segment by itself
         octets = quote(character, safe="")
-        if len(segments[-1]) + len(octets) > _FILENAME_SEGMENT:
+        if len(segments[-1]) + len(octets) > _MAX_FILENAME_SEGMENT_CHARS:
             segments.append("")
         segments[-1] += octets
     return "".join(f";\r\n filename*{i}*={segment}" for i, segment in enumerate(segments))  # RFC 2231 section 3
 
 
-def _custom_header(name: str, value: str) -> str:
+def _format_custom_header(name: str, value: str) -> str:
     lowered = name.lower()
     if _HEADER_NAME.fullmatch(name) is None:
         raise MessagingError(
             MessagingCode.OTHER, "The name of a header has printable ASCII characters only, and no colon"
         )
-    if lowered in _OWN_HEADERS or lowered.startswith("content-"):
+    if lowered in _SERVICE_HEADERS or lowered.startswith("content-"):
         raise MessagingError(MessagingCode.OTHER, f"The header {name} is set by the service")
-    return _header(name, value)
+    return _format_header(name, value)
 
 
-def _header(name: str, value: str) -> str:
-    if _BREAKS_A_HEADER.search(value):
+def _format_header(name: str, value: str) -> str:
+    if _HEADER_BREAK.search(value):
         raise MessagingError(MessagingCode.OTHER, f"The header {name} has a line break in its value")
-    return header_line(name, value)
+    return format_header(name, value)
 
 
-def _address_header(name: str, addresses: Sequence[str]) -> str:
+def _format_address_header(name: str, addresses: Sequence[str]) -> str:
     return f"{name}: " + ",\r\n ".join(addresses)

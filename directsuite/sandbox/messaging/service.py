@@ -34,26 +34,26 @@ import msgspec
 import pybase64
 from aiohttp import web
 
-from directsuite.sandbox.clock import EPOCH, milliseconds_of, timestamp
+from directsuite.sandbox.clock import EPOCH, format_timestamp, to_milliseconds
 from directsuite.sandbox.files import FileRange, StoredFiles
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.mailboxes import Selection
-from directsuite.sandbox.messaging.receiving import received
+from directsuite.sandbox.messaging.receiving import receive_contents
 from directsuite.sandbox.messaging.requests import (
-    Answer,
-    Call,
+    AuthenticatedRequest,
     MailboxRequest,
+    MessagingCall,
     RawMessagesRequest,
-    Request,
+    ResponseMembers,
     SendRequest,
     SendRequestWithHeader,
     SetFoldersSubscribedRequest,
     SmtpIdsRequest,
     UidsRequest,
 )
-from directsuite.sandbox.patients import DISABLED, state_of
-from directsuite.sandbox.refusals import MessagingCode, MessagingError, parse_json
+from directsuite.sandbox.patients import DISABLED, find_user_state
+from directsuite.sandbox.rejections import MessagingCode, MessagingError, parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.messaging.receiving import Contents
 
 BASE = "/message-rest/api/message"
@@ -72,34 +72,34 @@ Profiles: TypeAlias = Profile | Collection[Profile]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_LARGE = 256 * 1024  # octets of JSON that take longer to read than a thread takes to start
-_DATES = frozenset(("sentDate", "receivedDate", "ts"))
-_TRIES = 3  # of a call that finds a file gone, for its message was deleted meanwhile
-_JAVAMAIL = {"modified": False, "saved": True, "strict": True}
+_LARGE_JSON_BYTES = 256 * 1024  # octets of JSON that take longer to read than a thread takes to start
+_DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
+_MAX_TRIES = 3  # of a call that finds a file gone, for its message was deleted meanwhile
+_JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 
-Work = Callable[[sqlite3.Connection, Call[Any]], Answer]
+OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers]
 
 
-class Reads(NamedTuple):
+class Read(NamedTuple):
     """Work that the reader does."""
 
-    work: Work
+    function: OperationFn
 
 
-class Changes(NamedTuple):
+class Write(NamedTuple):
     """Work that the writer does in one transaction."""
 
-    work: Work
+    function: OperationFn
 
 
-class BringsIn(NamedTuple):
+class AsyncWrite(NamedTuple):
     """Work that prepares messages before it writes them."""
 
-    work: Callable[[Call[Any], Database], Awaitable[Answer]]
+    function: Callable[[MessagingCall[Any], SandboxDatabase], Awaitable[ResponseMembers]]
 
 
-class Operation(NamedTuple):
+class MessagingOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
@@ -107,13 +107,13 @@ class Operation(NamedTuple):
     method: str
     path: str
     """The path below {message_url}."""
-    body: type[Request]
-    run: Reads | Changes | BringsIn
-    tuser: bool = False
+    body_type: type[AuthenticatedRequest]
+    run: Read | Write | AsyncWrite
+    is_tuser: bool = False
     """Whether the caller is a T-User, who acts for the owner of a mailbox."""
 
 
-_Parts = list[bytes | FileRange]
+_ResponseParts = list[bytes | FileRange]
 """An answer: JSON, and what stands in it in base64."""
 
 
@@ -129,7 +129,7 @@ class MessagingService:
 
     def __init__(
         self,
-        database: Database,
+        database: SandboxDatabase,
         clock: Clock,
         *,
         profile: Profiles = "strict",
@@ -152,59 +152,67 @@ class MessagingService:
     @profile.setter
     def profile(self, profile: Profiles) -> None:
         """Answer so from now on. Raises ValueError for an unknown one."""
-        self._profiles = _require_profiles(profile)
+        self._profiles = _parse_profiles(profile)
         self._profile: Profiles = profile
 
-    def routes(self) -> list[web.RouteDef]:
+    def make_routes(self) -> list[web.RouteDef]:
         """A route for each operation, named as the specification names it."""
         return [
-            web.route(row.method, f"{BASE}/{_pattern(row.path)}", self._handler(row), name=row.name)
+            web.route(row.method, f"{BASE}/{_make_route_pattern(row.path)}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
         ]
 
-    def _handler(self, row: Operation) -> Handler:
+    def _make_handler(self, row: MessagingOperation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            if row.body not in _WITH_CONTENTS:
-                return await self._answer(row, request, await request.read(), {})
+            if row.body_type not in _LARGE_BODY_TYPES:
+                return await self._respond(row, request, await request.read(), {})
             limit = self._max_body or request.client_max_size
-            async with received(request, self.files, limit) as (octets, contents):
-                return await self._answer(row, request, octets, contents)
+            async with receive_contents(request, self.files, limit) as (octets, contents):
+                return await self._respond(row, request, octets, contents)
 
         return handle
 
-    async def _answer(self, row: Operation, request: web.Request, octets: bytes, contents: Contents) -> web.Response:
-        body = await _body(request, octets, row.body)
-        for _ in range(_TRIES - 1):
+    async def _respond(
+        self, row: MessagingOperation, request: web.Request, octets: bytes, contents: Contents
+    ) -> web.Response:
+        body = await _parse_body(request, octets, row.body_type)
+        for _ in range(_MAX_TRIES - 1):
             with suppress(FileNotFoundError):
-                return await self._try(row, request, body, contents)
-        return await self._try(row, request, body, contents)
+                return await self._respond_once(row, request, body, contents)
+        return await self._respond_once(row, request, body, contents)
 
-    async def _try(self, row: Operation, request: web.Request, body: Request, contents: Contents) -> web.Response:
-        parts = await self._run(row, request, body, contents)
-        whole = parts[0] if len(parts) == 1 else self.files.payload(parts)
+    async def _respond_once(
+        self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
+    ) -> web.Response:
+        parts = await self._run_operation(row, request, body, contents)
+        whole = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
         return web.Response(body=whole, content_type="application/json")
 
-    async def _run(self, row: Operation, request: web.Request, body: Request, contents: Contents) -> _Parts:
-        def begin(connection: sqlite3.Connection) -> Call[Any]:
+    async def _run_operation(
+        self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
+    ) -> _ResponseParts:
+        def begin(connection: sqlite3.Connection) -> MessagingCall[Any]:
             now = self._clock.milliseconds()
             account, address = _authenticate(connection, row, body, now)
-            return Call(
+            return MessagingCall(
                 *(row.name, request.match_info, body, account, address, now, self.csv_above, self.files, contents)
             )
 
         run = row.run
-        if isinstance(run, BringsIn):
+        if isinstance(run, AsyncWrite):
             call = await self._database.read(begin)
-            return self._rendered(await run.work(call, self._database))
-        if isinstance(run, Reads):
-            return await self._database.read(lambda connection: self._rendered(run.work(connection, begin(connection))))
-        changed = await self.files.write(self._database, lambda connection: run.work(connection, begin(connection)))
-        return self._rendered(changed)
+            return self._render(await run.function(call, self._database))
+        if isinstance(run, Read):
+            return await self._database.read(
+                lambda connection: self._render(run.function(connection, begin(connection)))
+            )
+        changed = await self.files.write(self._database, lambda connection: run.function(connection, begin(connection)))
+        return self._render(changed)
 
-    def _rendered(self, members: Answer) -> _Parts:
+    def _render(self, members: ResponseMembers) -> _ResponseParts:
         token, ranges = secrets.token_hex(16), list[FileRange]()
 
-        def name(content: object) -> str:
+        def name_range(content: object) -> str:
             """What stands for a range."""
             if not isinstance(content, FileRange):
                 raise NotImplementedError(type(content))
@@ -212,17 +220,21 @@ class MessagingService:
             return f"{token}-{len(ranges) - 1}"
 
         whole = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
-        answer = msgspec.json.encode(whole, enc_hook=name)
+        answer = msgspec.json.encode(whole, enc_hook=name_range)
         if self._profiles:
-            answer = msgspec.json.encode(_in_profiles(msgspec.json.decode(answer), self._profiles))
+            answer = msgspec.json.encode(_apply_profiles(msgspec.json.decode(answer), self._profiles))
         parts = re.split(rf"{token}-(\d+)".encode("ascii"), answer) if ranges else [answer]
         return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 
 
-async def _body(request: web.Request, octets: bytes, expected: type[Request]) -> Request:
-    large = len(octets) > _LARGE
+async def _parse_body(
+    request: web.Request, octets: bytes, expected: type[AuthenticatedRequest]
+) -> AuthenticatedRequest:
+    large = len(octets) > _LARGE_JSON_BYTES
     try:
-        body: Request = await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
+        body: AuthenticatedRequest = (
+            await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
+        )
     except msgspec.ValidationError as mismatch:
         raise MessagingError(MessagingCode.OTHER, f"The request body does not fit: {mismatch}") from None
     if request.content_type != "application/json":
@@ -230,80 +242,82 @@ async def _body(request: web.Request, octets: bytes, expected: type[Request]) ->
     return body
 
 
-def _authenticate(connection: sqlite3.Connection, row: Operation, body: Request, now: int) -> tuple[int, str]:
+def _authenticate(
+    connection: sqlite3.Connection, row: MessagingOperation, body: AuthenticatedRequest, now: int
+) -> tuple[int, str]:
     """The mailbox that the credentials open, and its address."""
-    credentials = body.credentials()
-    if not row.tuser:
+    credentials = body.get_credentials()
+    if not row.is_tuser:
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
         if account is None:
             raise MessagingError(MessagingCode.AUTHENTICATION, "The username or the password is wrong")
-        if state_of(connection, credentials.username, now) == DISABLED:
+        if find_user_state(connection, credentials.username, now) == DISABLED:
             raise MessagingError(MessagingCode.AUTHENTICATION, "The user is disabled")
         return account, credentials.username
     if not mailboxes.authenticate_tuser(connection, credentials.username, credentials.password):
         raise MessagingError(MessagingCode.AUTHENTICATION, "The T-User's name or password is wrong")
-    account = mailboxes.account_of_tuser(connection, credentials.username, credentials.direct_addr)
+    account = mailboxes.find_tuser_account_id(connection, credentials.username, credentials.direct_addr)
     if account is None:
         raise MessagingError(MessagingCode.ADDRESS, "The T-User may not act for this Direct address")
-    if state_of(connection, credentials.direct_addr, now) == DISABLED:
+    if find_user_state(connection, credentials.direct_addr, now) == DISABLED:
         raise MessagingError(MessagingCode.ADDRESS, "The user of this Direct address is disabled")
     return account, credentials.direct_addr
 
 
-def _pattern(path: str) -> str:
+def _make_route_pattern(path: str) -> str:
     """The route's pattern: a segment may be empty or hold anything but a slash; an smtpId is never empty."""
     return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
 
 
-def _status(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
-    return _report(connection, call, [call.path["smtpId"]])
+def _get_status(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+    return _build_report(connection, call, [call.path["smtpId"]])
 
 
-def _statuses(connection: sqlite3.Connection, call: Call[SmtpIdsRequest]) -> Answer:
-    return _report(connection, call, call.request.smtp_ids)
+def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[SmtpIdsRequest]) -> ResponseMembers:
+    return _build_report(connection, call, call.request.smtp_ids)
 
 
-def _report(connection: sqlite3.Connection, call: Call[Any], smtp_ids: list[str]) -> Answer:
-    records = delivery.report(connection, call.account, smtp_ids, now_ms=call.at_ms)
-    return delivery.report_members(records, as_csv=len(smtp_ids) > call.csv_above)
+def _build_report(connection: sqlite3.Connection, call: MessagingCall[Any], smtp_ids: list[str]) -> ResponseMembers:
+    records = delivery.list_records(connection, call.account, smtp_ids, now_ms=call.at_ms)
+    return delivery.build_report_members(records, as_csv=len(smtp_ids) > call.csv_above)
 
 
-def _message_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
-    return {"count": mailboxes.count(connection, call.folder(connection).id).all}
+def _get_message_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).all}
 
 
-def _unread_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
-    return {"count": mailboxes.count(connection, call.folder(connection).id).unread}
+def _get_unread_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id).unread}
 
 
-def _deleted_count(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     """All messages of INBOX.Trash; elsewhere those that carry the flag."""
-    folder = call.folder(connection)
-    counted = mailboxes.count(connection, folder.id)
+    folder = call.get_folder(connection)
+    counted = mailboxes.count_messages(connection, folder.id)
     return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
 
 
-def _messages(select: Callable[[Call[Any]], Selection], *, whole: bool = True) -> Work:
+def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
     """The work of answering the selected messages of the folder, whole or as metadata."""
 
-    def read(connection: sqlite3.Connection, call: Call[Any]) -> Answer:
+    def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         """The members of GetMessageResponse."""
-        folder = call.folder(connection)
-        messages = mailboxes.messages(connection, folder.id, select(call), whole=whole)
-        return {"messages": [_detail(message, folder.name, call.files) for message in messages]}
+        folder = call.get_folder(connection)
+        messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
+        return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
 
     return read
 
 
-def _detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
+def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
     """A MessageDetail: what depends on the folder, joined to the JSON that was made when the message came."""
     place = {
         "uid": message.uid,
         "msgnum": message.number,
         "folder": folder,
         "expunged": False,
-        "sentDate": None if message.sent_ms is None else timestamp(message.sent_ms),
-        "receivedDate": timestamp(message.received_ms),
+        "sentDate": None if message.sent_ms is None else format_timestamp(message.sent_ms),
+        "receivedDate": format_timestamp(message.received_ms),
     }
     if message.file is None:
         return msgspec.Raw(b"".join((msgspec.json.encode(place)[:-1], b",", message.members[1:])))
@@ -314,31 +328,31 @@ def _detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -
     return {**place, **members}
 
 
-def _metadata(select: Callable[[Call[Any]], Selection]) -> Work:
-    return _messages(select, whole=False)
+def _make_metadata_reader(select: Callable[[MessagingCall[Any]], Selection]) -> OperationFn:
+    return _make_message_reader(select, with_body=False)
 
 
-def _everything(_: Call[Any]) -> Selection:
+def _select_all(_: MessagingCall[Any]) -> Selection:
     return Selection()
 
 
-def _unread(_: Call[Any]) -> Selection:
+def _select_unread(_: MessagingCall[Any]) -> Selection:
     return Selection(unread=True)
 
 
-def _by_uids(call: Call[UidsRequest]) -> Selection:
+def _select_by_uids(call: MessagingCall[UidsRequest]) -> Selection:
     return Selection(uids=call.request.uids)
 
 
-def _by_sender(call: Call[Any]) -> Selection:
+def _select_by_sender(call: MessagingCall[Any]) -> Selection:
     return Selection(sender=call.path["sender"])
 
 
-def _by_subject(call: Call[Any]) -> Selection:
+def _select_by_subject(call: MessagingCall[Any]) -> Selection:
     return Selection(subject=call.path["subject"])
 
 
-def _received(call: Call[Any]) -> Selection:
+def _select_received(call: MessagingCall[Any]) -> Selection:
     """Messages received between two times in milliseconds since 1970; 0 as the end is open."""
     begin, end = call.path["beginTime"], call.path["endTime"]
     if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
@@ -346,37 +360,39 @@ def _received(call: Call[Any]) -> Selection:
     return Selection(begin_ms=int(begin), end_ms=int(end) or None)
 
 
-def _received_utc(call: Call[Any]) -> Selection:
+def _select_received_utc(call: MessagingCall[Any]) -> Selection:
     """Messages received between two times of the form yyyyMMddHHmmss, the second of the end included."""
-    return Selection(begin_ms=_from_utc(call.path["beginTime"]), end_ms=_from_utc(call.path["endTime"]) + 999)
+    return Selection(begin_ms=_parse_utc(call.path["beginTime"]), end_ms=_parse_utc(call.path["endTime"]) + 999)
 
 
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
 _UTC_SECONDS = re.compile(r"[0-9]{14}")
 
 
-def _from_utc(text: str) -> int:
+def _parse_utc(text: str) -> int:
     try:
         if _UTC_SECONDS.fullmatch(text) is None:
             raise ValueError(text)
-        return milliseconds_of(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
+        return to_milliseconds(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
     except ValueError:
         raise MessagingError(
             MessagingCode.OTHER, "beginTime and endTime are UTC times of the form yyyyMMddHHmmss"
         ) from None
 
 
-def _uids(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
-    return {"uids": mailboxes.uids(connection, call.folder(connection).id)}
+def _get_uids(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+    return {"uids": mailboxes.list_uids(connection, call.get_folder(connection).id)}
 
 
-def _folder_names(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
-    subscribed_only = _boolean(call.path["subscribedFolderOnly"])
+def _get_folders(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
+    subscribed_only = _parse_boolean(call.path["subscribedFolderOnly"])
     root = call.path["rootFolderName"]
-    return {"folders": mailboxes.sub_folders(connection, call.account, root, subscribed_only=subscribed_only)}
+    return {"folders": mailboxes.list_subfolders(connection, call.account, root, subscribed_only=subscribed_only)}
 
 
-def _set_folders_subscribed(connection: sqlite3.Connection, call: Call[SetFoldersSubscribedRequest]) -> Answer:
+def _set_folders_subscribed(
+    connection: sqlite3.Connection, call: MessagingCall[SetFoldersSubscribedRequest]
+) -> ResponseMembers:
     request = call.request
     names, changed = mailboxes.subscribe(connection, call.account, request.folders, subscribed=request.subscribed)
     if changed:
@@ -384,29 +400,29 @@ def _set_folders_subscribed(connection: sqlite3.Connection, call: Call[SetFolder
     return {"folders": names}
 
 
-def _create_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+def _create_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     call.record(connection, mailboxes.create_folder(connection, call.account, call.path["folderName"]))
     return {}
 
 
-def _move_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+def _move_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     old, new = mailboxes.rename_folder(connection, call.account, call.path["folderName"], call.path["newFolderName"])
     call.record(connection, old, new_name=new)
     return {}
 
 
-def _delete_folder(connection: sqlite3.Connection, call: Call[MailboxRequest]) -> Answer:
+def _delete_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
     call.record(connection, mailboxes.delete_folder(connection, call.account, call.path["folderName"]))
     return {}
 
 
-def _transfer(transfer: mailboxes.Transfer) -> Work:
+def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
     """The work of copying or moving messages to another folder."""
 
-    def change(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         """Nothing: the answer has no members of its own."""
-        source = call.folder(connection)
-        destination = mailboxes.folder(connection, call.account, call.path["destFolderName"])
+        source = call.get_folder(connection)
+        destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
         transferred = transfer(connection, source.id, destination.id, call.request.uids)
         if transferred:
             uids, new_uids = list(transferred), list(transferred.values())
@@ -416,27 +432,27 @@ def _transfer(transfer: mailboxes.Transfer) -> Work:
     return change
 
 
-def _delete_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
     """Move messages to INBOX.Trash, or remove them for good."""
-    forever = _boolean(call.path["deleteForever"])
-    folder = call.folder(connection)
+    forever = _parse_boolean(call.path["deleteForever"])
+    folder = call.get_folder(connection)
     if forever:
-        removed = mailboxes.remove(connection, folder.id, call.request.uids)
+        removed = mailboxes.remove_messages(connection, folder.id, call.request.uids)
     else:
-        trash = mailboxes.trash_id(connection, call.account)
-        removed = list(mailboxes.move(connection, folder.id, trash, call.request.uids))
+        trash = mailboxes.ensure_trash_id(connection, call.account)
+        removed = list(mailboxes.move_messages(connection, folder.id, trash, call.request.uids))
     if removed:
         call.record(connection, folder.name, uids=removed, forever=forever)
     return {}
 
 
-def _mark(*, seen: bool) -> Work:
+def _make_seen_setter(*, seen: bool) -> OperationFn:
     """The work of marking messages as read or unread."""
 
-    def change(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
+    def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
         """Nothing: the answer has no members of its own."""
-        folder = call.folder(connection)
-        marked = mailboxes.mark(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
+        folder = call.get_folder(connection)
+        marked = mailboxes.set_flag(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
         if marked:
             call.record(connection, folder.name, uids=marked)
         return {}
@@ -444,9 +460,9 @@ def _mark(*, seen: bool) -> Work:
     return change
 
 
-def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> Answer:
-    folder = call.folder(connection)
-    messages = mailboxes.raw_messages(connection, folder.id, call.request.uids)
+def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
+    folder = call.get_folder(connection)
+    messages = mailboxes.list_raw_messages(connection, folder.id, call.request.uids)
     return {
         "messages": [
             {
@@ -455,14 +471,14 @@ def _raw_messages(connection: sqlite3.Connection, call: Call[UidsRequest]) -> An
                 "folder": folder.name,
                 "data": pybase64.b64encode(message.raw).decode("ascii")
                 if message.file is None
-                else FileRange.whole(call.files[message.file]),
+                else FileRange.from_file(call.files[message.file]),
             }
             for message in messages
         ]
     }
 
 
-def _boolean(segment: str) -> bool:
+def _parse_boolean(segment: str) -> bool:
     """A path segment that is true, false, 1 or 0, in any case. Refuses anything else with code 4."""
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
@@ -470,7 +486,7 @@ def _boolean(segment: str) -> bool:
     return value
 
 
-def _require_profiles(value: Any) -> frozenset[str]:
+def _parse_profiles(value: Any) -> frozenset[str]:
     """One profile, or several, as a set without `strict`. Raises ValueError for anything else."""
     names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
     if not all(name in PROFILES for name in names):
@@ -478,37 +494,37 @@ def _require_profiles(value: Any) -> frozenset[str]:
     return frozenset(names) - {"strict"}
 
 
-def _in_profiles(answer: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
+def _apply_profiles(answer: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
     """The same answer in the manner of these profiles."""
     if "attachment-list" in profiles and "messages" in answer:
-        answer["messages"] = [_with_attachment_list(message) for message in answer["messages"]]
-    return _java_answer(answer) if "java" in profiles else answer
+        answer["messages"] = [_rename_attachments(message) for message in answer["messages"]]
+    return _convert_to_java(answer) if "java" in profiles else answer
 
 
-def _with_attachment_list(message: dict[str, Any]) -> dict[str, Any]:
+def _rename_attachments(message: dict[str, Any]) -> dict[str, Any]:
     return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
 
 
-def _java_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: _member(name, value) for name, value in answer.items()} | {"message": None}
+def _convert_to_java(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: _convert_member(name, value) for name, value in answer.items()} | {"message": None}
 
 
-def _member(name: str, value: object) -> object:
+def _convert_member(name: str, value: object) -> object:
     if _is_list(value):
-        return _list(value)
-    if name in _DATES and isinstance(value, str):
+        return _convert_list(value)
+    if name in _DATE_MEMBERS and isinstance(value, str):
         return (datetime.strptime(value, "%Y-%m-%dT%H:%M:%S.%f%z") - EPOCH) // timedelta(milliseconds=1)
     return value
 
 
-def _list(elements: list[Any]) -> object:
-    members = [_object(element) if _is_object(element) else element for element in elements]
+def _convert_list(elements: list[Any]) -> object:
+    members = [_convert_object(element) if _is_object(element) else element for element in elements]
     return members[0] if len(members) == 1 and _is_object(members[0]) else members or None
 
 
-def _object(members: dict[str, Any]) -> dict[str, Any]:
-    extra = _JAVAMAIL if "msgnum" in members else {}
-    return {name: _member(name, member) for name, member in members.items()} | extra
+def _convert_object(members: dict[str, Any]) -> dict[str, Any]:
+    extra = _JAVAMAIL_MEMBERS if "msgnum" in members else {}
+    return {name: _convert_member(name, member) for name, member in members.items()} | extra
 
 
 def _is_list(value: object) -> TypeGuard[list[Any]]:
@@ -519,75 +535,107 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-_WITH_CONTENTS = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
+_LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
 """Bodies of any size, for what is large in them is in files."""
 
-_BETWEEN = "{folderName}/{beginTime}/{endTime}"
+_TIME_RANGE_PATH = "{folderName}/{beginTime}/{endTime}"
 
 OPERATIONS = (
-    Operation("Send", "PUT", "Send", SendRequest, BringsIn(sending.send)),
-    Operation("SendWithHeader", "PUT", "SendWithHeader", SendRequestWithHeader, BringsIn(sending.send)),
-    Operation("Forward", "PUT", "Forward/{folderName}", UidsRequest, BringsIn(sending.forward)),
-    Operation("SendWithTuser", "PUT", "SendWithTuser", SendRequest, BringsIn(sending.send), tuser=True),
-    Operation(
+    MessagingOperation("Send", "PUT", "Send", SendRequest, AsyncWrite(sending.send)),
+    MessagingOperation("SendWithHeader", "PUT", "SendWithHeader", SendRequestWithHeader, AsyncWrite(sending.send)),
+    MessagingOperation("Forward", "PUT", "Forward/{folderName}", UidsRequest, AsyncWrite(sending.forward)),
+    MessagingOperation("SendWithTuser", "PUT", "SendWithTuser", SendRequest, AsyncWrite(sending.send), is_tuser=True),
+    MessagingOperation(
         "SendWithHeaderWithTuser",
         "PUT",
         "SendWithHeaderWithTuser",
         SendRequestWithHeader,
-        BringsIn(sending.send),
-        tuser=True,
+        AsyncWrite(sending.send),
+        is_tuser=True,
     ),
-    Operation("GetMessageStatus", "POST", "GetMessageStatus/{smtpId}", MailboxRequest, Reads(_status)),
-    Operation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Reads(_statuses)),
-    Operation(
+    MessagingOperation("GetMessageStatus", "POST", "GetMessageStatus/{smtpId}", MailboxRequest, Read(_get_status)),
+    MessagingOperation("GetMessageStatusMany", "POST", "GetMessageStatus/", SmtpIdsRequest, Read(_get_statuses)),
+    MessagingOperation(
         "GetMessageStatusWithTuser",
         "POST",
         "GetMessageStatusWithTuser/{smtpId}",
         MailboxRequest,
-        Reads(_status),
-        tuser=True,
+        Read(_get_status),
+        is_tuser=True,
     ),
     *(
-        Operation(name, "POST", f"{name}/{path}", body, Reads(work))
+        MessagingOperation(name, "POST", f"{name}/{path}", body, Read(work))
         for name, path, body, work in (
-            ("GetMessageCount", "{folderName}", MailboxRequest, _message_count),
-            ("GetUnreadMessageCount", "{folderName}", MailboxRequest, _unread_count),
-            ("GetDeletedMessageCount", "{folderName}", MailboxRequest, _deleted_count),
-            ("GetMessagesByUIDs", "{folderName}", UidsRequest, _messages(_by_uids)),
-            ("GetUnreadMessages", "{folderName}", MailboxRequest, _messages(_unread)),
-            ("GetMessagesByReceivedDate", _BETWEEN, MailboxRequest, _messages(_received)),
-            ("GetMessagesByReceivedDateUTC", _BETWEEN, MailboxRequest, _messages(_received_utc)),
-            ("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest, _messages(_by_sender)),
-            ("GetMessagesBySubject", "{folderName}/{subject}", MailboxRequest, _messages(_by_subject)),
-            ("GetMessages", "{folderName}", MailboxRequest, _messages(_everything)),
-            ("GetMessageMetaData", "{folderName}", MailboxRequest, _metadata(_everything)),
-            ("SearchMessagesMetadataByReceivedDate", _BETWEEN, MailboxRequest, _metadata(_received)),
-            ("SearchMessagesMetadataByReceivedDateUTC", _BETWEEN, MailboxRequest, _metadata(_received_utc)),
-            ("GetUIDs", "{folderName}", MailboxRequest, _uids),
-            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, _folder_names),
+            ("GetMessageCount", "{folderName}", MailboxRequest, _get_message_count),
+            ("GetUnreadMessageCount", "{folderName}", MailboxRequest, _get_unread_count),
+            ("GetDeletedMessageCount", "{folderName}", MailboxRequest, _get_deleted_count),
+            ("GetMessagesByUIDs", "{folderName}", UidsRequest, _make_message_reader(_select_by_uids)),
+            ("GetUnreadMessages", "{folderName}", MailboxRequest, _make_message_reader(_select_unread)),
+            ("GetMessagesByReceivedDate", _TIME_RANGE_PATH, MailboxRequest, _make_message_reader(_select_received)),
+            (
+                "GetMessagesByReceivedDateUTC",
+                _TIME_RANGE_PATH,
+                MailboxRequest,
+                _make_message_reader(_select_received_utc),
+            ),
+            ("GetMessagesBySender", "{folderName}/{sender}", MailboxRequest, _make_message_reader(_select_by_sender)),
+            (
+                "GetMessagesBySubject",
+                "{folderName}/{subject}",
+                MailboxRequest,
+                _make_message_reader(_select_by_subject),
+            ),
+            ("GetMessages", "{folderName}", MailboxRequest, _make_message_reader(_select_all)),
+            ("GetMessageMetaData", "{folderName}", MailboxRequest, _make_metadata_reader(_select_all)),
+            (
+                "SearchMessagesMetadataByReceivedDate",
+                _TIME_RANGE_PATH,
+                MailboxRequest,
+                _make_metadata_reader(_select_received),
+            ),
+            (
+                "SearchMessagesMetadataByReceivedDateUTC",
+                _TIME_RANGE_PATH,
+                MailboxRequest,
+                _make_metadata_reader(_select_received_utc),
+            ),
+            ("GetUIDs", "{folderName}", MailboxRequest, _get_uids),
+            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, _get_folders),
         )
     ),
     *(
-        Operation(name, "POST", f"{name}/{path}", body, Changes(work))
+        MessagingOperation(name, "POST", f"{name}/{path}", body, Write(work))
         for name, path, body, work in (
             ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, _set_folders_subscribed),
             ("CreateFolder", "{folderName}", MailboxRequest, _create_folder),
             ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, _move_folder),
             ("DeleteFolder", "{folderName}", MailboxRequest, _delete_folder),
-            ("CopyMessagesByUIDs", "{folderName}/{destFolderName}", UidsRequest, _transfer(mailboxes.copy)),
-            ("MoveMessagesByUIDs", "{folderName}/{destFolderName}", UidsRequest, _transfer(mailboxes.move)),
+            (
+                "CopyMessagesByUIDs",
+                "{folderName}/{destFolderName}",
+                UidsRequest,
+                _make_transfer(mailboxes.copy_messages),
+            ),
+            (
+                "MoveMessagesByUIDs",
+                "{folderName}/{destFolderName}",
+                UidsRequest,
+                _make_transfer(mailboxes.move_messages),
+            ),
             ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, _delete_messages),
-            ("MarkMessagesAsReadByUIDs", "{folderName}", UidsRequest, _mark(seen=True)),
-            ("MarkMessagesAsUnreadByUIDs", "{folderName}", UidsRequest, _mark(seen=False)),
+            ("MarkMessagesAsReadByUIDs", "{folderName}", UidsRequest, _make_seen_setter(seen=True)),
+            ("MarkMessagesAsUnreadByUIDs", "{folderName}", UidsRequest, _make_seen_setter(seen=False)),
         )
     ),
-    Operation("GetRawMessagesByUIDs", "POST", "GetRawMessagesByUIDs/{folderName}", UidsRequest, Reads(_raw_messages)),
-    Operation(
+    MessagingOperation(
+        "GetRawMessagesByUIDs", "POST", "GetRawMessagesByUIDs/{folderName}", UidsRequest, Read(_get_raw_messages)
+    ),
+    MessagingOperation(
         "SaveRawMessages",
         "POST",
         "SaveRawMessages/{folderName}",
         RawMessagesRequest,
-        BringsIn(sending.save_raw_messages),
+        AsyncWrite(sending.save_raw_messages),
     ),
 )
 """In the order of the specification."""

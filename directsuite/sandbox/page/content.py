@@ -12,43 +12,43 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.patients import state_of
-from directsuite.sandbox.signing.service import LIFETIME_MS
+from directsuite.sandbox.patients import find_user_state
+from directsuite.sandbox.signing.service import DOCUMENT_LIFETIME_MS
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-PAGE = 50
+PAGE_ROWS = 50
 MAX_CHARS = 1000
 """The characters of a text in a list."""
-NEWEST = 2**62
+MAX_ROW_ID = 2**62
 """More than any uid or row's number: where the newest page begins."""
 
 Row = dict[str, Any]
 
 
-def _rows(
+def _fetch_rows(
     connection: sqlite3.Connection, query: str, parameters: Mapping[str, Any] | tuple[Any, ...] = ()
 ) -> list[Row]:
     return [dict(row) for row in connection.execute(query, parameters)]
 
 
-def accounts(connection: sqlite3.Connection, text: str, after: int) -> list[Row]:
+def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list[Row]:
     """Mailboxes in the order of their making, from the one after an id."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT id, address,"
         " (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id) AS messages,"
         " (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id AND NOT seen) AS unread"
         " FROM mailbox_account a WHERE id > :after AND instr(folded, :text) ORDER BY id LIMIT :page",
-        {"text": text, "after": after, "page": PAGE + 1},
+        {"text": text, "after": after, "page": PAGE_ROWS + 1},
     )
 
 
-def totals(connection: sqlite3.Connection) -> Row:
+def count_totals(connection: sqlite3.Connection) -> Row:
     """How much there is of everything."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
         " (SELECT count(*) FROM signing_document) AS documents, (SELECT count(*) FROM fax) AS faxes,"
@@ -57,9 +57,9 @@ def totals(connection: sqlite3.Connection) -> Row:
     )[0]
 
 
-def folders(connection: sqlite3.Connection, account: int) -> list[Row]:
+def list_folders(connection: sqlite3.Connection, account: int) -> list[Row]:
     """A mailbox's folders, with how much they hold."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread"
         " FROM folder f LEFT JOIN message m ON m.folder = f.id WHERE f.account = ? GROUP BY f.id ORDER BY f.name",
@@ -67,9 +67,9 @@ def folders(connection: sqlite3.Connection, account: int) -> list[Row]:
     )
 
 
-def messages(connection: sqlite3.Connection, folder: int, text: str, before: int) -> list[Row]:
+def list_messages(connection: sqlite3.Connection, folder: int, text: str, before: int) -> list[Row]:
     """A folder's messages with a text in sender or subject, the newest first, below a uid. Long texts are cut."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,"
         " substr(json_extract(members, '$.subject'), 1, :chars) AS subject,"
@@ -80,13 +80,13 @@ def messages(connection: sqlite3.Connection, folder: int, text: str, before: int
         "  FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :before"
         "  AND (:text = '' OR instr(subject, :text) OR instr(sender, :text)) ORDER BY uid DESC LIMIT :page)"
         " ORDER BY uid DESC",
-        {"folder": folder, "text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
+        {"folder": folder, "text": text, "before": before, "page": PAGE_ROWS + 1, "chars": MAX_CHARS},
     )
 
 
-def message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
+def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
     """A message as it is listed, with its bytes or the name of their file, and the uids beside it."""
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, message_id, metadata, raw, name,"
         " (SELECT max(uid) FROM message WHERE folder = :folder AND uid < :uid) AS older,"
@@ -98,18 +98,18 @@ def message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None
     return {**rows[0], "size": msgspec.json.decode(rows[0]["metadata"])["size"]} if rows else None
 
 
-def mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
+def find_mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
     """A mailbox's id and address."""
-    account = mailboxes.account_id(connection, address)
+    account = mailboxes.find_account_id(connection, address)
     return None if account is None else {"id": account, "address": address}
 
 
-def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
     """Messages that were sent, the newest first, with their ways to their recipients.
 
     The subject is known while a mailbox has a copy.
     """
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT id, smtp_id, sender, size, at,"
         " (SELECT substr(json_extract(CAST(metadata AS TEXT), '$.subject'), 1, :chars) FROM content"
@@ -117,102 +117,104 @@ def sent(connection: sqlite3.Connection, text: str, before: int, *, now: int) ->
         " OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text) OR EXISTS"
         " (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))"
         " ORDER BY id DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
+        {"text": text, "before": before, "page": PAGE_ROWS + 1, "chars": MAX_CHARS},
     )
-    return [{**row, "passages": delivery.passages(connection, row["smtp_id"], now_ms=now)} for row in rows]
+    return [{**row, "passages": delivery.list_deliveries(connection, row["smtp_id"], now_ms=now)} for row in rows]
 
 
-def sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int) -> Row | None:
+def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int) -> Row | None:
     """One of them, with where its copy is in a mailbox."""
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT id, smtp_id, sender, size, at FROM sent_message WHERE smtp_id = ?",
-        (delivery.bracketed(smtp_id),),
+        (delivery.add_brackets(smtp_id),),
     )
-    return {**rows[0], "passages": delivery.passages(connection, smtp_id, now_ms=now)} if rows else None
+    return {**rows[0], "passages": delivery.list_deliveries(connection, smtp_id, now_ms=now)} if rows else None
 
 
-def documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
+def list_documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
     """Stored PDFs, the newest first, below a row's number; those that have expired are there until the next Save."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,"
         " :now - last_activity >= :lifetime AS expired, last_activity + :lifetime AS expires"
         " FROM signing_document d JOIN signing_file USING(identifier)"
         " WHERE d.rowid < :before AND (:text = '' OR instr(identifier, :text) OR instr(lower(account), :text))"
         " ORDER BY d.rowid DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1, "now": now, "lifetime": LIFETIME_MS},
+        {"text": text, "before": before, "page": PAGE_ROWS + 1, "now": now, "lifetime": DOCUMENT_LIFETIME_MS},
     )
 
 
-def document(connection: sqlite3.Connection, identifier: str) -> Row | None:
+def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None:
     """A stored PDF, with the name of its file. Reading it here does not keep it from expiring."""
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires"
         " FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = :identifier",
-        {"identifier": identifier, "lifetime": LIFETIME_MS},
+        {"identifier": identifier, "lifetime": DOCUMENT_LIFETIME_MS},
     )
     return rows[0] if rows else None
 
 
-def faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
     """Faxes, the newest first, below a row's number."""
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT id, handle, fax_number, status, updated_at, description, recipients, account"
         " FROM fax JOIN fax_number USING(digits) WHERE id < :before AND (:text = '' OR instr(digits, :text)"
         " OR instr(lower(description), :text) OR instr(handle, :text)) ORDER BY id DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1},
+        {"text": text, "before": before, "page": PAGE_ROWS + 1},
     )
     return [{**row, "recipients": msgspec.json.decode(row["recipients"])} for row in rows]
 
 
-def people(connection: sqlite3.Connection, text: str, after: int, *, now: int) -> list[Row]:
+def list_individuals(connection: sqlite3.Connection, text: str, after: int, *, now: int) -> list[Row]:
     """Identity-proofed individuals with their Direct addresses and states, from the one after an id."""
-    rows = _rows(
+    rows = _fetch_rows(
         connection,
         "SELECT id, first_name, last_name, dob, contact FROM individual WHERE id > :after AND instr(name_key, :text)"
         " ORDER BY id LIMIT :page",
-        {"text": text, "after": after, "page": PAGE + 1},
+        {"text": text, "after": after, "page": PAGE_ROWS + 1},
     )
     for row in rows:
         row["contact"] = json.loads(row["contact"])
-        row["addresses"] = _rows(
+        row["addresses"] = _fetch_rows(
             connection,
             "SELECT username || '@' || domain AS address, expires_on, state AS forced FROM patient"
             " WHERE individual = ?",
             (row["id"],),
         )
         for each in row["addresses"]:
-            each["state"] = state_of(connection, each["address"], now)
+            each["state"] = find_user_state(connection, each["address"], now)
     return rows
 
 
-def sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
+def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
     """Sessions of the registration service that have not expired, up to a page; not their ids."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT username, expires_at FROM registration_session WHERE expires_at > ? ORDER BY expires_at DESC LIMIT ?",
-        (now, PAGE),
+        (now, PAGE_ROWS),
     )
 
 
-def logins(connection: sqlite3.Connection) -> Row:
+def list_logins(connection: sqlite3.Connection) -> Row:
     """Names of who may log in, up to a page of each kind."""
     return {
-        "tusers": _rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE,)),
-        "resellers": _rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE,)),
-        "clients": _rows(connection, "SELECT client_id, account FROM oauth_client ORDER BY client_id LIMIT ?", (PAGE,)),
+        "tusers": _fetch_rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE_ROWS,)),
+        "resellers": _fetch_rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE_ROWS,)),
+        "clients": _fetch_rows(
+            connection, "SELECT client_id, account FROM oauth_client ORDER BY client_id LIMIT ?", (PAGE_ROWS,)
+        ),
     }
 
 
-def effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
+def list_effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
     """The ledger, the newest first, below an effect's number."""
-    return _rows(
+    return _fetch_rows(
         connection,
         "SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at"
         " FROM effect WHERE id < :before AND (:text = ''"
         " OR instr(lower(operation), :text) OR instr(lower(subject), :text)) ORDER BY id DESC LIMIT :page",
-        {"text": text, "before": before, "page": PAGE + 1, "chars": MAX_CHARS},
+        {"text": text, "before": before, "page": PAGE_ROWS + 1, "chars": MAX_CHARS},
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from directsuite.sandbox.control import Entry
+from directsuite.sandbox.control import ControlOperation
 
 if TYPE_CHECKING:
     from multidict import MultiDictProxy
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from directsuite.sandbox.state import SandboxState
 
 
-Act = Callable[["SandboxState", web.Request, "MultiDictProxy[Any]"], Awaitable[None]]
+FormAction = Callable[["SandboxState", web.Request, "MultiDictProxy[Any]"], Awaitable[None]]
 
 
-def act_of(entry: Entry) -> Act:
+def make_form_action(entry: ControlOperation) -> FormAction:
     """What the form of a control does."""
 
     async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
         """Run the control with the form's values."""
-        await entry.control(sandbox, request, _body_of(entry, _members(form)))
+        await entry.handler(sandbox, request, _build_body(entry, _read_members(form)))
 
-    return _deliver if entry.described_as is bytes else act
+    return _deliver if entry.documented_body_type is bytes else act
 
 
 async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
@@ -44,7 +44,7 @@ async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictP
     await sandbox.deliver(request.match_info["address"], pasted or uploaded, folder)
 
 
-def _members(form: MultiDictProxy[Any]) -> dict[str, Any]:
+def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
     """A form as members of JSON: what is left empty is left out, and a name with [] has a list of words."""
     members = dict[str, Any]()
     for name in form.keys() - {"form_token", "back"}:
@@ -58,9 +58,9 @@ def _members(form: MultiDictProxy[Any]) -> dict[str, Any]:
     return members
 
 
-def _body_of(entry: Entry, members: dict[str, Any]) -> Any:
+def _build_body(entry: ControlOperation, members: dict[str, Any]) -> Any:
     """The body that a control takes, of a form's texts. Raises ValueError."""
-    if entry.body is None:
+    if entry.body_type is None:
         return None
-    body = msgspec.convert(members, entry.described_as or entry.body, strict=False)
-    return body if entry.described_as is None else msgspec.to_builtins(body)
+    body = msgspec.convert(members, entry.documented_body_type or entry.body_type, strict=False)
+    return body if entry.documented_body_type is None else msgspec.to_builtins(body)

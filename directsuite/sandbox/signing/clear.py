@@ -34,9 +34,9 @@ from pyhanko.sign.diff_analysis.form_rules_api import (
 from pyhanko.sign.diff_analysis.rules.form_field_rules import BaseFieldModificationRule
 from pyhanko.sign.fields import enumerate_sig_fields
 
-from directsuite.sandbox.refusals import InvalidActionError
-from directsuite.sandbox.signing.document import incremental_writer, open_pdf
-from directsuite.sandbox.signing.locks import locks
+from directsuite.sandbox.rejections import InvalidActionError
+from directsuite.sandbox.signing.document import open_incremental_writer, open_pdf
+from directsuite.sandbox.signing.locks import list_locks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,16 +52,16 @@ def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
     Raises InvalidActionError if the document is certified, or a signature locks it: then no field may be removed.
     """
     with open_pdf(source) as pdf:
-        lock = next((lock for lock in locks(pdf) if lock.permission is not None), None)
+        lock = next((lock for lock in list_locks(pdf) if lock.permission is not None), None)
     with source.open("rb") as document:
-        writer: Any = incremental_writer(document)
+        writer: Any = open_incremental_writer(document)
         enumerate_fields: Any = enumerate_sig_fields
         empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
         if not empty:
             return []
         if lock is not None:
-            raise InvalidActionError(f"the document is {lock.by}, which does not allow fields to be removed")
-        gone = _with_widgets(reference for _, _, reference in empty)
+            raise InvalidActionError(f"the document is {lock.cause}, which does not allow fields to be removed")
+        gone = _collect_widgets(reference for _, _, reference in empty)
         _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
         _prune_pages(writer, gone)
         with target.open("wb") as output:
@@ -69,20 +69,20 @@ def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
         return [str(name) for name, _, _ in empty]
 
 
-def _with_widgets(fields: Any) -> set[Any]:
+def _collect_widgets(fields: Any) -> set[Any]:
     gone: set[Any] = set()
     for field in fields:
         gone.add(field.reference)
         dictionary = field.get_object()
         if "/Kids" in dictionary:
-            gone.update(item.reference for item in _raw_items(dictionary["/Kids"]))
+            gone.update(item.reference for item in _list_raw_items(dictionary["/Kids"]))
     return gone
 
 
 def _prune_fields(writer: Any, container: Any, key: str, gone: set[Any]) -> bool:
     """Take the removed fields out of a level of the form. Return True if no field is left there."""
-    before = _raw_items(container[key])
-    after = [item for item in before if not _is_gone(writer, item, gone)]
+    before = _list_raw_items(container[key])
+    after = [item for item in before if not _prune_item(writer, item, gone)]
     if len(after) < len(before) and (after or key == "/Fields"):
         # an object of its own, since an update that adds no object makes qpdf complain of its /Size
         container[pdf_name(key)] = writer.add_object(generic.ArrayObject(after))
@@ -90,11 +90,11 @@ def _prune_fields(writer: Any, container: Any, key: str, gone: set[Any]) -> bool
     return not after
 
 
-def _is_gone(writer: Any, item: Any, gone: set[Any]) -> bool:
+def _prune_item(writer: Any, item: Any, gone: set[Any]) -> bool:
     if getattr(item, "reference", None) in gone:
         return True
     node: Any = item.get_object()
-    has_subfields = "/Kids" in node and any("/T" in kid.get_object() for kid in _raw_items(node["/Kids"]))
+    has_subfields = "/Kids" in node and any("/T" in kid.get_object() for kid in _list_raw_items(node["/Kids"]))
     return has_subfields and _prune_fields(writer, node, "/Kids", gone)
 
 
@@ -103,7 +103,7 @@ def _prune_pages(writer: Any, gone: set[Any]) -> None:
         page: Any = writer.find_page_for_modification(number)[0].get_object()
         if "/Annots" not in page:
             continue
-        before = _raw_items(page["/Annots"])
+        before = _list_raw_items(page["/Annots"])
         after = [item for item in before if not (isinstance(item, generic.IndirectObject) and item.reference in gone)]
         if len(after) == len(before):
             continue
@@ -114,7 +114,7 @@ def _prune_pages(writer: Any, gone: set[Any]) -> None:
         writer.update_container(page)
 
 
-def _raw_items(array: Any) -> list[Any]:
+def _list_raw_items(array: Any) -> list[Any]:
     return [array.raw_get(position) for position in range(len(array))]
 
 
@@ -123,35 +123,37 @@ class SigFieldCreationOrRemovalRule(FieldMDPRule):
 
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
         """Yield the updates that are in order. Raises SuspiciousModification for a change that is not."""
-        removed = {name: spec for name, spec in context.field_specs.items() if _removed(spec)}
+        removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
             return
         for name, spec in removed.items():
-            if spec.field_type not in ("/Sig", None) or "/V" in _dictionary(spec.old_field):
+            if spec.field_type not in ("/Sig", None) or "/V" in _to_dictionary(spec.old_field):
                 raise SuspiciousModification(f"the field {name} was removed after signing, and was in use")
         kept = {name: spec for name, spec in context.field_specs.items() if name not in removed}
-        yield from _page_updates(context, removed, kept)
-        yield from _parent_updates(kept)
+        yield from _iter_page_updates(context, removed, kept)
+        yield from _iter_parent_updates(kept)
         without = replace(context, field_specs=kept)
         yield from _creation_rule(approve_widget_bindings=False).apply(without)
 
 
-def _removed(spec: FieldComparisonSpec) -> bool:
+def _is_removed(spec: FieldComparisonSpec) -> bool:
     return spec.old_field_ref is not None and spec.new_field_ref is None
 
 
-def _page_updates(context: FieldComparisonContext, removed: _Specs, kept: _Specs) -> _Updates:
+def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _Specs) -> _Updates:
     """Pages may lose the widgets of removed fields and gain those of new signature fields, nothing else."""
-    may_go = {ref for spec in removed.values() for ref in _widgets(spec.old_field_ref, spec.old_field)}
+    may_go = {
+        ref for spec in removed.values() for ref in _collect_widget_references(spec.old_field_ref, spec.old_field)
+    }
     may_come = {
         ref
         for spec in kept.values()
         if spec.field_type == "/Sig" and spec.old_field_ref is None
-        for ref in _widgets(spec.new_field_ref, spec.new_field)
+        for ref in _collect_widget_references(spec.new_field_ref, spec.new_field)
     }
-    for old_page, new_page, page_ref in _page_pairs(context.old.root["/Pages"], context.new.root["/Pages"]):
-        before, after = _references(old_page, "/Annots"), _references(new_page, "/Annots")
+    for old_page, new_page, page_ref in _pair_pages(context.old.root["/Pages"], context.new.root["/Pages"]):
+        before, after = _list_references(old_page, "/Annots"), _list_references(new_page, "/Annots")
         if before == after:
             continue
         if before - after - may_go or after - before - may_come:
@@ -168,13 +170,13 @@ def _page_updates(context: FieldComparisonContext, removed: _Specs, kept: _Specs
             )
 
 
-def _parent_updates(kept: _Specs) -> _Updates:
+def _iter_parent_updates(kept: _Specs) -> _Updates:
     """Parents of removed fields may lose them from their /Kids."""
     for name, spec in kept.items():
-        if not _lost_subfields(spec):
+        if not _has_lost_subfields(spec):
             continue
         touched = [spec.new_field_ref]
-        array = _dictionary(spec.new_field).raw_get("/Kids")
+        array = _to_dictionary(spec.new_field).raw_get("/Kids")
         if isinstance(array, generic.IndirectObject):
             touched.append(array.reference)
         for ref in touched:
@@ -185,54 +187,57 @@ def _parent_updates(kept: _Specs) -> _Updates:
             )
 
 
-def _lost_subfields(spec: FieldComparisonSpec) -> bool:
+def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
     """Return True if a field's /Kids differ only in fields that are gone, each of which is judged by its name.
 
     A kid without a name is a widget, not a field: losing it is a change of this field, which the other rules judge.
     """
     if spec.old_field_ref is None or spec.new_field_ref is None:
         return False
-    before, after = _references(_dictionary(spec.old_field), "/Kids"), _references(_dictionary(spec.new_field), "/Kids")
+    before, after = (
+        _list_references(_to_dictionary(spec.old_field), "/Kids"),
+        _list_references(_to_dictionary(spec.new_field), "/Kids"),
+    )
     return after < before and all("/T" in lost.get_object() for lost in before - after)
 
 
-class _AllowsLostSubfields(BaseFieldModificationRule):
+class _LostSubfieldsMixin(BaseFieldModificationRule):
     def compare_fields(self, spec: FieldComparisonSpec) -> bool:
-        if not _lost_subfields(spec):
+        if not _has_lost_subfields(spec):
             return super().compare_fields(spec)
         compare_dicts(spec.old_field, spec.new_field, VALUE_UPDATE_KEYS | {"/Kids"})
         return False
 
 
-class _GenericFieldRule(_AllowsLostSubfields, GenericFieldModificationRule):
+class _GenericFieldRule(_LostSubfieldsMixin, GenericFieldModificationRule):
     pass
 
 
-class _SigFieldRule(_AllowsLostSubfields, SigFieldModificationRule):
+class _SigFieldRule(_LostSubfieldsMixin, SigFieldModificationRule):
     pass
 
 
-def _widgets(field_ref: generic.Reference | None, field: Any) -> set[Any]:
-    return {field_ref, *_references(_dictionary(field), "/Kids")}
+def _collect_widget_references(field_ref: generic.Reference | None, field: Any) -> set[Any]:
+    return {field_ref, *_list_references(_to_dictionary(field), "/Kids")}
 
 
-def _references(container: Any, key: str) -> set[Any]:
+def _list_references(container: Any, key: str) -> set[Any]:
     array: Any = container[key] if key in container else []  # noqa: SIM401  get() does not follow references
     items = (array.raw_get(position) for position in range(len(array)))
     return {item.reference for item in items if isinstance(item, generic.IndirectObject)}
 
 
-def _page_pairs(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _pair_pages(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Each page as it was and as it is, with its reference; the page tree itself cannot have changed."""
     for position in range(len(old["/Kids"])):
         before, after = old["/Kids"].raw_get(position), new["/Kids"].raw_get(position)
         if "/Kids" in before.get_object():
-            yield from _page_pairs(before.get_object(), after.get_object())
+            yield from _pair_pages(before.get_object(), after.get_object())
         else:
             yield before.get_object(), after.get_object(), after.reference
 
 
-def _dictionary(field: Any) -> Any:
+def _to_dictionary(field: Any) -> Any:
     empty: dict[str, Any] = {}
     return field if field is not None else empty
 

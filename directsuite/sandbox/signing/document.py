@@ -36,18 +36,18 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.pdf_utils.xref import XRefBuilder
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
-from directsuite.sandbox.refusals import InvalidParameterError
+from directsuite.sandbox.rejections import InvalidParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-_WARNINGS = threading.Lock()  # the filters of warnings belong to all threads
+_WARNINGS_LOCK = threading.Lock()  # the filters of warnings belong to all threads
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,6} \d{1,5} obj\b)")
-_HEADER_WITHIN = 1024  # bytes; readers accept this much rubbish before the header
-_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
-_READ = pikepdf.AccessMode.stream  # a map of a large file would count as memory
-_LARGEST_RECOVERED = 64 * 2**20  # bytes; recovery has several copies of the document in memory
+_MAX_HEADER_OFFSET = 1024  # bytes; readers accept this much rubbish before the header
+_FIELD_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
+_ACCESS_MODE = pikepdf.AccessMode.stream  # a map of a large file would count as memory
+_MAX_RECOVERED_BYTES = 64 * 2**20  # bytes; recovery has several copies of the document in memory
 _MAX_TEXT_CHARS = 2**16  # of a field's value or another text
 _MAX_ITEMS = 1000  # of a field's value
 _MAX_NAME_CHARS = 4096
@@ -63,29 +63,29 @@ _MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko takes 300 bytes of
 _BYTES_PER_ENTRY = 50  # a larger document may have more
 _MAX_HASHED_BYTES = 2**34
 """The bytes that GetDocInfo may hash for a document: up to all of it for each signature."""
-_LETTER = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
+_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
 
 
 def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
     """Open a document for reading and rewriting."""
-    return pikepdf.open(file, access_mode=_READ)
+    return pikepdf.open(file, access_mode=_ACCESS_MODE)
 
 
 def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | None = None) -> None:
     """Write a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
     if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
         pdf.trailer["/Size"] = 0
-    for name in _misfits(pdf):
+    for name in _find_invalid_entries(pdf):
         del pdf.Root[name]
     permissions = pdf.Root.get("/Perms", pikepdf.Dictionary())
     for usage_rights in ("/UR", "/UR3"):  # a signature over the bytes as they were, which pyHanko cannot decrypt
         if usage_rights in permissions:
             del permissions[usage_rights]
-    with _stray_widgets_allowed(pdf):
+    with _allow_stray_widgets(pdf):
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
+def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
     """Return pyHanko's reader: tolerant, and unlocked if the user password is empty."""
     opened: Any = kind(document, strict=False)
     if opened.encrypted:
@@ -93,7 +93,7 @@ def reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any
     return opened
 
 
-def incremental_writer(document: BinaryIO) -> Any:
+def open_incremental_writer(document: BinaryIO) -> Any:
     """Return pyHanko's writer, which appends an update; unlocked where the user password is empty."""
     writer: Any = IncrementalPdfFileWriter(document, strict=False)
     if writer.prev.encrypted:
@@ -108,23 +108,23 @@ def repair(uploaded: Path, target: Path) -> bool:
     signed: what is stored, Sign takes. A document that carries signatures is never rewritten: that would break them.
     """
     with uploaded.open("rb") as document:
-        beginning = document.read(_HEADER_WITHIN)
+        beginning = document.read(_MAX_HEADER_OFFSET)
     if b"%PDF-" not in beginning:
         raise InvalidParameterError("the body is not a PDF document: it does not begin with %PDF-")
     try:
-        with _recovered(uploaded) as pdf:
+        with _open_recovered(uploaded) as pdf:
             if not len(pdf.pages):
                 raise InvalidParameterError("the PDF document has no pages")
-            form = acro_form(pdf)
+            form = find_acro_form(pdf)
             if form is not None:
-                _require_few_paths(form.get("/Fields"), _Walk())  # qpdf follows each path when it writes
-            signatures = signature_count(pdf)
-            _require_at_most(MAX_SIGNATURES, signatures, "signatures")
+                _validate_path_count(form.get("/Fields"), _FormWalk())  # qpdf follows each path when it writes
+            signatures = count_signatures(pdf)
+            _validate_count(MAX_SIGNATURES, signatures, "signatures")
             if is_too_large_for(signatures, uploaded):
                 raise InvalidParameterError("the PDF document is too large to verify its signatures")
             signed = signatures > 0
-            page_numbers(pdf)  # reads every page, and so finds what is damaged
-            sound = not _misfits(pdf) and (signed or not _untyped(pdf).get_warnings())
+            map_widget_places(pdf)  # reads every page, and so finds what is damaged
+            sound = not _find_invalid_entries(pdf) and (signed or not _cast_to_any(pdf).get_warnings())
             if sound and _can_be_updated(uploaded):
                 return False
             if signed:
@@ -144,22 +144,22 @@ def repair(uploaded: Path, target: Path) -> bool:
         raise InvalidParameterError("the PDF document is damaged beyond repair") from None
 
 
-def _misfits(pdf: pikepdf.Pdf) -> list[str]:
+def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
     """Entries of the catalog that signing changes, and that are not the dictionaries which they have to be."""
     entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
-def _recovered(file: Path) -> pikepdf.Pdf:
+def _open_recovered(file: Path) -> pikepdf.Pdf:
     """The document; where qpdf does not find its objects, it looks once more in a form that is easier to read.
 
     Without a cross-reference table qpdf finds an object only at the start of a line, and only under a number below a
     third of the file's size; and it believes what `startxref` points to. Other readers are not so strict.
     """
     try:
-        return pikepdf.open(file, access_mode=_READ)
+        return pikepdf.open(file, access_mode=_ACCESS_MODE)
     except pikepdf.PdfError:
-        if file.stat().st_size > _LARGEST_RECOVERED:
+        if file.stat().st_size > _MAX_RECOVERED_BYTES:
             raise
         content = file.read_bytes()
         lines = _OBJECT.sub(rb"\n\1", content.replace(b"startxref", b""))
@@ -173,9 +173,9 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     Encryption that pyHanko does not know (revision 5, or no key length) gives way to that of PDF 2.0, with the same
     permissions, and with an owner password that nobody knows.
     """
-    form = acro_form(pdf)
+    form = find_acro_form(pdf)
     if form is not None:
-        _mend_fields(pdf, form, "/Fields", _Walk())
+        _mend_fields(pdf, form, "/Fields", _FormWalk())
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
         with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
@@ -185,11 +185,11 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
 
 
-def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _Walk) -> None:
+def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _FormWalk) -> None:
     """Leave only fields in this part of the form, each once, as pyHanko needs it: an object whose name is a string."""
     kept: list[pikepdf.Object] = []
-    for field in _dictionaries(parent.get(key)):
-        if not walk.enters(field):
+    for field in _iter_dictionaries(parent.get(key)):
+        if not walk.visit(field):
             continue
         if "/T" in field and not isinstance(field["/T"], pikepdf.String):
             del field["/T"]
@@ -199,24 +199,24 @@ def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _Walk
     parent[key] = pikepdf.Array(kept)
 
 
-def new_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
+def make_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
     """Return a stream with this content and these dictionary entries, made in `pdf`."""
-    stream: pikepdf.Object = _untyped(pdf).make_stream(content, **entries)
+    stream: pikepdf.Object = _cast_to_any(pdf).make_stream(content, **entries)
     return stream
 
 
 @contextmanager
-def _stray_widgets_allowed(pdf: pikepdf.Pdf) -> Generator[None]:
+def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
     """Keep pikepdf from warning of widgets that belong to no field: they came with the document."""
-    if not page_numbers(pdf).keys() - {widget.objgen for field in fields(pdf) for widget in field.widgets}:
+    if not map_widget_places(pdf).keys() - {widget.objgen for field in iter_fields(pdf) for widget in field.widgets}:
         yield
         return
-    with _WARNINGS, warnings.catch_warnings():
+    with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", pikepdf.PageCopyWarning)
         yield
 
 
-def _untyped(pdf: pikepdf.Pdf) -> Any:
+def _cast_to_any(pdf: pikepdf.Pdf) -> Any:
     """The document for those of its methods that pikepdf types in part only."""
     return pdf
 
@@ -226,7 +226,7 @@ def _can_be_updated(file: Path) -> bool:
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
             _require_few_entries(document)
-            writer = incremental_writer(document)
+            writer = open_incremental_writer(document)
             append_field: Any = append_signature_field
             append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
             writer.update_root()  # where signing tells the extension of PDF that it uses
@@ -285,7 +285,7 @@ class FieldFlag(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class PdfField:
     """A terminal form field; its pikepdf objects live as long as the document they come from."""
 
     name: str
@@ -294,7 +294,7 @@ class Field:
 
     def get(self, key: str) -> pikepdf.Object | None:
         """Return the field's own or inherited value of `key`."""
-        return inherited(self.dictionary, key)
+        return find_inherited(self.dictionary, key)
 
     @property
     def flags(self) -> FieldFlag:
@@ -313,44 +313,44 @@ class Field:
             if FieldFlag.PUSH_BUTTON in self.flags:
                 return "pushbutton"
             return "radio" if FieldFlag.RADIO in self.flags else "checkbox"
-        return _KINDS.get(field_type, "unknown")
+        return _FIELD_KINDS.get(field_type, "unknown")
 
     @property
     def value(self) -> str:
         """The field's value as text; empty if it has none. Several chosen items are joined with commas."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
-            return _join(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
-        return text_of(value)
+            return _join_texts(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
+        return value_to_text(value)
 
     @property
-    def signed(self) -> bool:
+    def is_signed(self) -> bool:
         """Return True for a signature field that holds a signature."""
         return self.kind == "signature" and isinstance(self.get("/V"), pikepdf.Dictionary)
 
 
-def acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
+def find_acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
     """Return the document's form dictionary, None if it has no form."""
     form = pdf.Root.get("/AcroForm")
     return form if isinstance(form, pikepdf.Dictionary) else None
 
 
-def fields(pdf: pikepdf.Pdf) -> Iterator[Field]:
+def iter_fields(pdf: pikepdf.Pdf) -> Iterator[PdfField]:
     """Yield all terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
-    form = acro_form(pdf)
+    form = find_acro_form(pdf)
     roots = form.get("/Fields") if form is not None else None
-    walk = _Walk()
+    walk = _FormWalk()
     widgets = 0
-    for root in _dictionaries(roots):
-        for field in _terminal(root, "", walk):
+    for root in _iter_dictionaries(roots):
+        for field in _iter_terminal_fields(root, "", walk):
             widgets += len(field.widgets)
-            _require_at_most(_MAX_WIDGETS, widgets, "form fields")
+            _validate_count(_MAX_WIDGETS, widgets, "form fields")
             yield field
 
 
-def signature_count(pdf: pikepdf.Pdf) -> int:
+def count_signatures(pdf: pikepdf.Pdf) -> int:
     """Return the number of signatures that the document carries."""
-    return sum(field.signed for field in fields(pdf))
+    return sum(field.is_signed for field in iter_fields(pdf))
 
 
 def is_too_large_for(signatures: int, file: Path) -> bool:
@@ -358,42 +358,42 @@ def is_too_large_for(signatures: int, file: Path) -> bool:
     return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
-def subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
+def list_subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
     """Return the fields right below `node`: those of its kids that have a name of their own."""
-    return [kid for kid in _dictionaries(node.get("/Kids")) if kid.get("/T") is not None]
+    return [kid for kid in _iter_dictionaries(node.get("/Kids")) if kid.get("/T") is not None]
 
 
-def page_numbers(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
+def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
     """Map the object number of each widget to its page and its place among the page's widgets, both from 1.
 
     Looked up through the pages' annotations, since a widget's own /P is optional and often wrong. Raises
     InvalidParameterError for too many pages or annotations.
     """
-    _require_at_most(_MAX_PAGES, len(pdf.pages), "pages")
+    _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
     annotations = 0
     for page_number, page in enumerate(pdf.pages, 1):
         notes = page.obj.get("/Annots")
         annotations += len(notes) if isinstance(notes, pikepdf.Array) else 0
-        _require_at_most(_MAX_ANNOTATIONS, annotations, "annotations")
-        widgets = [note for note in _dictionaries(notes) if str(note.get("/Subtype")) == "/Widget"]
+        _validate_count(_MAX_ANNOTATIONS, annotations, "annotations")
+        widgets = [note for note in _iter_dictionaries(notes) if str(note.get("/Subtype")) == "/Widget"]
         for tab, widget in enumerate(widgets, 1):
             places.setdefault(widget.objgen, (page_number, tab))
     return places
 
 
-def text_of(value: pikepdf.Object | None) -> str:
+def value_to_text(value: pikepdf.Object | None) -> str:
     """Return the beginning of a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
         return str(value)[1:]
     if isinstance(value, pikepdf.Stream):
-        return _beginning_of(value).decode("utf-8", "replace")[:_MAX_TEXT_CHARS]
+        return _read_stream_start(value).decode("utf-8", "replace")[:_MAX_TEXT_CHARS]
     return str(value)[:_MAX_TEXT_CHARS]
 
 
-def _beginning_of(stream: pikepdf.Stream) -> bytes:
+def _read_stream_start(stream: pikepdf.Stream) -> bytes:
     """Return the first bytes of a stream; none if it is large, or has another filter than FlateDecode, or several."""
     filters = stream.get("/Filter")
     length: Any = stream.get("/Length")  # an int, or an object
@@ -411,17 +411,17 @@ def _beginning_of(stream: pikepdf.Stream) -> bytes:
     return content[: 4 * _MAX_TEXT_CHARS]
 
 
-def _join(items: Iterable[pikepdf.Object]) -> str:
+def _join_texts(items: Iterable[pikepdf.Object]) -> str:
     """Return the beginning of the texts of these items, joined with commas."""
     joined = ""
     for position, item in enumerate(items):
-        joined += f",{text_of(item)}" if position else text_of(item)
+        joined += f",{value_to_text(item)}" if position else value_to_text(item)
         if len(joined) >= _MAX_TEXT_CHARS:
             break
     return joined[:_MAX_TEXT_CHARS]
 
 
-class _Walk:
+class _FormWalk:
     """The nodes of a form that were visited. An indirect one is visited once."""
 
     def __init__(self) -> None:
@@ -429,55 +429,55 @@ class _Walk:
         self._nodes = 0
         self._name_chars = 0
 
-    def enters(self, node: pikepdf.Object) -> bool:
+    def visit(self, node: pikepdf.Object) -> bool:
         """Return False for a node that was visited. Raises InvalidParameterError if there are too many."""
         kids = node.get("/Kids")
         self._nodes += 1 + (len(kids) if isinstance(kids, pikepdf.Array) else 0)
-        _require_at_most(_MAX_NODES, self._nodes, "form fields, or paths to them")
+        _validate_count(_MAX_NODES, self._nodes, "form fields, or paths to them")
         if node.is_indirect:
             if node.objgen in self._seen:
                 return False
             self._seen.add(node.objgen)
         return True
 
-    def name(self, node: pikepdf.Object, prefix: str) -> str:
+    def build_name(self, node: pikepdf.Object, prefix: str) -> str:
         """Return the full name of a node. Raises InvalidParameterError if the names together are too long."""
         own = node.get("/T")
-        text = text_of(own) if isinstance(own, pikepdf.String) else ""
+        text = value_to_text(own) if isinstance(own, pikepdf.String) else ""
         name = ".".join(part for part in (prefix, text) if part)[:_MAX_NAME_CHARS]
         self._name_chars += len(text) + len(name)
-        _require_at_most(_MAX_NAMES_CHARS, self._name_chars, "characters in the names of form fields")
+        _validate_count(_MAX_NAMES_CHARS, self._name_chars, "characters in the names of form fields")
         return name
 
 
-def _require_few_paths(nodes: pikepdf.Object | None, walk: _Walk) -> None:
+def _validate_path_count(nodes: pikepdf.Object | None, walk: _FormWalk) -> None:
     """Raise InvalidParameterError if too many paths lead through this part of a form."""
-    for node in _dictionaries(nodes):
-        if walk.enters(node):
-            _require_few_paths(node.get("/Kids"), walk)
+    for node in _iter_dictionaries(nodes):
+        if walk.visit(node):
+            _validate_path_count(node.get("/Kids"), walk)
 
 
-def _terminal(node: pikepdf.Object, prefix: str, walk: _Walk) -> Iterator[Field]:
-    if not walk.enters(node):
+def _iter_terminal_fields(node: pikepdf.Object, prefix: str, walk: _FormWalk) -> Iterator[PdfField]:
+    if not walk.visit(node):
         return
-    name = walk.name(node, prefix)
-    below = subfields(node)
+    name = walk.build_name(node, prefix)
+    below = list_subfields(node)
     if below:
         for kid in below:
-            yield from _terminal(kid, name, walk)
+            yield from _iter_terminal_fields(kid, name, walk)
         return
-    kids = list(_dictionaries(node.get("/Kids")))
-    yield Field(name, node, kids or [node])
+    kids = list(_iter_dictionaries(node.get("/Kids")))
+    yield PdfField(name, node, kids or [node])
 
 
-def _require_at_most(maximum: int, number: int, things: str) -> None:
+def _validate_count(maximum: int, number: int, things: str) -> None:
     if number > maximum:
         raise InvalidParameterError(f"the PDF document has more than {maximum:,} {things}")
 
 
-def _dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]:
+def _iter_dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]:
     if isinstance(array, pikepdf.Array):
-        _require_at_most(_MAX_ANNOTATIONS, len(array), "form fields or annotations in one list")
+        _validate_count(_MAX_ANNOTATIONS, len(array), "form fields or annotations in one list")
         yield from (item for item in array if isinstance(item, pikepdf.Dictionary))
 
 
@@ -491,7 +491,7 @@ class Rectangle:
     top: float
 
     @classmethod
-    def of(cls, corners: Iterable[object]) -> Rectangle:
+    def from_corners(cls, corners: Iterable[object]) -> Rectangle:
         """Return the rectangle of four PDF numbers that name two opposite corners in either order."""
         x0, y0, x1, y1 = (float(str(number)) for number in corners)
         return cls(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
@@ -506,7 +506,7 @@ class Rectangle:
         """Points from bottom to top."""
         return self.top - self.bottom
 
-    def within(self, other: Rectangle, *, tolerance: float) -> bool:
+    def is_within(self, other: Rectangle, *, tolerance: float) -> bool:
         """Return True if it lies inside `other`, give or take `tolerance` points."""
         return (
             self.left >= other.left - tolerance
@@ -515,34 +515,36 @@ class Rectangle:
             and self.top <= other.top + tolerance
         )
 
-    def intersection(self, other: Rectangle) -> Rectangle | None:
+    def intersect(self, other: Rectangle) -> Rectangle | None:
         """Return the part that both cover, None if they do not overlap."""
         left, bottom = max(self.left, other.left), max(self.bottom, other.bottom)
         right, top = min(self.right, other.right), min(self.top, other.top)
         return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
 
-    def corners(self) -> tuple[float, float, float, float]:
+    def to_corners(self) -> tuple[float, float, float, float]:
         """Return left, bottom, right and top: the order of a PDF rectangle."""
         return self.left, self.bottom, self.right, self.top
 
 
-def crop_box(page: pikepdf.Page) -> Rectangle:
+def find_crop_box(page: pikepdf.Page) -> Rectangle:
     """Return the visible part of a page in its own user space, before rotation."""
-    media = _inherited_box(page, "/MediaBox") or Rectangle(*_LETTER)
-    crop = _inherited_box(page, "/CropBox")
-    return (crop.intersection(media) if crop is not None else None) or media
+    media = _find_inherited_box(page, "/MediaBox") or Rectangle(*_LETTER_BOX)
+    crop = _find_inherited_box(page, "/CropBox")
+    return (crop.intersect(media) if crop is not None else None) or media
 
 
-def rotation(page: pikepdf.Page) -> int:
+def find_rotation(page: pikepdf.Page) -> int:
     """Return how far viewers turn the page clockwise: 0, 90, 180 or 270 degrees."""
-    turned = inherited(page.obj, "/Rotate")
+    turned = find_inherited(page.obj, "/Rotate")
     try:
         return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
     except ValueError:
         return 0
 
 
-def upright(turned: int, width: float, height: float) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
+def compute_upright_matrix(
+    turned: int, width: float, height: float
+) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
     """Return how to draw in a `width` by `height` rectangle so that it reads upright when turned clockwise by `turned`.
 
     Gives the width and height to draw for, and the matrix that puts the drawing into the rectangle.
@@ -556,7 +558,7 @@ def upright(turned: int, width: float, height: float) -> tuple[float, float, tup
     return width, height, (1, 0, 0, 1, 0, 0)
 
 
-def inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
+def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
     """Return the value of `key` in a page or form field, or in the nearest /Parent that has it."""
     for _ in range(64):  # a limit, since a damaged file may make a field its own ancestor
         value = node.get(key)
@@ -569,16 +571,16 @@ def inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
     return None
 
 
-def rectangle_of(corners: pikepdf.Object | None) -> Rectangle | None:
+def parse_rectangle(corners: pikepdf.Object | None) -> Rectangle | None:
     """Return the rectangle that a PDF object describes, None if it does not describe one."""
     if not isinstance(corners, pikepdf.Array):
         return None
     try:
-        return Rectangle.of(iter(corners))
+        return Rectangle.from_corners(iter(corners))
     except (TypeError, ValueError):
         return None
 
 
-def _inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:
-    box = rectangle_of(inherited(page.obj, key))
+def _find_inherited_box(page: pikepdf.Page, key: str) -> Rectangle | None:
+    box = parse_rectangle(find_inherited(page.obj, key))
     return box if box is not None and box.width > 0 and box.height > 0 else None

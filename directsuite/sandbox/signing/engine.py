@@ -21,20 +21,20 @@ import pikepdf
 from pyhanko.sign.validation import async_validate_pdf_signature
 from pyhanko_certvalidator import ValidationContext
 
-from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError
+from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import clear_unsigned_fields
 from directsuite.sandbox.signing.document import (
-    Field,
+    PdfField,
     Rectangle,
-    crop_box,
-    fields,
+    find_crop_box,
+    find_rotation,
+    iter_fields,
+    map_widget_places,
     open_pdf,
-    page_numbers,
-    reader,
-    rectangle_of,
-    rotation,
-    text_of,
+    open_reader,
+    parse_rectangle,
+    value_to_text,
 )
 from directsuite.sandbox.signing.flatten import flatten
 from directsuite.sandbox.signing.modifications import (
@@ -57,30 +57,30 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.request import SignatureRequest
 
 Json = dict[str, Any]
-Operation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
+ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
 _MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
-_NUMBERS_OF_BYTE_RANGE = 4  # what is before the signature, and what is after it
+_BYTE_RANGE_LENGTH = 4  # what is before the signature, and what is after it
 _STREAM_CHARS = 1024  # that a text in a stream counts in addition: to read it takes time even if it is empty
 
 logger = logging.getLogger("directsuite.sandbox")
 
-_at_work: ContextVar[bool] = ContextVar("_at_work", default=False)
+_is_processing: ContextVar[bool] = ContextVar("_at_work", default=False)
 
 
-def _is_of_others(_: logging.LogRecord) -> bool:
+def _is_unrelated_record(_: logging.LogRecord) -> bool:
     """Return False for what the PDF libraries log of the sandbox's documents: tracebacks that name their signers."""
-    return not _at_work.get()
+    return not _is_processing.get()
 
 
 for _name in list(logging.Logger.manager.loggerDict):  # a filter works at the logger alone, not at those below it
     if _name.split(".")[0] in ("pyhanko", "pyhanko_certvalidator", "pikepdf"):
-        logging.getLogger(_name).addFilter(_is_of_others)
+        logging.getLogger(_name).addFilter(_is_unrelated_record)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PdfChange:
     """What an operation makes of a document."""
 
     names: list[str]
@@ -89,36 +89,36 @@ class Change:
     """A sentence on what was done, for the answer."""
 
 
-def receive(uploaded: Path, target: Path) -> bool:
+def repair_upload(uploaded: Path, target: Path) -> bool:
     """Return True if an uploaded document was repaired, into `target`. Raises InvalidParameterError."""
-    with _at_work_on_a_document(InvalidParameterError("the PDF document is damaged beyond repair")):
+    with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
 
 
 def change(
-    operation: Operation,
+    operation: ChangeOperation,
     source: Path,
     target: Path,
     signatures: Sequence[SignatureRequest],
     keys: KeySource,
     at: datetime,
-) -> Change:
+) -> PdfChange:
     """Write what an operation makes of a document, at this time, unless it stays as it is. Raises RefusedError."""
-    with _at_work_on_a_document():
+    with _guard_processing():
         match operation:
             case "Flatten":
                 names = flatten(source, target)
-                return Change(names, f"{len(names)} form field(s) flattened")
+                return PdfChange(names, f"{len(names)} form field(s) flattened")
             case "ClearUnsignedFields":
                 names = clear_unsigned_fields(source, target)
-                return Change(names, f"{len(names)} unsigned signature field(s) removed")
+                return PdfChange(names, f"{len(names)} unsigned signature field(s) removed")
             case "Sign" | "MultiSign":
                 names = sign(source, target, signatures, keys.signer(), at)
-                return Change(names, f"signed: {', '.join(names)}")
+                return PdfChange(names, f"signed: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class PdfDescription:
     """The description of a document in GetDocInfo."""
 
     members: Json
@@ -130,11 +130,11 @@ class Description:
         """The signature fields for which it takes too long to judge later changes here."""
         return list(self._unjudged)
 
-    def add(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
+    def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
         """Add what was found out about these fields; without it, validity is judged from the signature alone."""
         for number, verdict in self._unjudged.items():
             if number in modifications:
-                _note_modification(verdict, modifications[number])
+                _apply_modification(verdict, modifications[number])
         missing = len(self._unjudged.keys() - modifications.keys())
         if missing:
             logger.warning(
@@ -144,93 +144,101 @@ class Description:
             )
 
 
-def describe(file: Path, keys: KeySource, moment: datetime) -> Description:
+def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
     """Return what GetDocInfo shows of a document. Raises RefusedError."""
-    with _at_work_on_a_document():
+    with _guard_processing():
         return inspect(file, keys.trust_roots(), moment)
 
 
 @contextmanager
-def _at_work_on_a_document(refusal: RefusedError | None = None) -> Generator[None]:
+def _guard_processing(rejection: RejectionError | None = None) -> Generator[None]:
     """Keep the libraries' logs back, and turn what they raise for a document that breaks PDF's rules into a refusal."""
-    token = _at_work.set(True)
+    token = _is_processing.set(True)
     try:
         yield
-    except (RefusedError, MemoryError):
+    except (RejectionError, MemoryError):
         raise
     except Exception as error:  # the libraries raise almost anything where an object has a wrong type
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # the disk is full, whatever the document is like
         logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
-        raise refusal or InvalidActionError("the document is malformed") from None
+        raise rejection or InvalidActionError("the document is malformed") from None
     finally:
-        _at_work.reset(token)
+        _is_processing.reset(token)
 
 
-def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> Description:
+def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> PdfDescription:
     """Return what GetDocInfo shows; validity is judged as of `moment`.
 
     A form field is listed once for each of its widgets, so that the buttons of a radio group show their places.
     """
     with open_pdf(file) as pdf:
-        places = page_numbers(pdf)
-        boxes = [crop_box(page) for page in pdf.pages]
-        form = list(fields(pdf))
+        places = map_widget_places(pdf)
+        boxes = [find_crop_box(page) for page in pdf.pages]
+        form = list(iter_fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
         verdicts: dict[ObjectNumber, Json] = {}
         unjudged: list[ObjectNumber] = []
-        if signed := [field for field in signatures if field.signed]:
+        if signed := [field for field in signatures if field.is_signed]:
             with file.open("rb") as stored:
-                verdicts, unjudged = asyncio.run(_validate(stored, signed, trust_roots, moment))
+                verdicts, unjudged = asyncio.run(_validate_signatures(stored, signed, trust_roots, moment))
         limited = _LimitedText()
         numbers = [field.dictionary.objgen for field in signatures]
         entries: list[Json] = [
-            {**_place(field.widgets[0], places, boxes), **_signature(field, verdicts.get(number), limited)}
+            {
+                **_describe_place(field.widgets[0], places, boxes),
+                **_describe_signature(field, verdicts.get(number), limited),
+            }
             for number, field in zip(numbers, signatures, strict=True)
         ]
         members = {
             "signatures": entries,
             "formFields": [
-                {**_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
+                {**_describe_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
                  "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
                 for field in form if field.kind != "signature"
-                for value in [limited.value_of(field)] for widget in field.widgets
+                for value in [limited.field_to_text(field)] for widget in field.widgets
             ],
             "pages": [
-                {"index": number, "width": _points(box.width), "height": _points(box.height), "rotate": rotation(page)}
+                {
+                    "index": number, "width": _round_points(box.width), "height": _round_points(box.height),
+                    "rotate": find_rotation(page),
+                }
                 for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
             ],
-            "metaData": _metadata(pdf, limited),
+            "metaData": _list_metadata(pdf, limited),
         }  # fmt: skip
-        return Description(
+        return PdfDescription(
             members, {number: entry for number, entry in zip(numbers, entries, strict=True) if number in unjudged}
         )
 
 
-def _place(widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]], boxes: list[Rectangle]) -> Json:
+def _describe_place(
+    widget: pikepdf.Object, places: dict[tuple[int, int], tuple[int, int]], boxes: list[Rectangle]
+) -> Json:
     place = places.get(widget.objgen)
-    rectangle = rectangle_of(widget.get("/Rect"))
+    rectangle = parse_rectangle(widget.get("/Rect"))
     if place is None or rectangle is None:
         return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
     page = boxes[place[0] - 1]
     if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose corner means nothing
         return {"left": 0, "top": 0, "width": 0, "height": 0, "pageIndex": place[0]}
     return {
-        "left": _points(rectangle.left - page.left),
-        "top": _points(page.top - rectangle.top),
-        "width": _points(rectangle.width),
-        "height": _points(rectangle.height),
+        "left": _round_points(rectangle.left - page.left),
+        "top": _round_points(page.top - rectangle.top),
+        "width": _round_points(rectangle.width),
+        "height": _round_points(rectangle.height),
         "pageIndex": place[0],
     }
 
 
-def _signature(field: Field, verdict: Json | None, limited: _LimitedText) -> Json:
+def _describe_signature(field: PdfField, verdict: Json | None, limited: _LimitedText) -> Json:
     unknown = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
-    members = {"name": field.name, "isSigned": field.signed, **(unknown if verdict is None else verdict)}
+    members = {"name": field.name, "isSigned": field.is_signed, **(unknown if verdict is None else verdict)}
     return {name: limited(member) if isinstance(member, str) else member for name, member in members.items()}
 
 
-def _written(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     """Write a moment as `timestamp` does, but with the offset of the signer's zone, which the signature tells."""
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
@@ -239,32 +247,32 @@ class _LimitedText:
     """Cuts texts once they are too long together: objects of a document may share one large text."""
 
     def __init__(self) -> None:
-        self._left = _MAX_TEXT_CHARS
+        self._chars_left = _MAX_TEXT_CHARS
 
     def __call__(self, text: str) -> str:
         """Return the text, or its beginning."""
-        cut = text[: self._left]
-        self._left -= len(cut)
+        cut = text[: self._chars_left]
+        self._chars_left -= len(cut)
         return cut
 
-    def text_of(self, value: pikepdf.Object) -> str:
+    def value_to_text(self, value: pikepdf.Object) -> str:
         """Return the beginning of a PDF value as text; nothing once the texts are too long together."""
         if isinstance(value, pikepdf.Stream):
-            self._left = max(0, self._left - _STREAM_CHARS)
-        return self(text_of(value)) if self._left else ""
+            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
+        return self(value_to_text(value)) if self._chars_left else ""
 
-    def value_of(self, field: Field) -> str:
+    def field_to_text(self, field: PdfField) -> str:
         """Return the beginning of a field's value; nothing once the texts are too long together."""
         if isinstance(field.get("/V"), pikepdf.Stream):
-            self._left = max(0, self._left - _STREAM_CHARS)
-        return self(field.value) if self._left else ""
+            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
+        return self(field.value) if self._chars_left else ""
 
 
-def _metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
+def _list_metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
     entries: list[Json] = []
     if isinstance(pdf.trailer.get("/Info"), pikepdf.Dictionary):
         entries = [
-            {"key": limited(str(key)[1:]), "value": limited.text_of(value)} for key, value in pdf.docinfo.items()
+            {"key": limited(str(key)[1:]), "value": limited.value_to_text(value)} for key, value in pdf.docinfo.items()
         ]
     return [
         *entries,
@@ -273,25 +281,25 @@ def _metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
     ]
 
 
-def _points(length: float) -> float | int:
+def _round_points(length: float) -> float | int:
     rounded = round(length, 2)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-async def _validate(
-    stored: BinaryIO, signed: Sequence[Field], trust_roots: Sequence[Certificate], moment: datetime
+async def _validate_signatures(
+    stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
     """Return the members of each signature by its field, and the fields whose later changes are not judged yet."""
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []
-    opened = reader(stored, LimitedReader)
+    opened = open_reader(stored, LimitedReader)
     for field in signed:
         number = field.dictionary.objgen
         try:
             signature = open_signature(opened, number, field.name)
             if signature.sig_object_type != "/Sig":
                 continue  # a document time stamp
-            verdicts[number] = {**_signer(signature), **await _check_integrity(signature, trust_roots, moment)}
+            verdicts[number] = {**_describe_signer(signature), **await _check_integrity(signature, trust_roots, moment)}
             modification = judge(signature)
         except TooManyLookupsError:
             unjudged.append(number)
@@ -300,18 +308,18 @@ async def _validate(
         except Exception as error:  # noqa: BLE001  a malformed object changes the verdict on its own signature only
             logger.info("a signature or the changes after it could not be judged: %s", type(error).__name__)
         else:
-            _note_modification(verdicts[number], modification)
+            _apply_modification(verdicts[number], modification)
     return verdicts, unjudged
 
 
-def _note_modification(verdict: Json, modification: Modification) -> None:
+def _apply_modification(verdict: Json, modification: Modification) -> None:
     verdict["isValid"] = verdict["isValid"] and modification.allowed
     verdict["modification"] = modification.level
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
     """Return the verdict on a signature without regard to changes after it."""
-    if len(signature.byte_range) != _NUMBERS_OF_BYTE_RANGE:  # each range is read, and could be the entire document
+    if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each range is read, and could be the entire document
         return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
@@ -323,7 +331,7 @@ async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], m
     return {"isValid": bool(status.bottom_line), "modification": UNKNOWN.level}
 
 
-def _signer(signature: Any) -> Json:
+def _describe_signer(signature: Any) -> Json:
     dictionary: Any = signature.sig_object
     signed_at: datetime | None = None
     subject: Any = {}
@@ -332,6 +340,6 @@ def _signer(signature: Any) -> Json:
         signed_at = signature.self_reported_timestamp
     return {
         "signerName": str(dictionary["/Name"] if "/Name" in dictionary else subject.get("common_name", "")),
-        "signatureTime": None if signed_at is None else _written(signed_at),
+        "signatureTime": None if signed_at is None else _format_time(signed_at),
         "reason": str(dictionary["/Reason"]) if "/Reason" in dictionary else None,
     }

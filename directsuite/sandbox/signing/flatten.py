@@ -17,35 +17,48 @@ from typing import TYPE_CHECKING
 import pikepdf
 from pikepdf import Array, Dictionary, Name
 
-from directsuite.sandbox.refusals import InvalidActionError
+from directsuite.sandbox.rejections import InvalidActionError
 from directsuite.sandbox.signing.document import (
-    Field,
     FieldFlag,
+    PdfField,
     Rectangle,
-    acro_form,
-    fields,
-    new_stream,
+    compute_upright_matrix,
+    count_signatures,
+    find_acro_form,
+    iter_fields,
+    list_subfields,
+    make_stream,
     open_pdf,
-    rectangle_of,
+    parse_rectangle,
     rewrite,
-    signature_count,
-    subfields,
-    text_of,
-    upright,
+    value_to_text,
 )
-from directsuite.sandbox.signing.text import Helvetica, TextStyle, comb, font_for, item_list, paragraph, single_line
+from directsuite.sandbox.signing.text import (
+    Helvetica,
+    TextStyle,
+    draw_comb,
+    draw_item_list,
+    draw_line,
+    draw_paragraph,
+    find_font,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
-_PAINT = {0: ("", ""), 1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # components: operator to fill, to stroke
+_FONT_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
+_PAINT_OPERATORS = {
+    0: ("", ""),
+    1: ("g", "G"),
+    3: ("rg", "RG"),
+    4: ("k", "K"),
+}  # components: operator to fill, to stroke
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
 _MAX_COVERED = 100  # rectangles on a page that are compared
 _MAX_COPIED_BYTES = 2**26  # of the appearances in layers
 _MAX_TEXT_CHARS = 2**18  # that appearances are made of
 _FONT_CHARS = 2000  # that an embedded font counts as: a subset takes the time of so long a text
-_MARKS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
+_MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
 def flatten(source: Path, target: Path) -> list[str]:
@@ -56,36 +69,36 @@ def flatten(source: Path, target: Path) -> list[str]:
     Raises InvalidActionError for a signed document: rewriting it would break its signatures.
     """
     with open_pdf(source) as pdf:
-        signatures = signature_count(pdf)
+        signatures = count_signatures(pdf)
         if signatures:
             raise InvalidActionError(
                 f"the document carries {signatures} signature(s), which flattening would break: flatten before signing"
             )
-        form = acro_form(pdf)
-        names = [field.name for field in fields(pdf) if field.kind != "signature"]
+        form = find_acro_form(pdf)
+        names = [field.name for field in iter_fields(pdf) if field.kind != "signature"]
         if form is None or not names:
             return []
         complete_appearances(pdf)
         roots = list(form.get("/Fields", Array([])))  # qpdf takes the form away once it has flattened it
-        kept = _set_aside_all_but_fields(pdf)
+        kept = _stash_annotations(pdf)
         pdf.flatten_annotations("screen")
         for page, annotations in zip(pdf.pages, kept, strict=True):
             if annotations:
                 page.obj["/Annots"] = Array(annotations)
             elif "/Annots" in page.obj:
                 del page.obj["/Annots"]
-        _keep_signature_fields(pdf, roots)
+        _retain_signature_fields(pdf, roots)
         rewrite(pdf, target)
         return names
 
 
-def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
+def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """Leave only those widgets on the pages that become part of them. Return the annotations of each page to restore.
 
     Pages are drawn below their annotations. So a widget that is drawn above a note cannot become part of its page: a
     stamp, another kind of annotation, takes its place.
     """
-    signatures = {widget.objgen for field in fields(pdf) if field.kind == "signature" for widget in field.widgets}
+    signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
     kept: list[list[pikepdf.Object]] = []
     copied_bytes = 0
     for page in pdf.pages:
@@ -106,8 +119,8 @@ def _set_aside_all_but_fields(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
                     continue
-                restored.append(_as_stamp(pdf, page, note))
-            rectangle = rectangle_of(note.get("/Rect"))
+                restored.append(_make_stamp(pdf, page, note))
+            rectangle = parse_rectangle(note.get("/Rect"))
             if rectangle is not None and _is_drawn(note):
                 covered.append(rectangle)
         kept.append(restored)
@@ -120,14 +133,14 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
 
     Return the number of bytes that were copied for it.
     """
-    flags = _integer(widget.get("/F"))
+    flags = _to_integer(widget.get("/F"))
     if flags & _INVISIBLE:  # it is for annotations of unknown types only
         widget["/F"] = flags & ~_INVISIBLE
-    layer, appearance = widget.get("/OC"), _appearance(widget)
+    layer, appearance = widget.get("/OC"), _find_appearance(widget)
     if layer is None or appearance is None:
         return 0
     content = appearance.read_raw_bytes()
-    in_layer = new_stream(pdf, content)  # other widgets may share the original
+    in_layer = make_stream(pdf, content)  # other widgets may share the original
     for key, entry in appearance.items():
         if key != "/Length":
             in_layer[key] = entry
@@ -136,7 +149,7 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
     return len(content)
 
 
-def _appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
+def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
     """Return what an annotation looks like in its state."""
     appearances = note.get("/AP")
     normal = appearances.get("/N") if isinstance(appearances, pikepdf.Dictionary) else None
@@ -146,43 +159,43 @@ def _appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
 
 
 def _is_drawn(note: pikepdf.Object) -> bool:
-    return _appearance(note) is not None and not _integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
+    return _find_appearance(note) is not None and not _to_integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
 
 
 def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
-    rectangle = rectangle_of(note.get("/Rect"))
+    rectangle = parse_rectangle(note.get("/Rect"))
     if rectangle is None or not covered:
         return False
-    return len(covered) > _MAX_COVERED or any(rectangle.intersection(other) is not None for other in covered)
+    return len(covered) > _MAX_COVERED or any(rectangle.intersect(other) is not None for other in covered)
 
 
-def _as_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
+def _make_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
     """Return an annotation that looks like a widget, at its place, and that viewers do not let users change."""
     stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=widget["/Rect"], P=page.obj)
-    stamp["/AP"] = Dictionary(N=_appearance(widget))
-    stamp["/F"] = _integer(widget.get("/F")) | _READ_ONLY | _LOCKED
+    stamp["/AP"] = Dictionary(N=_find_appearance(widget))
+    stamp["/F"] = _to_integer(widget.get("/F")) | _READ_ONLY | _LOCKED
     return pdf.make_indirect(stamp)
 
 
-def _keep_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> None:
+def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> None:
     seen = set[tuple[int, int]]()
-    remaining = [field for field in roots if _holds_signature_field(field, seen)]
+    remaining = [field for field in roots if _prune_to_signature_fields(field, seen)]
     if "/AcroForm" in pdf.Root:
         del pdf.Root["/AcroForm"]
     if remaining:
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(remaining)))
 
 
-def _holds_signature_field(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
+def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
     """Take everything but signature fields out of this part of the form. Return True if there are any."""
     if node.is_indirect:
         if node.objgen in seen:
             return False
         seen.add(node.objgen)
-    below = subfields(node)
+    below = list_subfields(node)
     if not below:
-        return Field("", node, []).kind == "signature"
-    remaining = [kid for kid in below if _holds_signature_field(kid, seen)]
+        return PdfField("", node, []).kind == "signature"
+    remaining = [kid for kid in below if _prune_to_signature_fields(kid, seen)]
     node["/Kids"] = Array(remaining)
     return bool(remaining)
 
@@ -193,20 +206,20 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
     Appearances that the document brings are kept, unless it says that they are outdated (/NeedAppearances).
     Raises InvalidActionError for a value with characters that no font of this machine has, and for too much text.
     """
-    form = acro_form(pdf)
+    form = find_acro_form(pdf)
     if form is None:
         return
     texts = _LimitedTexts()
     outdated = str(form.get("/NeedAppearances", False)).lower() == "true"
-    for field in fields(pdf):
+    for field in iter_fields(pdf):
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
-            if field.kind in _MARKS:
+            if field.kind in _MARK_GLYPHS:
                 texts.count(field.value)
                 _show_state(pdf, field, widget, outdated=outdated)
             elif (outdated or not _has_appearance(widget)) and (
-                field.kind in ("text", "choice") or _caption(field, widget) is not None
+                field.kind in ("text", "choice") or _find_caption(field, widget) is not None
             ):
                 _draw_text(pdf, form, field, widget, texts)
     if "/NeedAppearances" in form:
@@ -240,12 +253,12 @@ class _LimitedTexts:
 
 
 def _draw_text(
-    pdf: pikepdf.Pdf, form: pikepdf.Object, field: Field, widget: pikepdf.Object, texts: _LimitedTexts
+    pdf: pikepdf.Pdf, form: pikepdf.Object, field: PdfField, widget: pikepdf.Object, texts: _LimitedTexts
 ) -> None:
-    caption = _caption(field, widget)
-    options = _options(field, texts) if field.kind == "choice" else []
-    text = texts.count(_shown_text(field, options) if caption is None else caption)
-    font = font_for(text)
+    caption = _find_caption(field, widget)
+    options = _list_options(field, texts) if field.kind == "choice" else []
+    text = texts.count(_build_shown_text(field, options) if caption is None else caption)
+    font = find_font(text)
     if font is None:
         raise InvalidActionError(
             f"the form field {field.name} holds characters that no font of the sandbox's machine has: install a font"
@@ -253,44 +266,44 @@ def _draw_text(
         )
     if not isinstance(font, Helvetica):
         texts.count_chars(_FONT_CHARS)
-    width, height, frame, matrix = _frame(widget)
-    default = text_of(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
-    sized = _SIZE.search(default)
+    width, height, frame, matrix = _build_frame(widget)
+    default = value_to_text(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
+    sized = _FONT_SIZE.search(default)
     style = TextStyle(
         font=font,
         size=abs(float(sized.group(1))) if sized else 0.0,
-        colour=_SIZE.sub("", default).strip() or "0 g",
-        alignment=1 if caption is not None else _integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
+        colour=_FONT_SIZE.sub("", default).strip() or "0 g",
+        alignment=1 if caption is not None else _to_integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
         width=width,
         height=height,
     )
-    cells = _integer(field.get("/MaxLen"))
+    cells = _to_integer(field.get("/MaxLen"))
     if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
-        chosen = _chosen(field, options, texts)
-        body = item_list(style, [shown for _, shown in options], chosen, _integer(field.get("/TI")))
+        chosen = _find_chosen(field, options, texts)
+        body = draw_item_list(style, [shown for _, shown in options], chosen, _to_integer(field.get("/TI")))
     elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
-        body = paragraph(style, text)
+        body = draw_paragraph(style, text)
     elif FieldFlag.COMB in field.flags and cells > 0:
-        body = comb(style, text, cells)
+        body = draw_comb(style, text, cells)
     else:
-        body = single_line(style, text)
+        body = draw_line(style, text)
     content = frame + b"/Tx BMC\n" + body + b"EMC\n"
-    resources = Dictionary(Font=Dictionary(Text=font.resource(pdf)))
-    stream = _form_object(pdf, content, width, height, matrix, resources)
+    resources = Dictionary(Font=Dictionary(Text=font.make_resource(pdf)))
+    stream = _make_form_object(pdf, content, width, height, matrix, resources)
     widget["/AP"] = Dictionary(N=stream)
     if "/AS" in widget:
         del widget["/AS"]
 
 
-def _caption(field: Field, widget: pikepdf.Object) -> str | None:
+def _find_caption(field: PdfField, widget: pikepdf.Object) -> str | None:
     """The text on a push button that tells how it looks, icons excepted; None for any other field."""
     looks = widget.get("/MK")
     if field.kind != "pushbutton" or looks is None or "/I" in looks:
         return None
-    return text_of(looks.get("/CA"))
+    return value_to_text(looks.get("/CA"))
 
 
-def _shown_text(field: Field, options: list[tuple[str, str]]) -> str:
+def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
     if field.kind == "choice":
         if FieldFlag.COMBO not in field.flags:
             return "".join(shown for _, shown in options)
@@ -298,26 +311,26 @@ def _shown_text(field: Field, options: list[tuple[str, str]]) -> str:
     return "*" * len(field.value) if FieldFlag.PASSWORD in field.flags else field.value
 
 
-def _options(field: Field, texts: _LimitedTexts) -> list[tuple[str, str]]:
+def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
     """Return a choice field's items: what is exported, and what is shown."""
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
         if isinstance(item, pikepdf.Array) and len(item) == 2:
-            pairs.append((texts.count(text_of(item[0])), texts.count(text_of(item[1]))))
+            pairs.append((texts.count(value_to_text(item[0])), texts.count(value_to_text(item[1]))))
         else:
-            text = texts.count(text_of(item))
+            text = texts.count(value_to_text(item))
             pairs.append((text, text))
     return pairs
 
 
-def _chosen(field: Field, options: list[tuple[str, str]], texts: _LimitedTexts) -> set[int]:
+def _find_chosen(field: PdfField, options: list[tuple[str, str]], texts: _LimitedTexts) -> set[int]:
     value = field.get("/V")
-    values = {texts.count(text_of(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))}
+    values = {texts.count(value_to_text(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))}
     return {position for position, (exported, shown) in enumerate(options) if {exported, shown} & values}
 
 
-def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outdated: bool) -> None:
+def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, outdated: bool) -> None:
     """Make a check box or radio button show what its field's value says, whatever it showed before."""
     own = widget.get("/AS")
     expected = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
@@ -333,37 +346,37 @@ def _show_state(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, outda
         drawn = {}
     shown = expected if expected in names else "/Off"
     if shown not in drawn and (outdated or not drawn):
-        drawn[shown] = _mark(pdf, field, widget, lit=shown != "/Off")
+        drawn[shown] = _draw_mark(pdf, field, widget, is_on=shown != "/Off")
         widget["/AP"] = Dictionary(N=Dictionary(drawn))
     widget["/AS"] = Name(shown)
 
 
-def _mark(pdf: pikepdf.Pdf, field: Field, widget: pikepdf.Object, *, lit: bool) -> pikepdf.Object:
+def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_on: bool) -> pikepdf.Object:
     """What a check box or radio button looks like in one of its two states."""
-    width, height, content, matrix = _frame(widget)
-    if lit:
+    width, height, content, matrix = _build_frame(widget)
+    if is_on:
         size = min(width, height) * 0.8
         across, up = (width - size * 0.8) / 2, (height - size * 0.7) / 2
-        content += b"q BT /Mark %.3f Tf 0 g %.3f %.3f Td (%s) Tj ET Q\n" % (size, across, up, _MARKS[field.kind])
+        content += b"q BT /Mark %.3f Tf 0 g %.3f %.3f Td (%s) Tj ET Q\n" % (size, across, up, _MARK_GLYPHS[field.kind])
     dingbats = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.ZapfDingbats)
     resources = Dictionary(Font=Dictionary(Mark=pdf.make_indirect(dingbats)))
-    return _form_object(pdf, content, width, height, matrix, resources)
+    return _make_form_object(pdf, content, width, height, matrix, resources)
 
 
-def _frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
+def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
     """The size to draw for, the widget's background and border, and the matrix that turns the drawing."""
-    rectangle = Rectangle.of(iter(widget["/Rect"]))
+    rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
     looks = widget.get("/MK")
-    width, height, matrix = upright(
-        _integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
+    width, height, matrix = compute_upright_matrix(
+        _to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
     )
     border = widget.get("/BS")
     thickness = float(str(border.get("/W", 1))) if border is not None else 1.0
     content = b""
-    background = _colour(looks, "/BG", 0)
+    background = _format_colour(looks, "/BG", 0)
     if background:
         content += background + b" 0 0 %.3f %.3f re f\n" % (width, height)
-    line = _colour(looks, "/BC", 1)
+    line = _format_colour(looks, "/BC", 1)
     if line and thickness > 0:
         inset = thickness / 2
         content += line + b" %.3f w %.3f %.3f %.3f %.3f re S\n" % (
@@ -372,18 +385,18 @@ def _frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
     return width, height, b"q\n" + content + b"Q\n" if content else b"", Array(list(matrix))
 
 
-def _colour(looks: pikepdf.Object | None, key: str, use: int) -> bytes:
+def _format_colour(looks: pikepdf.Object | None, key: str, use: int) -> bytes:
     colour = looks.get(key) if looks is not None else None
-    if not isinstance(colour, pikepdf.Array) or len(colour) not in _PAINT or len(colour) == 0:
+    if not isinstance(colour, pikepdf.Array) or len(colour) not in _PAINT_OPERATORS or len(colour) == 0:
         return b""
     components = " ".join(str(component) for component in colour)
-    return f"{components} {_PAINT[len(colour)][use]}".encode()
+    return f"{components} {_PAINT_OPERATORS[len(colour)][use]}".encode()
 
 
-def _form_object(
+def _make_form_object(
     pdf: pikepdf.Pdf, content: bytes, width: float, height: float, matrix: Array, resources: Dictionary
 ) -> pikepdf.Object:
-    return new_stream(
+    return make_stream(
         pdf,
         content,
         Type=Name.XObject,
@@ -394,7 +407,7 @@ def _form_object(
     )
 
 
-def _integer(value: pikepdf.Object | None) -> int:
+def _to_integer(value: pikepdf.Object | None) -> int:
     try:
         return int(str(value)) if value is not None else 0
     except ValueError:

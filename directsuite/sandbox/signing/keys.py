@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Certificate: TypeAlias = Any  # asn1crypto's, which has no types
 
-_FILES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
+_FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
 
 
 class KeySource(Protocol):
@@ -71,7 +71,7 @@ class FileKeyStore:
         Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
         """
         key, pem = self._load()
-        return _signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
+        return _make_signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return the sandbox's own certificate authority, in a certificate of the caller's own."""
@@ -85,20 +85,20 @@ class FileKeyStore:
         """The private key, and all of it as text."""
         with self._lock:
             if self._loaded is None:
-                pem = self._read() or self._write(_generate())
-                self._loaded = _private_key(pem.key), pem
+                pem = self._read() or self._write(_generate_pem())
+                self._loaded = _parse_private_key(pem.key), pem
             return self._loaded
 
     def _read(self) -> _Pem | None:
-        if self._folder is None or not all((self._folder / name).exists() for name in _FILES.values()):
+        if self._folder is None or not all((self._folder / name).exists() for name in _FILE_NAMES.values()):
             return None
-        make_private(*(self._folder / name for name in _FILES.values()))
-        return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILES.items()})
+        make_private(*(self._folder / name for name in _FILE_NAMES.values()))
+        return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILE_NAMES.items()})
 
     def _write(self, pem: _Pem) -> _Pem:
         if self._folder is not None:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
-            for part, name in _FILES.items():
+            for part, name in _FILE_NAMES.items():
                 unfinished = self._folder / (name + ".new")
                 unfinished.unlink(missing_ok=True)
                 descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -108,7 +108,7 @@ class FileKeyStore:
         return pem
 
 
-def _generate() -> _Pem:
+def _generate_pem() -> _Pem:
     """A new authority, and a signer's key and certificate from it."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
@@ -131,15 +131,15 @@ def certify(
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.x509.oid import NameOID
 
-    def name(common: str) -> x509.Name:
+    def make_name(common: str) -> x509.Name:
         organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "directsuite sandbox, for tests only")
         return x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
-    def builder(subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def make_builder(subject: str, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         return (
             x509.CertificateBuilder()
-            .subject_name(name(subject))
-            .issuer_name(name("Sandbox signing CA"))
+            .subject_name(make_name(subject))
+            .issuer_name(make_name("Sandbox signing CA"))
             .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(datetime(1970, 1, 1))  # noqa: DTZ001  X.509 takes naive UTC times
@@ -150,7 +150,7 @@ def certify(
             )
         )
 
-    def usage(*, signs_documents: bool) -> x509.KeyUsage:
+    def make_key_usage(*, signs_documents: bool) -> x509.KeyUsage:
         return x509.KeyUsage(
             digital_signature=signs_documents, content_commitment=signs_documents, key_encipherment=False,
             data_encipherment=False, key_agreement=False, key_cert_sign=not signs_documents,
@@ -159,21 +159,21 @@ def certify(
 
     authority_key = rsa.generate_private_key(65537, 2048)
     authority = (
-        builder("Sandbox signing CA", authority_key.public_key())
+        make_builder("Sandbox signing CA", authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage(signs_documents=False), critical=True)
+        .add_extension(make_key_usage(signs_documents=False), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        builder("Sandbox signer", signer_key)
+        make_builder("Sandbox signer", signer_key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(signs_documents=True), critical=True)
+        .add_extension(make_key_usage(signs_documents=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     return certificate, authority
 
 
-def _private_key(pem: bytes) -> rsa.RSAPrivateKey:
+def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
     """Return the private key of this PEM text. Raises ValueError for one that is not RSA."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -193,7 +193,7 @@ def load_certificate(content: bytes) -> Certificate:
 
 
 @cache
-def _signer_class() -> Callable[..., Signer]:
+def _make_signer_class() -> Callable[..., Signer]:
     """Return a pyHanko signer's class: with an RSA key in memory (PKCS #1 v1.5) that is parsed once.
 
     pyHanko's SimpleSigner parses and checks its key twice for every signature, which takes three times as long as all

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pikepdf
 
-from directsuite.sandbox.refusals import InvalidActionError
-from directsuite.sandbox.signing.document import fields, text_of
+from directsuite.sandbox.rejections import InvalidActionError
+from directsuite.sandbox.signing.document import iter_fields, value_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from directsuite.sandbox.signing.document import Field
+    from directsuite.sandbox.signing.document import PdfField
 
 _DEFAULT_PERMISSION = 2  # ISO 32000-2, table 257
 _MAX_NAMES = 10_000  # that one signature field locks; several may share them
 _MAX_CHARS = 2**19  # of these names
 
 
-class Lock(NamedTuple):
+class SignatureLock(NamedTuple):
     """The later changes that one signature forbids."""
 
-    by: str
+    cause: str
     """The signature, as a message names it."""
     permission: int | None
     """The permission of DocMDP, None if the signature has none."""
@@ -46,25 +46,27 @@ class Lock(NamedTuple):
         return is_named is (self.action == "/Include")
 
 
-def locks(pdf: pikepdf.Pdf) -> list[Lock]:
+def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
     """Return what the signatures of the document forbid, the certificate first."""
-    found = [lock_of(field) for field in fields(pdf) if field.signed]
+    found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
     certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
     if isinstance(certificate, pikepdf.Dictionary):
-        parameters = _transform(certificate, "/DocMDP")
-        found.insert(0, Lock("certified", _permission(parameters) or _DEFAULT_PERMISSION, "", frozenset()))
+        parameters = _find_transform_parameters(certificate, "/DocMDP")
+        found.insert(
+            0, SignatureLock("certified", _read_permission(parameters) or _DEFAULT_PERMISSION, "", frozenset())
+        )
     return [lock for lock in found if lock.permission is not None or lock.action]
 
 
-def lock_of(field: Field) -> Lock:
+def read_lock(field: PdfField) -> SignatureLock:
     """Return what the signature in a field forbids, or will forbid once it is made."""
     signature, own = field.get("/V"), field.dictionary.get("/Lock")
     document_parameters, field_parameters = None, own
     if isinstance(signature, pikepdf.Dictionary):
-        document_parameters = _transform(signature, "/DocMDP")
-        field_parameters = _transform(signature, "/FieldMDP") or own
-    permission = _permission(document_parameters) or _permission(own)
+        document_parameters = _find_transform_parameters(signature, "/DocMDP")
+        field_parameters = _find_transform_parameters(signature, "/FieldMDP") or own
+    permission = _read_permission(document_parameters) or _read_permission(own)
     if document_parameters is not None and permission is None:
         permission = _DEFAULT_PERMISSION
     action, names = "", frozenset[str]()
@@ -72,22 +74,22 @@ def lock_of(field: Field) -> Lock:
         action = str(field_parameters.get("/Action", ""))
         listed = field_parameters.get("/Fields")
         if isinstance(listed, pikepdf.Array):
-            names = frozenset(_names(listed))
-    return Lock(f"locked by the signature {field.name!r}", permission, action, names)
+            names = frozenset(_iter_names(listed))
+    return SignatureLock(f"locked by the signature {field.name!r}", permission, action, names)
 
 
-def _names(listed: pikepdf.Array) -> Iterator[str]:
+def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
     """Yield the names of an array. Raises InvalidActionError for too many, or if they are too long together."""
     chars = 0
     for number, name in enumerate(listed):
-        text = text_of(name) if isinstance(name, pikepdf.String) else ""
+        text = value_to_text(name) if isinstance(name, pikepdf.String) else ""
         chars += len(text)
         if number >= _MAX_NAMES or chars > _MAX_CHARS:
             raise InvalidActionError("the document has a signature field that locks too many fields")
         yield text
 
 
-def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
+def _find_transform_parameters(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
     """Return the parameters of a transform method that a signature has, None if it does not have the method."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
@@ -97,6 +99,6 @@ def _transform(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
     return None
 
 
-def _permission(parameters: pikepdf.Object | None) -> int | None:
+def _read_permission(parameters: pikepdf.Object | None) -> int | None:
     written: Any = parameters.get("/P") if isinstance(parameters, pikepdf.Dictionary) else None  # an int, or an object
     return int(written) if written in (1, 2, 3) else None

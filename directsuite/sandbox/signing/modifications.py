@@ -27,7 +27,7 @@ from pyhanko.sign.diff_analysis import DiffResult, ModificationLevel
 from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 
 from directsuite.sandbox.signing.clear import POLICY
-from directsuite.sandbox.signing.document import reader
+from directsuite.sandbox.signing.document import open_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ MAX_SECONDS = 3.0
 """The time of the second attempt."""
 _MAX_WAIT_SECONDS = 2.0  # for a second attempt to begin
 _MAX_PROCESSES = 2
-_MAX_MEMORY = 2**30  # bytes of a process
+_MAX_MEMORY_BYTES = 2**30  # bytes of a process
 
 ObjectNumber: TypeAlias = tuple[int, int]
 """The number and generation of a PDF object."""
@@ -109,14 +109,14 @@ def _judge_each(stored: BinaryIO, fields: Sequence[ObjectNumber]) -> Iterator[tu
     """Yield the fields that can be judged, the last one first: it has the fewest changes after it."""
     for field in reversed(fields):
         with suppress(Exception):  # a malformed object changes the verdict on its own signature only
-            yield field, judge(open_signature(reader(stored), field))
+            yield field, judge(open_signature(open_reader(stored), field))
 
 
 class ModificationProcesses:
     """Runs second attempts: a bounded number at a time, each in a process that is ended at its limits."""
 
     def __init__(self) -> None:
-        self._free = asyncio.Semaphore(_MAX_PROCESSES)
+        self._process_slots = asyncio.Semaphore(_MAX_PROCESSES)
         self._lock = threading.Lock()
         self._running = set[subprocess.Popen[bytes]]()
         self._closed = False
@@ -125,11 +125,11 @@ class ModificationProcesses:
         """Return the changes after the signature in each field, as far as they can be judged."""
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
-                await self._free.acquire()
+                await self._process_slots.acquire()
         except TimeoutError:
             return {}
         attempt = asyncio.ensure_future(asyncio.to_thread(self._run, file, fields))
-        attempt.add_done_callback(lambda _: self._free.release())
+        attempt.add_done_callback(lambda _: self._process_slots.release())
         return await asyncio.shield(attempt)  # a cancelled request does not end the thread
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ def _limit_this_process() -> None:
 
     os.nice(10)
     seconds = int(MAX_SECONDS) + 2  # the imports before this took some
-    for kind, limit in ((resource.RLIMIT_AS, _MAX_MEMORY), (resource.RLIMIT_CPU, seconds)):
+    for kind, limit in ((resource.RLIMIT_AS, _MAX_MEMORY_BYTES), (resource.RLIMIT_CPU, seconds)):
         with suppress(ValueError, OSError):  # a lower limit is set already, or the system has none of this kind
             resource.setrlimit(kind, (limit, limit))
 

@@ -21,14 +21,14 @@ import msgspec
 import pybase64
 
 from directsuite.sandbox.files import Base64Decoder
-from directsuite.sandbox.refusals import InvalidParameterError
+from directsuite.sandbox.rejections import InvalidParameterError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
-_HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
+_MAX_OFFSET_HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
 _ABBREVIATIONS = {  # what people write for time zones that the IANA database does not name so
     "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MDT": "America/Denver", "CST": "America/Chicago",
@@ -37,7 +37,7 @@ _ABBREVIATIONS = {  # what people write for time zones that the IANA database do
 }  # fmt: skip
 
 
-def decoded(text: bytes | str, what: str) -> bytes:
+def decode_base64(text: bytes | str, what: str) -> bytes:
     """Return the bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
     with suppress(ValueError):  # the usual text has nothing to take out, which would be a copy of it
@@ -128,7 +128,7 @@ class _Widget(msgspec.Struct, rename={"page_index": "pageIndex"}):
     page_index: float | None = None
 
 
-class _Signature(
+class _SignBody(
     msgspec.Struct,
     rename={"signer_name": "gsName", "gmt_offset": "GMTOffset", "picture": "graphicalSignature"},
 ):
@@ -143,13 +143,13 @@ class _Signature(
     picture: Annotated[str, msgspec.Meta(pattern=r"^[^\0]*\Z")] | None = None
 
 
-class _MultiSign(msgspec.Struct, rename={"signatures": "Signatures"}):
+class _MultiSignBody(msgspec.Struct, rename={"signatures": "Signatures"}):
     """The body of MultiSign; each signature is read by itself, so that a refusal names its position."""
 
     signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]
 
 
-_MEMBERS = _Signature.__struct_encode_fields__
+_MEMBERS = _SignBody.__struct_encode_fields__
 _MISMATCHES = {  # what msgspec says of a member, and what the service says
     "length <= 1000": "must have at most 1000 characters",
     "matching regex": "must not contain the character NUL",
@@ -164,18 +164,18 @@ _PLACE = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
 
 def read_sign(body: object) -> list[SignatureRequest]:
     """Return the one signature that a Sign body asks for. Raises InvalidParameterError."""
-    return [_read(body, "")]
+    return [_read_signature(body, "")]
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
     """Return the signatures that a MultiSign body asks for, in order. Raises InvalidParameterError."""
     try:
-        entries = msgspec.convert(body, _MultiSign).signatures
+        entries = msgspec.convert(body, _MultiSignBody).signatures
     except msgspec.ValidationError:
         if isinstance(body, dict):
             raise InvalidParameterError("Signatures must be a list of at least one signature") from None
         raise InvalidParameterError("the body must be a JSON object") from None
-    requests = [_read(entry, f"Signatures[{position}].") for position, entry in enumerate(entries)]
+    requests = [_read_signature(entry, f"Signatures[{position}].") for position, entry in enumerate(entries)]
     names: set[str] = set()
     for name in (request.name for request in requests if request.name is not None):
         if name in names:
@@ -184,13 +184,13 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
     return requests
 
 
-def _read(body: object, path: str) -> SignatureRequest:
+def _read_signature(body: object, path: str) -> SignatureRequest:
     whole = path.rstrip(".") or "the body"
     # unknown members are ignored; a body of nothing else was meant for another operation
     if isinstance(body, dict) and body and not set(cast("dict[str, Any]", body)) & set(_MEMBERS):
         raise InvalidParameterError(f"{whole} has none of a signature's members: {', '.join(_MEMBERS)}")
     try:
-        signature = msgspec.convert(body, _Signature)
+        signature = msgspec.convert(body, _SignBody)
     except msgspec.ValidationError as mismatch:
         place = _PLACE.fullmatch(str(mismatch))
         text, member = (place[1], path + place[2]) if place else (str(mismatch), whole)
@@ -198,21 +198,21 @@ def _read(body: object, path: str) -> SignatureRequest:
         raise InvalidParameterError(f"{member} {wrong}") from None
     return SignatureRequest(
         name=signature.name or None,
-        placement=None if signature.widget is None else _placement(signature.widget, f"{path}widget"),
+        placement=None if signature.widget is None else _read_placement(signature.widget, f"{path}widget"),
         reason=signature.reason or None,
         signer_name=signature.signer_name or None,
-        zone=_zone(signature.timezone, signature.gmt_offset, path),
-        picture=decoded(signature.picture, f"{path}graphicalSignature") if signature.picture else None,
+        zone=_find_zone(signature.timezone, signature.gmt_offset, path),
+        picture=decode_base64(signature.picture, f"{path}graphicalSignature") if signature.picture else None,
     )
 
 
-def _placement(widget: _Widget, path: str) -> Placement:
-    page = _first(widget.page, widget.page_index, 1.0, name=f"{path}.page")
+def _read_placement(widget: _Widget, path: str) -> Placement:
+    page = _require_number(widget.page, widget.page_index, 1.0, name=f"{path}.page")
     placement = Placement(
-        left=_first(widget.x, widget.left, name=f"{path}.x"),
-        top=_first(widget.y, widget.top, name=f"{path}.y"),
-        width=_first(widget.width, name=f"{path}.width"),
-        height=_first(widget.height, name=f"{path}.height"),
+        left=_require_number(widget.x, widget.left, name=f"{path}.x"),
+        top=_require_number(widget.y, widget.top, name=f"{path}.y"),
+        width=_require_number(widget.width, name=f"{path}.width"),
+        height=_require_number(widget.height, name=f"{path}.height"),
         page=int(page),
     )
     if placement.width < 1 or placement.height < 1:  # pyHanko counts whole points
@@ -225,17 +225,17 @@ def _placement(widget: _Widget, path: str) -> Placement:
     return placement
 
 
-def _first(*spellings: float | None, name: str) -> float:
+def _require_number(*spellings: float | None, name: str) -> float:
     number = next((value for value in spellings if value is not None), None)
     if number is None:
         raise InvalidParameterError(f"{name} must be a number")
     return number
 
 
-def _zone(name: str | None, offset: int | None, path: str) -> tzinfo:
+def _find_zone(name: str | None, offset: int | None, path: str) -> tzinfo:
     """The signer's time zone: the IANA name, else what GMTOffset says, else UTC."""
     if name:
-        zone = _named_zone(name.strip())
+        zone = _find_named_zone(name.strip())
         if zone is not None:
             return zone
         if offset is None:
@@ -244,18 +244,18 @@ def _zone(name: str | None, offset: int | None, path: str) -> tzinfo:
             )
     if offset is None:
         return UTC
-    minutes = offset * 60 if abs(offset) <= _HOURS else offset
-    if abs(minutes) > _HOURS * 60:
-        raise InvalidParameterError(f"{path}GMTOffset must be at most {_HOURS} hours from GMT")
+    minutes = offset * 60 if abs(offset) <= _MAX_OFFSET_HOURS else offset
+    if abs(minutes) > _MAX_OFFSET_HOURS * 60:
+        raise InvalidParameterError(f"{path}GMTOffset must be at most {_MAX_OFFSET_HOURS} hours from GMT")
     return timezone(timedelta(minutes=minutes))
 
 
-def _named_zone(name: str) -> tzinfo | None:
+def _find_named_zone(name: str) -> tzinfo | None:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         sign, hours, minutes = offset.groups()
         distance = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        if distance > timedelta(hours=_HOURS):
+        if distance > timedelta(hours=_MAX_OFFSET_HOURS):
             return None
         return timezone(-distance if sign == "-" else distance)
     try:

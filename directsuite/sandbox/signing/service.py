@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from directsuite.sandbox.clock import timestamp
+from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import record_effect
-from directsuite.sandbox.files import FilePayload, StoredFiles, abandoned_schema, receive
-from directsuite.sandbox.refusals import (
+from directsuite.sandbox.files import FilePayload, StoredFiles, make_abandoned_schema, receive_body
+from directsuite.sandbox.rejections import (
     InvalidActionError,
     InvalidParameterError,
     MalformedBodyError,
     NoSuchDocumentError,
-    PermissionDeniedError,
+    WrongAccountError,
     parse_json,
 )
 from directsuite.sandbox.signing.request import Base64File, SignatureRequest, read_multi_sign, read_sign
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
-    from directsuite.sandbox.signing.engine import Change, Description, Operation
+    from directsuite.sandbox.database import SandboxDatabase
+    from directsuite.sandbox.signing.engine import ChangeOperation, PdfChange, PdfDescription
     from directsuite.sandbox.signing.keys import KeySource
     from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses, ObjectNumber
 
@@ -60,14 +60,14 @@ CREATE TABLE IF NOT EXISTS signing_file(
   identifier TEXT PRIMARY KEY REFERENCES signing_document(identifier) ON DELETE CASCADE,
   name TEXT NOT NULL, size INTEGER NOT NULL);
 """
-SCHEMA = _SCHEMA + abandoned_schema("signing_file")
+SCHEMA = _SCHEMA + make_abandoned_schema("signing_file")
 
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
-LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
-_PARALLEL = 2  # documents worked on at once
+DOCUMENT_LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
+_MAX_WORKERS = 2  # documents worked on at once
 
-_CHANGES: dict[Operation, Callable[[object], list[SignatureRequest]] | None] = {
+_BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] | None] = {
     "Flatten": None,
     "ClearUnsignedFields": None,
     "Sign": read_sign,
@@ -86,7 +86,7 @@ class SigningService:
 
     def __init__(
         self,
-        database: Database,
+        database: SandboxDatabase,
         clock: Clock,
         keys: KeySource,
         *,
@@ -100,11 +100,11 @@ class SigningService:
         self._database = database
         self._clock = clock
         self._keys = keys
-        self._workers = asyncio.Semaphore(_PARALLEL)
+        self._workers = asyncio.Semaphore(_MAX_WORKERS)
         self._processes: ModificationProcesses | None = None
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    def routes(self) -> list[web.RouteDef]:
+    def make_routes(self) -> list[web.RouteDef]:
         """Return the service's routes, named as the specification names its operations."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
@@ -113,7 +113,7 @@ class SigningService:
             web.get(f"{one}/info", self._get_info, name="GetDocInfo"),
             web.delete(one, self._delete, name="Delete"),
         ]
-        for operation in _CHANGES:
+        for operation in _BODY_READERS:
             path = f"{one}/{operation[0].lower()}{operation[1:]}"
             routes += [
                 web.patch(path, partial(self._change, operation), name=operation),
@@ -124,19 +124,21 @@ class SigningService:
     async def describe(self, name: str) -> dict[str, Any]:
         """Return what GetDocInfo tells of a document's file, as of now. Raises RefusedError and FileNotFoundError."""
         moment = self._clock.now()
-        with self._files.reading(name) as file:
-            description: Description = await self._work(lambda: _engine().describe(file, self._keys, moment))
+        with self._files.hold_file(name) as file:
+            description: PdfDescription = await self._run_in_worker(
+                lambda: _import_engine().describe(file, self._keys, moment)
+            )
             if description.unjudged:
-                description.add(await self._judge_modifications(file, description.unjudged))
+                description.add_modifications(await self._judge_modifications(file, description.unjudged))
         return description.members
 
-    def reading(self, name: str) -> AbstractContextManager[Path]:
+    def hold_file(self, name: str) -> AbstractContextManager[Path]:
         """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
-        return self._files.reading(name)
+        return self._files.hold_file(name)
 
-    async def clear_away(self, *, at_start: bool = False) -> None:
+    async def remove_unreferenced(self, *, at_start: bool = False) -> None:
         """Remove the files of documents that are gone; at a start, also what was left when the sandbox was killed."""
-        await self._files.clear_away(self._database, at_start=at_start)
+        await self._files.remove_unreferenced(self._database, at_start=at_start)
 
     def close(self) -> None:
         """Remove the documents, unless they are kept in a folder, and end the processes that judge them."""
@@ -145,63 +147,67 @@ class SigningService:
         self._files.close()
 
     async def _save(self, request: web.Request) -> web.Response:
-        with self._files.making() as repaired_file:
-            with self._files.making() as uploaded:
+        with self._files.create_file() as repaired_file:
+            with self._files.create_file() as uploaded:
                 await self._receive(request, uploaded)
-                repaired: bool = await self._work(lambda: _engine().receive(uploaded, repaired_file))
+                repaired: bool = await self._run_in_worker(
+                    lambda: _import_engine().repair_upload(uploaded, repaired_file)
+                )
             kept, other = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
             self._files.abandon([other.name])
-            document = StoredDocument(
-                str(uuid.uuid4()), self._clock.milliseconds(), *await asyncio.to_thread(self._files.seal, kept)
+            document = StoredPdf(
+                str(uuid.uuid4()),
+                self._clock.milliseconds(),
+                *await asyncio.to_thread(self._files.sync_and_digest, kept),
             )
             await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
         repair = "; its damaged structure was repaired" if repaired else ""
-        return web.json_response(_summary(document, f"the document is stored{repair}"))
+        return web.json_response(_build_summary(document, f"the document is stored{repair}"))
 
     async def _receive(self, request: web.Request, file: Path) -> None:
         """Decode the body into a file. Raises InvalidParameterError."""
         with Base64File(file) as decoder:
-            await receive(request, self._max_body or request.client_max_size, decoder.write)
+            await receive_body(request, self._max_body or request.client_max_size, decoder.write)
             await asyncio.to_thread(decoder.write, b"", last=True)
 
     async def _get_document(self, request: web.Request) -> web.Response:
-        return self._base64_answer((await self._use(request)).file)
+        return self._build_base64_response((await self._use_document(request)).file)
 
     async def _get_info(self, request: web.Request) -> web.Response:
-        document = await self._use(request)
+        document = await self._use_document(request)
         described = await self.describe(document.file)
-        return web.json_response({**described, **_summary(document, "the document is stored")})
+        return web.json_response({**described, **_build_summary(document, "the document is stored")})
 
     async def _delete(self, request: web.Request) -> web.Response:
         identifier, at = request.match_info["identifier"], self._clock.milliseconds()
-        async with self._lock(identifier):
+        async with self._get_lock(identifier):
             await self._write(lambda connection: delete_document(connection, identifier, request[ACCOUNT], at))
         return web.json_response({"documentDigest": "", "description": "the document is deleted"})
 
-    async def _change(self, operation: Operation, request: web.Request) -> web.Response:
-        changed, document = await self._changed(operation, request)
+    async def _change(self, operation: ChangeOperation, request: web.Request) -> web.Response:
+        changed, document = await self._apply_change(operation, request)
         return web.json_response({"documentDigest": document.digest, "description": changed.description})
 
-    async def _change_and_pull(self, operation: Operation, request: web.Request) -> web.Response:
-        _, document = await self._changed(operation, request)
-        return self._base64_answer(document.file)
+    async def _change_and_pull(self, operation: ChangeOperation, request: web.Request) -> web.Response:
+        _, document = await self._apply_change(operation, request)
+        return self._build_base64_response(document.file)
 
-    async def _changed(self, operation: Operation, request: web.Request) -> tuple[Change, StoredDocument]:
+    async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, StoredPdf]:
         """The change, and the document as it is stored now."""
-        read_body = _CHANGES[operation]
-        signatures = [] if read_body is None else read_body(await _json(request))
-        async with self._lock(request.match_info["identifier"]):
-            before = await self._use(request)
+        read_body = _BODY_READERS[operation]
+        signatures = [] if read_body is None else read_body(await _read_json(request))
+        async with self._get_lock(request.match_info["identifier"]):
+            before = await self._use_document(request)
             moment = self._clock.now()
-            with self._files.reading(before.file) as source, self._files.making() as target:
-                changed: Change = await self._work(
-                    lambda: _engine().change(operation, source, target, signatures, self._keys, moment)
+            with self._files.hold_file(before.file) as source, self._files.create_file() as target:
+                changed: PdfChange = await self._run_in_worker(
+                    lambda: _import_engine().change(operation, source, target, signatures, self._keys, moment)
                 )
                 if not changed.names:
                     self._files.abandon([target.name])
                     return changed, before
-                after = StoredDocument(
-                    before.identifier, before.created, *await asyncio.to_thread(self._files.seal, target)
+                after = StoredPdf(
+                    before.identifier, before.created, *await asyncio.to_thread(self._files.sync_and_digest, target)
                 )
                 name, at = str(request.match_info.route.name), self._clock.milliseconds()
                 await self._write(
@@ -209,11 +215,11 @@ class SigningService:
                 )
             return changed, after
 
-    async def _use(self, request: web.Request) -> StoredDocument:
+    async def _use_document(self, request: web.Request) -> StoredPdf:
         identifier, account, at = request.match_info["identifier"], request[ACCOUNT], self._clock.milliseconds()
         return await self._write(lambda connection: use_document(connection, identifier, account, at))
 
-    def _base64_answer(self, name: str) -> web.Response:
+    def _build_base64_response(self, name: str) -> web.Response:
         payload = FilePayload(self._files[name], base64=True)
         return web.Response(body=payload, content_type="text/plain", charset="us-ascii")
 
@@ -236,32 +242,32 @@ class SigningService:
             missing.status = self.missing_status
             raise
 
-    async def _work(self, work: Callable[[], T]) -> T:
+    async def _run_in_worker(self, work: Callable[[], T]) -> T:
         async with self._workers:
             return await asyncio.to_thread(work)
 
-    def _lock(self, identifier: str) -> asyncio.Lock:
+    def _get_lock(self, identifier: str) -> asyncio.Lock:
         return self._locks.setdefault(identifier, asyncio.Lock())
 
 
-def _engine() -> Any:
+def _import_engine() -> Any:
     """The PDF engine, imported with its libraries when it is first needed, in a worker thread."""
     from directsuite.sandbox.signing import engine
 
     return engine
 
 
-def _summary(document: StoredDocument, description: str) -> dict[str, str]:
+def _build_summary(document: StoredPdf, description: str) -> dict[str, str]:
     return {
         "documentType": _DOCUMENT_TYPE,
-        "createdTime": timestamp(document.created),
+        "createdTime": format_timestamp(document.created),
         "identifier": document.identifier,
         "documentDigest": document.digest,
         "description": description,
     }
 
 
-async def _json(request: web.Request) -> object:
+async def _read_json(request: web.Request) -> object:
     try:
         return parse_json(await request.read())
     except MalformedBodyError as error:
@@ -269,7 +275,7 @@ async def _json(request: web.Request) -> object:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDocument:
+class StoredPdf:
     """A document as it stands."""
 
     identifier: str
@@ -283,9 +289,11 @@ class StoredDocument:
     """Bytes of the content."""
 
 
-def insert_document(connection: sqlite3.Connection, document: StoredDocument, account: str) -> None:
+def insert_document(connection: sqlite3.Connection, document: StoredPdf, account: str) -> None:
     """Keep a new document for an account, and clear away what has expired by the time of its making."""
-    connection.execute("DELETE FROM signing_document WHERE last_activity <= ?", (document.created - LIFETIME_MS,))
+    connection.execute(
+        "DELETE FROM signing_document WHERE last_activity <= ?", (document.created - DOCUMENT_LIFETIME_MS,)
+    )
     connection.execute(
         "INSERT INTO signing_document(identifier, account, created, last_activity, digest) VALUES(?, ?, ?, ?, ?)",
         (document.identifier, account, document.created, document.created, document.digest),
@@ -297,7 +305,7 @@ def insert_document(connection: sqlite3.Connection, document: StoredDocument, ac
     _record(connection, "Save", document.identifier, document.created, digest=document.digest)
 
 
-def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredDocument:
+def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredPdf:
     """Return the document, whose 4 hours begin anew at `at`.
 
     Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
@@ -305,18 +313,18 @@ def use_document(connection: sqlite3.Connection, identifier: str, account: str, 
     row = connection.execute(
         "SELECT * FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = ?", (identifier,)
     ).fetchone()
-    if row is None or at - row["last_activity"] >= LIFETIME_MS:
+    if row is None or at - row["last_activity"] >= DOCUMENT_LIFETIME_MS:
         raise NoSuchDocumentError("no document has this identifier: it is unknown, deleted or expired")
     if row["account"] != account:
-        raise PermissionDeniedError("the document belongs to another account")
+        raise WrongAccountError("the document belongs to another account")
     connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
-    return StoredDocument(identifier, row["created"], row["digest"], row["name"], row["size"])
+    return StoredPdf(identifier, row["created"], row["digest"], row["name"], row["size"])
 
 
 def replace_document(
     connection: sqlite3.Connection,
-    before: StoredDocument,
-    after: StoredDocument,
+    before: StoredPdf,
+    after: StoredPdf,
     names: list[str],
     operation: str,
     at: int,

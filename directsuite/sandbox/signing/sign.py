@@ -32,26 +32,26 @@ from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner
 from pyhanko.sign.signers.pdf_cms import PdfCMSSignedAttributes
 from pyhanko.stamp import BaseStampStyle
 
-from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError
+from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing.document import (
     MAX_SIGNATURES,
     Rectangle,
-    acro_form,
-    crop_box,
-    fields,
-    incremental_writer,
+    compute_upright_matrix,
+    count_signatures,
+    find_acro_form,
+    find_crop_box,
+    find_rotation,
     is_too_large_for,
-    new_stream,
+    iter_fields,
+    make_stream,
+    map_widget_places,
+    open_incremental_writer,
     open_pdf,
-    page_numbers,
     rewrite,
-    rotation,
-    signature_count,
-    upright,
 )
 from directsuite.sandbox.signing.flatten import complete_appearances
-from directsuite.sandbox.signing.locks import lock_of, locks
-from directsuite.sandbox.signing.text import Helvetica, TextStyle, font_for, paragraph
+from directsuite.sandbox.signing.locks import list_locks, read_lock
+from directsuite.sandbox.signing.text import Helvetica, TextStyle, draw_paragraph, find_font
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,19 +63,19 @@ if TYPE_CHECKING:
     from pyhanko.pdf_utils.writer import BasePdfFileWriter
     from pyhanko.sign.signers import Signer
 
-    from directsuite.sandbox.signing.document import Field
-    from directsuite.sandbox.signing.locks import Lock
+    from directsuite.sandbox.signing.document import PdfField
+    from directsuite.sandbox.signing.locks import SignatureLock
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
-_DIGEST = "sha256"
+_DIGEST_ALGORITHM = "sha256"
 _TOLERANCE = 0.5  # points that a widget may reach beyond the page, for rounding in the caller's units
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
-_MOST_PIXELS = 8_000_000  # a picture of a few kilobytes can unpack to gigabytes
-_MAX_PIXELS_TOGETHER = 4 * _MOST_PIXELS  # of all pictures of a request: they are in memory at once
+_MAX_PIXELS = 8_000_000  # a picture of a few kilobytes can unpack to gigabytes
+_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of all pictures of a request: they are in memory at once
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture and between it and the text
 
-Draw = Callable[[float, float], bytes]
+DrawFn = Callable[[float, float], bytes]
 
 
 def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
@@ -85,24 +85,24 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
     document does not take the signature, InvalidParameterError where the request is at fault.
     """
     with open_pdf(source) as pdf:
-        form = acro_form(pdf)
-        outdated = form is not None and "/NeedAppearances" in form and not signature_count(pdf)
+        form = find_acro_form(pdf)
+        outdated = form is not None and "/NeedAppearances" in form and not count_signatures(pdf)
         if outdated:
             # A viewer that draws the form after the first signature would break it.
             complete_appearances(pdf)
             rewrite(pdf, target)
-        signatures = _checked(pdf, requests)
-        if is_too_large_for(signature_count(pdf) + len(signatures), source):
+        signatures = _plan_signatures(pdf, requests)
+        if is_too_large_for(count_signatures(pdf) + len(signatures), source):
             raise InvalidActionError("the document is too large for so many signatures: verifying them takes too long")
     if not outdated:
         shutil.copyfile(source, target)
     for signature in signatures:
-        _append(target, signature, signer, at)
+        _append_signature(target, signature, signer, at)
     return [signature.name for signature in signatures]
 
 
 @dataclass(frozen=True, slots=True)
-class _Signature:
+class _PlannedSignature:
     """A signature that the document takes, before it is made."""
 
     request: SignatureRequest
@@ -114,19 +114,19 @@ class _Signature:
     picture: Image | None
 
 
-def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Signature]:
+def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
     """Return the signatures to make, each in a field that is free once those before it are made."""
-    if signature_count(pdf) + len(requests) > MAX_SIGNATURES:
+    if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
         raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
-    in_force = locks(pdf)
-    existing = {field.name: field for field in fields(pdf)}
-    made: dict[str, _Signature] = {}
+    in_force = list_locks(pdf)
+    existing = {field.name: field for field in iter_fields(pdf)}
+    made: dict[str, _PlannedSignature] = {}
     pixels = 0
     for request in requests:
         taken = {*existing, *made}
         name = request.name or next(free for free in map("Signature{}".format, count(1)) if free not in taken)
         field = existing.get(name)
-        if name in made or (field is not None and field.signed):
+        if name in made or (field is not None and field.is_signed):
             raise InvalidActionError(f"the signature field {name!r} is signed already")
         if field is not None and field.kind != "signature":
             raise InvalidParameterError(
@@ -134,52 +134,52 @@ def _checked(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_Si
             )
         new_field = None
         if field is None:
-            new_field = _new_field(pdf, name, taken, request.placement)
+            new_field = _make_field(pdf, name, taken, request.placement)
         _require_permission(in_force, name, is_visible_and_new=new_field is not None and new_field.box is not None)
         if field is not None:
-            in_force.append(lock_of(field))
+            in_force.append(read_lock(field))
         picture = _read_picture(request.picture) if request.picture is not None else None
         pixels += picture.width * picture.height if picture is not None else 0
         if pixels > _MAX_PIXELS_TOGETHER:
             raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER} pixels together")
-        page = new_field.on_page + 1 if new_field is not None else _page_of(pdf, existing[name])
-        turned = rotation(pdf.pages[page - 1]) if page is not None else 0
-        made[name] = _Signature(request, name, new_field, turned, picture)
+        page = new_field.on_page + 1 if new_field is not None else _find_page(pdf, existing[name])
+        turned = find_rotation(pdf.pages[page - 1]) if page is not None else 0
+        made[name] = _PlannedSignature(request, name, new_field, turned, picture)
     return list(made.values())
 
 
-def _require_permission(in_force: Sequence[Lock], name: str, *, is_visible_and_new: bool) -> None:
+def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
     """Raise InvalidActionError if a signature in this field would break an earlier one."""
     for lock in in_force:
         if lock.permission == 1:
-            raise InvalidActionError(f"the document is {lock.by}, which does not allow any change")
+            raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
         if lock.permission is not None and is_visible_and_new:
-            raise InvalidActionError(f"the document is {lock.by}, which allows only existing fields to be signed")
+            raise InvalidActionError(f"the document is {lock.cause}, which allows only existing fields to be signed")
         if lock.includes(name):
-            raise InvalidActionError(f"the field {name!r} is {lock.by}: sign it before that signature is made")
+            raise InvalidActionError(f"the field {name!r} is {lock.cause}: sign it before that signature is made")
 
 
-def _new_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
+def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
     if "." in name:
         raise InvalidParameterError(f"the document has no signature field {name!r}, and a new one cannot have a period")
     if any(other.startswith(f"{name}.") for other in taken):
         raise InvalidParameterError(f"{name!r} is a group of form fields: give the signature another name")
     if placement is None:
         return SigFieldSpec(name)
-    corners: Any = _rectangle(pdf, placement).corners()
+    corners: Any = _compute_rectangle(pdf, placement).to_corners()
     return SigFieldSpec(name, on_page=placement.page - 1, box=corners)
 
 
-def _rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
+def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
     """Return where a widget is to be in the page's user space."""
     if placement.page > len(pdf.pages):
         raise InvalidParameterError(
             f"the widget is to be on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
-    page = crop_box(pdf.pages[placement.page - 1])
+    page = find_crop_box(pdf.pages[placement.page - 1])
     left, top = page.left + placement.left, page.top - placement.top
     rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
-    if not rectangle.within(page, tolerance=_TOLERANCE):
+    if not rectangle.is_within(page, tolerance=_TOLERANCE):
         raise InvalidParameterError(
             f"the widget reaches beyond page {placement.page}, which is {page.width:g} wide and {page.height:g} high"
             " (points, before rotation, measured from the top-left corner)"
@@ -187,13 +187,13 @@ def _rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
     return rectangle
 
 
-def _page_of(pdf: pikepdf.Pdf, field: Field) -> int | None:
+def _find_page(pdf: pikepdf.Pdf, field: PdfField) -> int | None:
     """Return the number of the page that shows a field, from 1; None if none does."""
-    place = page_numbers(pdf).get(field.widgets[0].objgen)
+    place = map_widget_places(pdf).get(field.widgets[0].objgen)
     return place[0] if place is not None else None
 
 
-def _append(target: Path, signature: _Signature, signer: Signer, at: datetime) -> None:
+def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer, at: datetime) -> None:
     request = signature.request
     local = at.astimezone(request.zone)
     lines = [request.signer_name or str(signer.subject_name or "")]
@@ -203,7 +203,7 @@ def _append(target: Path, signature: _Signature, signer: Signer, at: datetime) -
     draw = partial(_draw_stamp, lines=lines, picture=signature.picture, turned=signature.rotation)
     metadata = PdfSignatureMetadata(
         field_name=signature.name,
-        md_algorithm=_DIGEST,
+        md_algorithm=_DIGEST_ALGORITHM,
         reason=request.reason,
         name=request.signer_name,
         subfilter=SigSeedSubFilter.PADES,
@@ -220,7 +220,7 @@ def _append(target: Path, signature: _Signature, signer: Signer, at: datetime) -
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
     """Do what pyHanko's async_sign_pdf does, step by step: only so the time of signing can be set."""
-    session: Any = pdf_signer.init_signing_session(incremental_writer(document))
+    session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
         raise SigningError(
             "the field demands a time stamp from a server that the document names, and the sandbox sends no request"
@@ -243,20 +243,20 @@ def _read_picture(picture: bytes) -> Image:
 
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
-        if opened.width * opened.height > _MOST_PIXELS:
+        if opened.width * opened.height > _MAX_PIXELS:
             raise InvalidParameterError(
-                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MOST_PIXELS} in all"
+                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS} in all"
             )
-        return _turned_by_exif(opened).convert("RGBA")
+        return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InvalidParameterError(f"graphicalSignature has more than {_MOST_PIXELS} pixels") from None
+        raise InvalidParameterError(f"graphicalSignature has more than {_MAX_PIXELS} pixels") from None
     except (InvalidParameterError, MemoryError):
         raise
     except Exception:  # noqa: BLE001  Pillow raises almost any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
 
 
-def _turned_by_exif(picture: Image) -> Image:
+def _apply_exif_orientation(picture: Image) -> Image:
     """Return the picture as viewers show it: cameras store it in any orientation, and note which."""
     from PIL import ImageOps
 
@@ -271,7 +271,7 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
 
     Its background is white, since the page below may be a dark scan.
     """
-    across, up, matrix = upright(turned, width, height)
+    across, up, matrix = compute_upright_matrix(turned, width, height)
     text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
     with pikepdf.new() as pdf:
         resources = Dictionary()
@@ -283,21 +283,21 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
             drawn = (max(picture.width * scale, 0.01), max(picture.height * scale, 0.01))
             left, bottom = (room[0] - drawn[0]) / 2, up - room[1] + (room[1] - drawn[1]) / 2
             content += b"q %.3f 0 0 %.3f %.3f %.3f cm /Picture Do Q\n" % (*drawn, left, bottom)
-            resources["/XObject"] = Dictionary(Picture=_image(pdf, picture))
+            resources["/XObject"] = Dictionary(Picture=_make_image(pdf, picture))
             if beside:
                 text_left, text_width = across / 2, across / 2
             else:
                 text_height = up / 2
         text = "\n".join(lines)
-        font = font_for(text) or Helvetica()
-        resources["/Font"] = Dictionary(Text=font.resource(pdf))
+        font = find_font(text) or Helvetica()
+        resources["/Font"] = Dictionary(Text=font.make_resource(pdf))
         style = TextStyle(font, 0.0, "0 g", 0, text_width, text_height)
-        content += b"q 1 0 0 1 %.3f %.3f cm\n%sQ\n" % (text_left, text_bottom, paragraph(style, text))
+        content += b"q 1 0 0 1 %.3f %.3f cm\n%sQ\n" % (text_left, text_bottom, draw_paragraph(style, text))
         page = Dictionary(
             Type=Name.Page,
             MediaBox=Array([0, 0, round(width, 3), round(height, 3)]),
             Resources=resources,
-            Contents=new_stream(pdf, content),
+            Contents=make_stream(pdf, content),
         )
         pdf.pages.append(pikepdf.Page(pdf.make_indirect(page)))
         output = io.BytesIO()
@@ -309,7 +309,7 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
 class _DrawnStampStyle(BaseStampStyle):
     """Tells pyHanko to use what `draw` gives for a width and height as the appearance of a signature."""
 
-    draw: Draw | None = None
+    draw: DrawFn | None = None
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
         """The appearance for a box; called by pyHanko."""
@@ -317,7 +317,7 @@ class _DrawnStampStyle(BaseStampStyle):
 
 
 class _DrawnStamp(AppearanceContent):
-    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: Draw | None) -> None:
+    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: DrawFn | None) -> None:
         super().__init__(writer=writer, box=box)
         self._signed_document: Any = writer  # the writer of the base class has no type
         self._draw = draw
@@ -330,11 +330,11 @@ class _DrawnStamp(AppearanceContent):
         return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
 
 
-def _image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
+def _make_image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
     """A picture as an image of the PDF, its transparency as a soft mask."""
 
-    def channel(pixels: bytes, space: Name) -> pikepdf.Object:
-        return new_stream(
+    def make_channel(pixels: bytes, space: Name) -> pikepdf.Object:
+        return make_stream(
             pdf,
             zlib.compress(pixels),
             Type=Name.XObject,
@@ -346,6 +346,6 @@ def _image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
             Filter=Name.FlateDecode,
         )
 
-    image = channel(picture.convert("RGB").tobytes(), Name.DeviceRGB)
-    image["/SMask"] = channel(picture.getchannel("A").tobytes(), Name.DeviceGray)
+    image = make_channel(picture.convert("RGB").tobytes(), Name.DeviceRGB)
+    image["/SMask"] = make_channel(picture.getchannel("A").tobytes(), Name.DeviceGray)
     return image

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pikepdf
 from pikepdf import Array, Dictionary, Name
 
-from directsuite.sandbox.signing.document import new_stream
+from directsuite.sandbox.signing.document import make_stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-CANDIDATES = (
+FONT_PATHS = (
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
     "/usr/share/fonts/dejavu-sans-fonts/DejaVuSans.ttf",
     "/usr/share/fonts/TTF/DejaVuSans.ttf",
@@ -57,7 +57,7 @@ _HELVETICA_WIDTHS = (
 _EMBEDDED_TABLES = {"GlyphOrder", "cvt ", "fpgm", "glyf", "head", "hhea", "hmtx", "loca", "maxp", "prep"}
 _MARGIN = 2.0  # points between a box's edge and its text
 _LEADING = 1.15  # from one baseline to the next, in font sizes
-_SMALLEST, _LARGEST = 4.0, 12.0  # for sizes that are chosen to fit
+_MIN_FONT_SIZE, _MAX_FONT_SIZE = 4.0, 12.0  # for sizes that are chosen to fit
 _BASELINE = 0.22  # how far below the middle of a line its text sits, in font sizes
 _CAP_HEIGHT = 0.72  # of Helvetica and its likes, in font sizes
 _HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # viewers' usual background for a chosen item
@@ -66,16 +66,16 @@ _HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # viewers' usual background for a chosen 
 class Helvetica:
     """Helvetica in Windows-1252; a character outside it becomes a question mark."""
 
-    def width(self, text: str, size: float) -> float:
+    def measure_width(self, text: str, size: float) -> float:
         """Return the length of a line of text, in points, at this size."""
-        return sum(_HELVETICA_WIDTHS[code - 32] for code in self._codes(text)) * size / 1000
+        return sum(_HELVETICA_WIDTHS[code - 32] for code in self._encode_bytes(text)) * size / 1000
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return the text as a PDF string for the Tj operator."""
-        escaped = self._codes(text).replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
+        escaped = self._encode_bytes(text).replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
         return b"(" + escaped + b")"
 
-    def resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
+    def make_resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
         """Make the font's dictionary in `pdf`."""
         return pdf.make_indirect(
             Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
@@ -89,7 +89,7 @@ class Helvetica:
         ).decode("cp1252")
 
     @staticmethod
-    def _codes(text: str) -> bytes:
+    def _encode_bytes(text: str) -> bytes:
         return bytes(max(code, 32) for code in text.encode("cp1252", "replace"))
 
 
@@ -102,18 +102,18 @@ class EmbeddedFont:
     def __init__(self, font: TrueType, text: str) -> None:
         self._font = font
         self._characters = {font.glyphs[ord(character)]: character for character in text}
-        self._program = _subset(font, set(self._characters))
+        self._program = _make_subset(font, set(self._characters))
 
-    def width(self, text: str, size: float) -> float:
+    def measure_width(self, text: str, size: float) -> float:
         """Return the length of a line of text, in points, at this size."""
-        return sum(self._font.advances[glyph] for glyph in self._numbers(text)) * size / 1000
+        return sum(self._font.advances[glyph] for glyph in self._list_glyphs(text)) * size / 1000
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Return the text as a PDF string for the Tj operator."""
-        glyphs = self._numbers(text)
+        glyphs = self._list_glyphs(text)
         return b"<" + struct.pack(f">{len(glyphs)}H", *glyphs).hex().encode() + b">"
 
-    def resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
+    def make_resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
         """Make the font's dictionary in `pdf`, with the subset and a map back to Unicode."""
         font = self._font
         name = Name("/DSBOXA+" + font.name)
@@ -127,7 +127,7 @@ class EmbeddedFont:
             Descent=font.descent,
             CapHeight=font.ascent,
             StemV=80,
-            FontFile2=new_stream(pdf, self._program, Length1=len(self._program)),
+            FontFile2=make_stream(pdf, self._program, Length1=len(self._program)),
         )
         widths = [part for glyph in sorted(self._characters) for part in (glyph, Array([font.advances[glyph]]))]
         descendant = Dictionary(
@@ -146,23 +146,23 @@ class EmbeddedFont:
                 BaseFont=name,
                 Encoding=Name("/Identity-H"),
                 DescendantFonts=Array([pdf.make_indirect(descendant)]),
-                ToUnicode=new_stream(pdf, _unicode_map(self._characters)),
+                ToUnicode=make_stream(pdf, _build_unicode_map(self._characters)),
             )
         )
 
-    def _numbers(self, text: str) -> list[int]:
+    def _list_glyphs(self, text: str) -> list[int]:
         return [self._font.glyphs.get(ord(character), 0) for character in text]
 
 
 Font: TypeAlias = Helvetica | EmbeddedFont
 
 
-def font_for(text: str) -> Font | None:
+def find_font(text: str) -> Font | None:
     """Return a font that has every character of the text, None if this machine has none."""
     printable = "".join(character for character in text if character >= " ")
     if Helvetica.covers(printable):
         return Helvetica()
-    return next((font for font in (_embedded(path, printable) for path in CANDIDATES) if font is not None), None)
+    return next((font for font in (_embed_font(path, printable) for path in FONT_PATHS) if font is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,40 +180,47 @@ class TextStyle:
     height: float
 
 
-def single_line(style: TextStyle, text: str) -> bytes:
+def draw_line(style: TextStyle, text: str) -> bytes:
     """One line in the middle of the box."""
     line = " ".join(text.splitlines())
-    size = style.size or _fitting_size(style, line)
+    size = style.size or _compute_fitting_size(style, line)
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
-    return _clipped(style, _written(style, size, [(_start(style, size, line), middle, line)]))
+    return _clip(style, _write_lines(style, size, [(_compute_start(style, size, line), middle, line)]))
 
 
-def paragraph(style: TextStyle, text: str) -> bytes:
+def draw_paragraph(style: TextStyle, text: str) -> bytes:
     """Lines from the top of the box, wrapped between words."""
     size = style.size or next(
-        (float(size) for size in range(int(_LARGEST), int(_SMALLEST), -1) if _fits(style, text, float(size))), _SMALLEST
+        (
+            float(size)
+            for size in range(int(_MAX_FONT_SIZE), int(_MIN_FONT_SIZE), -1)
+            if _can_fit(style, text, float(size))
+        ),
+        _MIN_FONT_SIZE,
     )
     top = style.height - _MARGIN - size
-    lines = wrapped(style.font, text, size, style.width - 2 * _MARGIN)
-    placed = [(_start(style, size, line), top - number * size * _LEADING, line) for number, line in enumerate(lines)]
-    return _clipped(style, _written(style, size, placed))
+    lines = wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
+    placed = [
+        (_compute_start(style, size, line), top - number * size * _LEADING, line) for number, line in enumerate(lines)
+    ]
+    return _clip(style, _write_lines(style, size, placed))
 
 
-def comb(style: TextStyle, text: str, cells: int) -> bytes:
+def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
     """One character in the middle of each of `cells` equal cells."""
-    size = style.size or min(_LARGEST, max(_SMALLEST, style.height * 0.7))
+    size = style.size or min(_MAX_FONT_SIZE, max(_MIN_FONT_SIZE, style.height * 0.7))
     cell = style.width / cells
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
     placed = [
-        (cell * number + (cell - style.font.width(character, size)) / 2, middle, character)
+        (cell * number + (cell - style.font.measure_width(character, size)) / 2, middle, character)
         for number, character in enumerate(text[:cells])
     ]
-    return _clipped(style, _written(style, size, placed))
+    return _clip(style, _write_lines(style, size, placed))
 
 
-def item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
+def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
     """Items one below the other from number `first` on, the chosen ones highlighted."""
-    size = style.size or _LARGEST
+    size = style.size or _MAX_FONT_SIZE
     row = size * _LEADING
     content = b""
     placed: list[tuple[float, float, str]] = []
@@ -223,18 +230,18 @@ def item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: i
             break
         if number + first in chosen:
             content += b"q %s %.3f %.3f %.3f %.3f re f Q\n" % (_HIGHLIGHT, 1, bottom, style.width - 2, row)
-        placed.append((_start(style, size, item), bottom + _BASELINE * size, item))
-    return _clipped(style, content + _written(style, size, placed))
+        placed.append((_compute_start(style, size, item), bottom + _BASELINE * size, item))
+    return _clip(style, content + _write_lines(style, size, placed))
 
 
-def wrapped(font: Font, text: str, size: float, width: float) -> list[str]:
+def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
     """The lines of a text, wrapped between words to a width; a word that is wider stands alone."""
     lines: list[str] = []
-    space = font.width(" ", 1000)
+    space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
         words, units = list[str](), 0.0  # thousandths of the font size: whole numbers, so that no sum is rounded
         for word in line.split(" "):
-            added = font.width(word, 1000)
+            added = font.measure_width(word, 1000)
             if words and (units + space + added) * size / 1000 > width:
                 lines.append(" ".join(words))
                 words, units = [], 0.0
@@ -245,29 +252,29 @@ def wrapped(font: Font, text: str, size: float, width: float) -> list[str]:
     return lines
 
 
-def _fits(style: TextStyle, text: str, size: float) -> bool:
-    lines = wrapped(style.font, text, size, style.width - 2 * _MARGIN)
-    wide_enough = all(style.font.width(line, size) <= style.width - 2 * _MARGIN for line in lines)
+def _can_fit(style: TextStyle, text: str, size: float) -> bool:
+    lines = wrap_text(style.font, text, size, style.width - 2 * _MARGIN)
+    wide_enough = all(style.font.measure_width(line, size) <= style.width - 2 * _MARGIN for line in lines)
     return wide_enough and len(lines) * size * _LEADING <= style.height - 2 * _MARGIN
 
 
-def _fitting_size(style: TextStyle, line: str) -> float:
-    natural = style.font.width(line, 1.0)
-    across = (style.width - 2 * _MARGIN) / natural if natural else _LARGEST
-    return max(_SMALLEST, min(_LARGEST, style.height * 0.7, across))
+def _compute_fitting_size(style: TextStyle, line: str) -> float:
+    natural = style.font.measure_width(line, 1.0)
+    across = (style.width - 2 * _MARGIN) / natural if natural else _MAX_FONT_SIZE
+    return max(_MIN_FONT_SIZE, min(_MAX_FONT_SIZE, style.height * 0.7, across))
 
 
-def _start(style: TextStyle, size: float, line: str) -> float:
-    room = style.width - style.font.width(line, size)
+def _compute_start(style: TextStyle, size: float, line: str) -> float:
+    room = style.width - style.font.measure_width(line, size)
     return {1: room / 2, 2: room - _MARGIN}.get(style.alignment, _MARGIN)
 
 
-def _written(style: TextStyle, size: float, placed: Sequence[tuple[float, float, str]]) -> bytes:
-    lines = b"".join(b"1 0 0 1 %.3f %.3f Tm %s Tj\n" % (x, y, style.font.encoded(line)) for x, y, line in placed)
+def _write_lines(style: TextStyle, size: float, placed: Sequence[tuple[float, float, str]]) -> bytes:
+    lines = b"".join(b"1 0 0 1 %.3f %.3f Tm %s Tj\n" % (x, y, style.font.encode(line)) for x, y, line in placed)
     return b"BT\n%s\n/Text %.3f Tf\n%sET\n" % (style.colour.encode("latin-1", "replace"), size, lines)
 
 
-def _clipped(style: TextStyle, content: bytes) -> bytes:
+def _clip(style: TextStyle, content: bytes) -> bytes:
     return b"q\n1 1 %.3f %.3f re W n\n%sQ\n" % (max(style.width - 2, 0), max(style.height - 2, 0), content)
 
 
@@ -286,10 +293,10 @@ class TrueType:
     descent: int
 
 
-def _embedded(path: str, text: str) -> EmbeddedFont | None:
+def _embed_font(path: str, text: str) -> EmbeddedFont | None:
     """Return the font at `path` with these characters, None if it is absent or damaged, or lacks one of them."""
     try:
-        font = _read(path)
+        font = _read_font(path)
         return EmbeddedFont(font, text) if all(ord(character) in font.glyphs for character in text) else None
     except (ImportError, MemoryError):
         raise
@@ -297,30 +304,30 @@ def _embedded(path: str, text: str) -> EmbeddedFont | None:
         return None
 
 
-@lru_cache(maxsize=len(CANDIDATES))
-def _read(path: str) -> TrueType:
+@lru_cache(maxsize=len(FONT_PATHS))
+def _read_font(path: str) -> TrueType:
     content = Path(path).read_bytes()
-    font = _opened(content)
+    font = _open_font(content)
     if "glyf" not in font:
         raise ValueError("the font has no TrueType outlines")
     head = font["head"]
     units_per_em: int = head.unitsPerEm
 
-    def scaled(units: int) -> int:
+    def scale(units: int) -> int:
         return round(units * 1000 / units_per_em)
 
     return TrueType(
         name="".join(character for character in Path(path).stem if character.isalnum()) or "Font",
         content=content,
         glyphs={code: int(name) for code, name in font.getBestCmap().items() if int(name) != 0},
-        advances=[scaled(font["hmtx"][name][0]) for name in font.getGlyphOrder()],
-        bounds=(scaled(head.xMin), scaled(head.yMin), scaled(head.xMax), scaled(head.yMax)),
-        ascent=scaled(font["hhea"].ascent),
-        descent=scaled(font["hhea"].descent),
+        advances=[scale(font["hmtx"][name][0]) for name in font.getGlyphOrder()],
+        bounds=(scale(head.xMin), scale(head.yMin), scale(head.xMax), scale(head.yMax)),
+        ascent=scale(font["hhea"].ascent),
+        descent=scale(font["hhea"].descent),
     )
 
 
-def _opened(content: bytes) -> Any:
+def _open_font(content: bytes) -> Any:
     """The font for fontTools, its glyphs called by their numbers: names in a font may be missing or wrong."""
     tables: Any = import_module("fontTools.ttLib")  # when a text first needs it
     font = tables.TTFont(io.BytesIO(content), lazy=True, recalcBBoxes=False, recalcTimestamp=False)
@@ -328,12 +335,12 @@ def _opened(content: bytes) -> Any:
     return font
 
 
-def _subset(font: TrueType, glyphs: set[int]) -> bytes:
+def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
     """Return a font file with the outlines of these glyphs alone, which keep their numbers.
 
     fontTools.subset would do it too, after half a second for its import, and it logs the characters of the text.
     """
-    opened = _opened(font.content)
+    opened = _open_font(font.content)
     outlines = opened["glyf"]
     needed = set[str]()
     waiting = ["0", *map(str, glyphs)]
@@ -352,7 +359,7 @@ def _subset(font: TrueType, glyphs: set[int]) -> bytes:
     return output.getvalue()
 
 
-def _unicode_map(characters: dict[int, str]) -> bytes:
+def _build_unicode_map(characters: dict[int, str]) -> bytes:
     lines = [f"<{glyph:04x}> <{text.encode('utf-16-be').hex()}>" for glyph, text in sorted(characters.items())]
     blocks = [lines[start : start + 100] for start in range(0, len(lines), 100)]  # the format's limit for a block
     mappings = "\n".join(f"{len(block)} beginbfchar\n" + "\n".join(block) + "\nendbfchar" for block in blocks)

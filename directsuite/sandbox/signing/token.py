@@ -24,7 +24,7 @@ from pyhanko.sign.pkcs11 import PKCS11Signer
 from pyhanko.sign.signers import Signer
 from pyhanko_certvalidator.registry import SimpleCertificateStore
 
-from directsuite.sandbox.refusals import KeyUnavailableError
+from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.signing.keys import certify, load_certificate
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import Certificate
 
-_BITS = 2048
-_DER_OF_TWO = 9  # octets that DER adds to the two numbers of an ECDSA signature, at most
+_KEY_BITS = 2048
+_MAX_DER_OVERHEAD_BYTES = 9  # octets that DER adds to the two numbers of an ECDSA signature, at most
 
 
 class TokenKeyStore:
@@ -51,7 +51,7 @@ class TokenKeyStore:
         self._token = token
         self._key = key
         self._pin = pin
-        self._pin_refused = False
+        self._is_pin_rejected = False
         self._lock = threading.Lock()  # a session has one operation at a time
         self._signer: PKCS11Signer | None = None
         self._chain: list[bytes] = []
@@ -59,26 +59,26 @@ class TokenKeyStore:
     def open(self) -> None:
         """Log in to the token, and make what it lacks. Raises KeyUnavailableError."""
         with self._lock:
-            self._opened()
+            self._open_session()
 
     def close(self) -> None:
         """End the session."""
         with self._lock:
-            self._leave()
+            self._end_session()
 
     def signer(self) -> Signer:
         """Return a signer that has the token make each signature. Raises KeyUnavailableError."""
         with self._lock:
-            self._opened()
+            self._open_session()
             return _TokenSigner(self, [load_certificate(each) for each in self._chain])
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return the last certificate above the key's own that the token has. Raises KeyUnavailableError."""
-        return [load_certificate(self._root())]
+        return [load_certificate(self._get_root())]
 
     def authority_pem(self) -> bytes:
         """Return that certificate as PEM text. Raises KeyUnavailableError."""
-        return x509.load_der_x509_certificate(self._root()).public_bytes(Encoding.PEM)
+        return x509.load_der_x509_certificate(self._get_root()).public_bytes(Encoding.PEM)
 
     async def sign(self, content: bytes, digest_algorithm: str) -> bytes:
         """Return the signature of `content`: PKCS #1 v1.5, or ECDSA. Raises KeyUnavailableError.
@@ -87,26 +87,26 @@ class TokenKeyStore:
         """
         with self._lock:
             for last in (False, True):
-                signer = self._opened()
+                signer = self._open_session()
                 try:
                     return await signer.async_sign_raw(content, digest_algorithm)
                 except PKCS11Error as error:
-                    self._leave()
+                    self._end_session()
                     if last:
-                        raise _unavailable(error) from None
+                        raise _make_unavailable_error(error) from None
         raise AssertionError
 
-    def _root(self) -> bytes:
+    def _get_root(self) -> bytes:
         with self._lock:
             if not self._chain:  # documents can be read while the token is away
-                self._opened()
+                self._open_session()
             return self._chain[-1]
 
-    def _opened(self) -> PKCS11Signer:
+    def _open_session(self) -> PKCS11Signer:
         """The signer of an open session. The caller holds the lock."""
         if self._signer is not None:
             return self._signer
-        if self._pin_refused:
+        if self._is_pin_rejected:
             raise KeyUnavailableError("the token that holds the signing key has refused its PIN, and isn't asked again")
         session: Any = None
         try:
@@ -114,18 +114,18 @@ class TokenKeyStore:
             library.reinitialize()  # a library lists its tokens when it starts, and forgets its sessions
             token = library.get_token(token_label=self._token)
             session = token.open(rw=TokenFlag.WRITE_PROTECTED not in token.flags, user_pin=self._pin)
-            self._signer, self._chain = self._prepared(session)
+            self._signer, self._chain = self._prepare_session(session)
         except KeyUnavailableError:
-            _end(session)
+            _close_session(session)
             raise
         except PKCS11Error as error:
-            self._pin_refused = isinstance(error, (PinIncorrect, PinLenRange, PinLocked))
+            self._is_pin_rejected = isinstance(error, (PinIncorrect, PinLenRange, PinLocked))
             if session is not None:
-                _end(session)
-            raise _unavailable(error) from None
+                _close_session(session)
+            raise _make_unavailable_error(error) from None
         return self._signer
 
-    def _prepared(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
+    def _prepare_session(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
         """The signer of a session, and its certificates from the key's own upwards. Raises PKCS11Error."""
         wanted = {Attribute.LABEL: self._key, Attribute.CLASS: ObjectClass.PRIVATE_KEY}
         private = next(iter(list(session.get_objects(wanted))), None)
@@ -133,9 +133,9 @@ class TokenKeyStore:
             kept = {Attribute.SENSITIVE: True, Attribute.EXTRACTABLE: False}
             identifier = self._key.encode()
             _, private = session.generate_keypair(
-                KeyType.RSA, _BITS, id=identifier, label=self._key, store=True, private_template=kept
+                KeyType.RSA, _KEY_BITS, id=identifier, label=self._key, store=True, private_template=kept
             )
-        public = _public_key(session, private)
+        public = _find_public_key(session, private)
         found = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
         present = [x509.load_der_x509_certificate(each) for each in found]
         own = next((each for each in present if each.public_key() == public), None)
@@ -145,7 +145,7 @@ class TokenKeyStore:
                 more = {Attribute.TOKEN: True, Attribute.LABEL: label, Attribute.ID: private[Attribute.ID]}
                 session.create_object({**decode_x509_certificate(certificate.public_bytes(Encoding.DER)), **more})
             present += [own, authority]
-        chain = [each.public_bytes(Encoding.DER) for each in _chain(own, present)]
+        chain = [each.public_bytes(Encoding.DER) for each in _build_chain(own, present)]
         signer: Any = PKCS11Signer(
             session,
             signing_cert=load_certificate(chain[0]),
@@ -156,24 +156,24 @@ class TokenKeyStore:
         _ = signer.signing_cert  # which has pyHanko find the key now, while the session is known to be good
         return signer, chain
 
-    def _leave(self) -> None:
+    def _end_session(self) -> None:
         if self._signer is not None:
-            _end(self._signer.pkcs11_session)
+            _close_session(self._signer.pkcs11_session)
             self._signer = None
 
 
-def _end(session: Any) -> None:
+def _close_session(session: Any) -> None:
     """A session of a token that is away can't be closed, and needs not to be."""
     with contextlib.suppress(PKCS11Error):
         session.close()
 
 
-def _unavailable(error: PKCS11Error) -> KeyUnavailableError:
+def _make_unavailable_error(error: PKCS11Error) -> KeyUnavailableError:
     """The refusal that names the PKCS #11 error: the texts of libraries may name more."""
     return KeyUnavailableError(f"the token that holds the signing key cannot be used ({type(error).__name__})")
 
 
-def _public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
+def _find_public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
     """The public key of a private one. Raises KeyUnavailableError for a key that can't sign here.
 
     A private key of an elliptic curve does not tell its public key: a public key or a certificate beside it does.
@@ -195,7 +195,7 @@ def _public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCur
     return public
 
 
-def _chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+def _build_chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
     """The certificates from this one upwards, as far as those present lead."""
     chain = [certificate]
     while issuer := next((each for each in present if each not in chain and _is_issued_by(chain[-1], each)), None):
@@ -219,7 +219,9 @@ class _TokenSigner(Signer):
         super().__init__(signing_cert=chain[0], cert_registry=registry.from_certs(chain[1:]))
         self._store = store
         public = chain[0].public_key
-        self._size = int(public.byte_size if public.algorithm == "rsa" else 2 * public.byte_size + _DER_OF_TWO)
+        self._size = int(
+            public.byte_size if public.algorithm == "rsa" else 2 * public.byte_size + _MAX_DER_OVERHEAD_BYTES
+        )
 
     async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
         """Return the signature; called by pyHanko, at first to learn its size."""

@@ -27,11 +27,11 @@ import pybase64
 
 from directsuite.messaging.models import Attachment, MessageDetail
 
-_LINE = 76  # characters, aimed at
-_LONGEST_WORD = 900  # characters that may stand in one line, which holds 998 (RFC 5322, 2.1.1)
-_LONGEST_VALUE = 16_384  # characters kept of one value: nobody reads more of a subject
-_LONGEST_FILENAME = 255  # bytes
-_PIECE = 57 * 4096  # bytes of a file encoded at a time: whole lines of base64
+_TARGET_LINE_CHARS = 76  # characters, aimed at
+_MAX_WORD_CHARS = 900  # characters that may stand in one line, which holds 998 (RFC 5322, 2.1.1)
+_MAX_VALUE_CHARS = 16_384  # characters kept of one value: nobody reads more of a subject
+_MAX_FILENAME_BYTES = 255  # bytes
+_PIECE_BYTES = 57 * 4096  # bytes of a file encoded at a time: whole lines of base64
 
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _NAME = re.compile(r"[!-9;-~]{1,100}", re.ASCII)
@@ -45,8 +45,8 @@ _ADDRESS_HEADERS = frozenset(
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$&+.^_`{|}~-]{1,60}", re.ASCII)
-_LONGEST_CONTENT_TYPE = 2048  # characters
-_LONGEST_PARAMETER = 255  # bytes
+_MAX_CONTENT_TYPE_CHARS = 2048  # characters
+_MAX_PARAMETER_BYTES = 255  # bytes
 _BOUNDARY = "=_directsuite"
 _MAX_HEADER_BYTES = 262_144  # of a message part: parsing more of them takes seconds
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
@@ -64,68 +64,70 @@ class _Part:
     """base64, or 7bit, 8bit or binary for content that is written unchanged."""
     attachment: Attachment
 
-    def header(self) -> bytes:
+    def format_header(self) -> bytes:
         """Return the lines before the content."""
         is_original = self.media_type == self.attachment.media_type
-        words = _parameters(self.attachment.content_type or "") if is_original else []
-        disposition = [f"filename{_parameter(_short_filename(name))}"] if (name := self.attachment.filename) else []
+        words = _format_parameters(self.attachment.content_type or "") if is_original else []
+        disposition = (
+            [f"filename{_format_parameter(_shorten_filename(name))}"] if (name := self.attachment.filename) else []
+        )
         return b"".join(
             [
-                _lines("Content-Type", _separated([self.media_type, *words])),
-                _lines("Content-Transfer-Encoding", [self.encoding]),
-                _lines("Content-Disposition", _separated(["attachment", *disposition])),
+                _fold_header("Content-Type", _add_semicolons([self.media_type, *words])),
+                _fold_header("Content-Transfer-Encoding", [self.encoding]),
+                _fold_header("Content-Disposition", _add_semicolons(["attachment", *disposition])),
                 b"\n",
             ]
         )
 
-    def body(self) -> Iterator[bytes]:
+    def iter_body(self) -> Iterator[bytes]:
         """Yield the content in pieces."""
         if self.encoding != "base64":
             yield self.content
             return
         content = memoryview(self.content)
-        for start in range(0, len(content), _PIECE):
-            yield pybase64.encodebytes(content[start : start + _PIECE])
+        for start in range(0, len(content), _PIECE_BYTES):
+            yield pybase64.encodebytes(content[start : start + _PIECE_BYTES])
 
 
-def eml_of(message: MessageDetail) -> Iterator[bytes]:
+def iter_eml(message: MessageDetail) -> Iterator[bytes]:
     """Yield the message in pieces. Lines end in a line feed, as in a Maildir.
 
     From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are the message's own; of the header lines given, all
     that say nothing of these or of how the parts are encoded.
     """
-    yield _header(message)
-    text = _lines("Content-Type", ["text/html;" if message.html_body else "text/plain;", 'charset="utf-8"'])
-    text += b"Content-Transfer-Encoding: quoted-printable\n\n" + _text(message.body)
+    yield _format_header(message)
+    text = _fold_header("Content-Type", ["text/html;" if message.html_body else "text/plain;", 'charset="utf-8"'])
+    text += b"Content-Transfer-Encoding: quoted-printable\n\n" + _encode_text(message.body)
     if not message.attachments:
         yield text
         return
-    parts = [_part(attachment) for attachment in message.attachments]
-    boundary = _boundary(parts)
-    yield _lines("Content-Type", ["multipart/mixed;", f'boundary="{boundary}"'])
+    parts = [_make_part(attachment) for attachment in message.attachments]
+    boundary = _find_boundary(parts)
+    yield _fold_header("Content-Type", ["multipart/mixed;", f'boundary="{boundary}"'])
     for encoding in ("binary", "8bit"):
         if any(part.encoding == encoding for part in parts):
-            yield _lines("Content-Transfer-Encoding", [encoding])
+            yield _fold_header("Content-Transfer-Encoding", [encoding])
             break
     yield f"\n--{boundary}\n".encode() + text
     for part in parts:
-        yield f"\n--{boundary}\n".encode() + part.header()
-        yield from part.body()
+        yield f"\n--{boundary}\n".encode() + part.format_header()
+        yield from part.iter_body()
     yield f"\n--{boundary}--\n".encode()
 
 
-def _part(attachment: Attachment) -> _Part:
+def _make_part(attachment: Attachment) -> _Part:
     media_type, content = attachment.media_type, attachment.content
     if media_type.startswith("message/") and _MEDIA_TYPE.fullmatch(media_type):
         text = content.replace(b"\r\n", b"\n")
-        if encoding := _identity_encoding(media_type, content, text):
+        if encoding := _find_identity_encoding(media_type, content, text):
             return _Part(media_type, text, encoding, attachment)
     if not _MEDIA_TYPE.fullmatch(media_type) or media_type.startswith(("message/", "multipart/")):
         media_type = "application/octet-stream"
     return _Part(media_type, content, "base64", attachment)
 
 
-def _identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
+def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
     """Return 7bit, 8bit or binary, or None if content of a message type cannot be written unchanged.
 
     text: the content with the line ends of the file.
@@ -147,7 +149,7 @@ def _identity_encoding(media_type: str, content: bytes, text: bytes) -> str | No
     return "binary" if is_long else "8bit"
 
 
-def _boundary(parts: Sequence[_Part]) -> str:
+def _find_boundary(parts: Sequence[_Part]) -> str:
     """Return a boundary that no part contains: the same one for the same parts."""
     contents, boundary, number = [part.content for part in parts if part.encoding != "base64"], _BOUNDARY, 1
     while any(boundary.encode() in content for content in contents):
@@ -156,106 +158,111 @@ def _boundary(parts: Sequence[_Part]) -> str:
     return boundary
 
 
-def _parameters(content_type: str) -> list[str]:
+def _format_parameters(content_type: str) -> list[str]:
     """Return the parameters of a content type, each ready to be written. The name of the file is not one of them."""
     header = Message()
-    header["Content-Type"] = _one_line(content_type[:_LONGEST_CONTENT_TYPE])
+    header["Content-Type"] = _to_one_line(content_type[:_MAX_CONTENT_TYPE_CHARS])
     parameters = dict[str, str]()
     for name, value in header.get_params([])[1:]:
-        text = _one_line(collapse_rfc2231_value(value))
-        if _PARAMETER.fullmatch(name) and name.lower() != "name" and len(text.encode()) <= _LONGEST_PARAMETER:
+        text = _to_one_line(collapse_rfc2231_value(value))
+        if _PARAMETER.fullmatch(name) and name.lower() != "name" and len(text.encode()) <= _MAX_PARAMETER_BYTES:
             parameters.setdefault(name.lower(), text)
-    return [f"{name}{_parameter(value)}" for name, value in parameters.items() if value]
+    return [f"{name}{_format_parameter(value)}" for name, value in parameters.items() if value]
 
 
-def _parameter(value: str) -> str:
+def _format_parameter(value: str) -> str:
     """Return what follows a parameter's name."""
     return f'="{quote(value)}"' if value.isascii() else f"*={encode_rfc2231(value, 'utf-8')}"
 
 
-def _separated(words: Sequence[str]) -> list[str]:
+def _add_semicolons(words: Sequence[str]) -> list[str]:
     return [f"{word};" for word in words[:-1]] + [words[-1]]
 
 
-def _header(message: MessageDetail) -> bytes:
+def _format_header(message: MessageDetail) -> bytes:
     own: dict[str, list[str]] = {}
     if message.sender:
-        own["From"] = _address(message.sender)
+        own["From"] = _format_address(message.sender)
     for recipient in message.recipients:
         name = {"CC": "Cc", "BCC": "Bcc"}.get(str(recipient.type).upper(), "To")
         if name in own:
             own[name][-1] += ","
-        own.setdefault(name, []).extend(_address(recipient.email))
+        own.setdefault(name, []).extend(_format_address(recipient.email))
     if message.reply_to:
-        own["Reply-To"] = _address(message.reply_to)
+        own["Reply-To"] = _format_address(message.reply_to)
     if message.subject is not None:
-        own["Subject"] = _subject(message.subject)
+        own["Subject"] = _format_subject(message.subject)
     date = message.sent_date or message.received_date
     if date is not None:
-        own["Date"] = [_date(date)]
+        own["Date"] = [_format_date(date)]
     if message.msg_id:
-        own["Message-ID"] = _words(message.msg_id if message.msg_id.startswith("<") else f"<{message.msg_id}>")
-    lines = [_lines(name, words) for name, words in own.items()]
+        own["Message-ID"] = _format_words(message.msg_id if message.msg_id.startswith("<") else f"<{message.msg_id}>")
+    lines = [_fold_header(name, words) for name, words in own.items()]
     reserved = {*map(str.lower, own), "mime-version"}
     for header in message.headers:
         name = header.name or ""
         if _NAME.fullmatch(name) and name.lower() not in reserved and not name.lower().startswith("content-"):
             value = header.value or ""
             is_list = name.lower() in _ADDRESS_HEADERS and not value.isascii()
-            lines.append(_lines(name, _address(value) if is_list else _words(value)))
+            lines.append(_fold_header(name, _format_address(value) if is_list else _format_words(value)))
     return b"".join([*lines, b"MIME-Version: 1.0\n"])
 
 
-def _lines(name: str, words: Iterable[str]) -> bytes:
+def _fold_header(name: str, words: Iterable[str]) -> bytes:
     """One header, folded between words."""
     pieces, width = [f"{name}:"], len(name) + 1
     for number, word in enumerate(words):
-        fits = number == 0 or width + 1 + len(word) <= _LINE
+        fits = number == 0 or width + 1 + len(word) <= _TARGET_LINE_CHARS
         pieces.append(f" {word}" if fits else f"\n {word}")
         width = (width if fits else 0) + 1 + len(word)
     return "".join([*pieces, "\n"]).encode()
 
 
-def _one_line(value: str) -> str:
-    return _BREAKS.sub(" ", whole_text(value)).strip()
+def _to_one_line(value: str) -> str:
+    return _BREAKS.sub(" ", replace_lone_surrogates(value)).strip()
 
 
-def _subject(value: str) -> list[str]:
+def _format_subject(value: str) -> list[str]:
     """Return the words of a subject. One with more than one space between two words is encoded to keep them."""
-    text = _BREAKS.sub(lambda found: " " if found[0].strip(" ") else found[0], whole_text(value[:_LONGEST_VALUE]))
-    return _words(text) if text == _one_line(text) else _encoded(text)
+    text = _BREAKS.sub(
+        lambda found: " " if found[0].strip(" ") else found[0], replace_lone_surrogates(value[:_MAX_VALUE_CHARS])
+    )
+    return _format_words(text) if text == _to_one_line(text) else _encode_words(text)
 
 
-def _words(value: str) -> list[str]:
-    text = _one_line(value[:_LONGEST_VALUE])
-    plain = text.isascii() and all(len(word) <= _LONGEST_WORD for word in text.split(" "))
-    return text.split() if plain else _encoded(text)
+def _format_words(value: str) -> list[str]:
+    text = _to_one_line(value[:_MAX_VALUE_CHARS])
+    plain = text.isascii() and all(len(word) <= _MAX_WORD_CHARS for word in text.split(" "))
+    return text.split() if plain else _encode_words(text)
 
 
-def _encoded(text: str) -> list[str]:
+def _encode_words(text: str) -> list[str]:
     return Header(text, "utf-8").encode().split()
 
 
-def _address(value: str) -> list[str]:
+def _format_address(value: str) -> list[str]:
     """Return the words of an address with its name or without, or of several addresses without names.
 
     What is no address is the name of an empty group (RFC 5322, 3.4).
     """
-    text = _one_line(value[:_LONGEST_VALUE])
-    if all(addresses := [_addr_spec(each.strip(" ")) for each in text.split(",")]):
+    text = _to_one_line(value[:_MAX_VALUE_CHARS])
+    if all(addresses := [_parse_addr_spec(each.strip(" ")) for each in text.split(",")]):
         return [f"{address}," for address in addresses[:-1]] + addresses[-1:]
-    if address := _addr_spec(text):  # with a comma in quotes
+    if address := _parse_addr_spec(text):  # with a comma in quotes
         return [address]
     name, _, address = text.rpartition("<")
-    if address.endswith(">") and (address := _addr_spec(address[:-1])):
+    if address.endswith(">") and (address := _parse_addr_spec(address[:-1])):
         name = unquote(name.strip())
-        return [*_words(name if _ATOMS.fullmatch(name) or not name.isascii() else f'"{quote(name)}"'), f"<{address}>"]
-    return [*_encoded(text), ":;"]
+        return [
+            *_format_words(name if _ATOMS.fullmatch(name) or not name.isascii() else f'"{quote(name)}"'),
+            f"<{address}>",
+        ]
+    return [*_encode_words(text), ":;"]
 
 
-def _addr_spec(text: str) -> str:
+def _parse_addr_spec(text: str) -> str:
     """Return the address, with its domain in the ASCII form if that means the same; empty if it is not an address."""
-    if not _ADDRESS.fullmatch(text) or "=?" in text or len(text.encode()) > _LONGEST_WORD:
+    if not _ADDRESS.fullmatch(text) or "=?" in text or len(text.encode()) > _MAX_WORD_CHARS:
         return ""
     local, at, domain = text.rpartition("@")
     if not domain.isascii():
@@ -266,29 +273,29 @@ def _addr_spec(text: str) -> str:
     return text
 
 
-def _date(date: datetime) -> str:
+def _format_date(date: datetime) -> str:
     with contextlib.suppress(OverflowError):  # on the first and the last day of the calendar
         return format_datetime((date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC))
     return format_datetime(date.replace(tzinfo=UTC))
 
 
-def _text(body: str | None) -> bytes:
-    text = whole_text(body or "").replace("\r\n", "\n").replace("\r", "\n")
+def _encode_text(body: str | None) -> bytes:
+    text = replace_lone_surrogates(body or "").replace("\r\n", "\n").replace("\r", "\n")
     return binascii.b2a_qp(text.encode(), istext=True) + (b"" if text.endswith("\n") else b"\n")
 
 
-def _short_filename(filename: str) -> str:
+def _shorten_filename(filename: str) -> str:
     """Return the file name in one line, shortened before its extension if it is too long."""
-    name = _one_line(filename)
-    if len(name.encode()) <= _LONGEST_FILENAME:
+    name = _to_one_line(filename)
+    if len(name.encode()) <= _MAX_FILENAME_BYTES:
         return name
     stem, dot, extension = name.rpartition(".")
     ending = dot + extension[:20] if dot else ""
-    room = _LONGEST_FILENAME - len(ending.encode())
+    room = _MAX_FILENAME_BYTES - len(ending.encode())
     return (stem or extension).encode()[:room].decode("utf-8", "ignore") + ending
 
 
-def whole_text(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """The text with each half of a surrogate pair that stands alone replaced by U+FFFD."""
     if text.isascii():
         return text

@@ -38,7 +38,7 @@ class UnacknowledgedError(SinkError):
 class _Batch:
     changes: Sequence[Change]
     done: asyncio.Future[None]
-    reported: int = 0
+    reported_count: int = 0
 
     def fail(self, error: DirectSuiteError) -> None:
         if not self.done.done():
@@ -84,7 +84,7 @@ class Changes:
     def acknowledge(self) -> None:
         """The change in the loop's hands is done, though the loop may ask for no more."""
         batch = self._current
-        if batch is not None and batch.reported == len(batch.changes):
+        if batch is not None and batch.reported_count == len(batch.changes):
             self._current = None
             if not batch.done.done():
                 batch.done.set_result(None)
@@ -113,26 +113,26 @@ class Changes:
     def __aiter__(self) -> ChangeLoop:
         if self._loop is not None:
             raise RuntimeError("another loop reads these changes: there can be one at a time")
-        self._loop = mark = object()
-        return ChangeLoop(functools.partial(self._next, mark), functools.partial(self._leave, mark))
+        self._loop = token = object()
+        return ChangeLoop(functools.partial(self._next, token), functools.partial(self._leave, token))
 
-    async def _next(self, mark: object) -> Change:
-        if self._loop is not mark:
+    async def _next(self, token: object) -> Change:
+        if self._loop is not token:
             raise StopAsyncIteration
         self.acknowledge()
         while not self._closed:
             if self._current is None and self._waiting:
                 self._current = self._waiting.popleft()
             if self._current is not None:
-                self._current.reported += 1
-                return self._current.changes[self._current.reported - 1]
+                self._current.reported_count += 1
+                return self._current.changes[self._current.reported_count - 1]
             self._arrived.clear()
             await self._arrived.wait()
         raise StopAsyncIteration
 
-    def _leave(self, mark: object) -> None:
+    def _leave(self, token: object) -> None:
         """End the loop that has this mark."""
-        if self._loop is mark:
+        if self._loop is token:
             self._loop = None
             self._fail_current(UnacknowledgedError("the loop over the changes was left before this one was done"))
 

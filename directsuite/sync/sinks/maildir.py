@@ -40,43 +40,43 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.core.failures import reason_of
+from directsuite.core.failures import explain_os_error
 from directsuite.core.files import to_path
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.files import DEVICE, replacing, sync_folder
+from directsuite.durable.files import DEVICE, replace_file, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.commits import OF_THE_SYSTEM, SinkError
+from directsuite.sync.commits import SYSTEM_ERRNOS, SinkError
 from directsuite.sync.model import Change, Key, Kind
-from directsuite.sync.sinks.eml import eml_of
+from directsuite.sync.sinks.eml import iter_eml
 
 _NAME = re.compile(
     r"(?P<seconds>\d+)\.(?P<key>[0-9a-f]{32})-(?P<digest>[0-9a-f]{16})\.eml(?P<marks>[:;!].*)?", re.DOTALL
 )
 _TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
-_MOST_KEYS = 250_000  # known of several Maildirs together
-_LATEST = 253_402_300_799  # the last second of the year 9999
-_FLAGS_OF_DELETED = "directsuite-gone"
-_FLAGS_KEPT = 30 * 86_400  # seconds for which the flags of a deleted message are kept
-_READ = f"{'!' if os.name == 'nt' else ':'}2,S"
-_LOOKS = 3  # at a Maildir in which a mail program renames files
+_MAX_CACHED_KEYS = 250_000  # known of several Maildirs together
+_MAX_TIMESTAMP = 253_402_300_799  # the last second of the year 9999
+_DELETED_FLAGS_DIR = "directsuite-gone"
+_DELETED_FLAGS_SECONDS = 30 * 86_400  # seconds for which the flags of a deleted message are kept
+_READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
+_MAX_SCANS = 3  # at a Maildir in which a mail program renames files
 
-_LONGEST_NAME = 200  # bytes; file systems take 255
-_KEPT_OF_NAME = 20  # characters of a name that is too long: at most 8 bytes each
-_ODD = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
+_MAX_NAME_BYTES = 200  # bytes; file systems take 255
+_SHORT_NAME_CHARS = 20  # characters of a name that is too long: at most 8 bytes each
+_UNSAFE_CHARS = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
 
 
 class MaildirError(SinkError):
     """The files could not be written. errno: the system's number for the reason, or None."""
 
     def __init__(self, explanation: str, *, errno: int | None = None) -> None:
-        super().__init__(explanation, is_general=errno in OF_THE_SYSTEM)
+        super().__init__(explanation, is_general=errno in SYSTEM_ERRNOS)
         self.errno = errno
 
 
 @attrs.define
-class _Known:
+class _CachedMaildir:
     """What one delivery leaves to the next: the files that there may be, as long as the directories don't change.
 
     It is believed for messages that are new, which would be written again at worst; for all else the files are listed.
@@ -84,26 +84,26 @@ class _Known:
 
     keys: set[int] = attrs.field(factory=set[int])
     """Of all files, and of some that have gone, as numbers: a tenth of what their names would take."""
-    changed: tuple[tuple[int, int], ...] = ()
+    change_stamps: tuple[tuple[int, int], ...] = ()
     """Inode and last change of `new` and `cur`, in nanoseconds."""
 
 
-class _Memory:
+class _MaildirCache:
     """What is known of the Maildirs that were written last: in a large one, reading the directories takes longest."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[Path, _Known] = {}
+        self._known: dict[Path, _CachedMaildir] = {}
         self._keys = 0
 
-    def take(self, path: Path) -> _Known:
+    def pop(self, path: Path) -> _CachedMaildir:
         """What is known of a Maildir, forgotten until it is kept again."""
         with self._lock:
-            known = self._known.pop(path, _Known())
+            known = self._known.pop(path, _CachedMaildir())
             self._keys -= len(known.keys)
             return known
 
-    def keep(self, path: Path, known: _Known) -> None:
+    def store(self, path: Path, known: _CachedMaildir) -> None:
         """Know that of a Maildir, and forget others for it where it is much."""
         with self._lock:
             if path in self._known:  # two deliveries at once: neither knows all
@@ -111,7 +111,7 @@ class _Memory:
                 return
             self._known[path] = known
             self._keys += len(known.keys)
-            while self._keys > _MOST_KEYS and len(self._known) > 1:
+            while self._keys > _MAX_CACHED_KEYS and len(self._known) > 1:
                 self._keys -= len(self._known.pop(next(iter(self._known))).keys)
 
 
@@ -129,13 +129,13 @@ class MaildirSink:
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = to_path(folder, "folder")
         self._keep_gone = keep_gone
-        self._memory = _Memory()
+        self._cache = _MaildirCache()
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
                 sync_folder(self._root.parent)
         except OSError as error:
-            reason = reason_of(error)
+            reason = explain_os_error(error)
         else:
             return
         raise InvalidArgumentError(
@@ -164,15 +164,15 @@ class MaildirSink:
 
     def _deliver(self, changes: Sequence[Change], stop: threading.Event) -> None:
         try:
-            delivery = _Delivery(self._root, changes, self._memory, keep_gone=self._keep_gone)
+            delivery = _Delivery(self._root, changes, self._cache, keep_gone=self._keep_gone)
             for change in changes:
                 if stop.is_set():
                     return
-                delivery.take(change)
-            delivery.settle()
+                delivery.apply(change)
+            delivery.sync()
         except OSError as error:
             failure = MaildirError(
-                f"the Maildir can't be written ({reason_of(error)}): see to its disk and permissions; "
+                f"the Maildir can't be written ({explain_os_error(error)}): see to its disk and permissions; "
                 "the changes are told again",
                 errno=error.errno,
             )
@@ -184,10 +184,10 @@ class MaildirSink:
 class _Maildir:
     """One Maildir, and the files in it of the keys that concern a delivery."""
 
-    def __init__(self, path: Path, keys: set[str], known: _Known) -> None:
+    def __init__(self, path: Path, keys: set[str], known: _CachedMaildir) -> None:
         self.path = path
         self._keys = keys
-        self._known = known
+        self._cached = known
         self._files: dict[tuple[str, str], Path] = {}
         self._has_saved_flags = False
 
@@ -198,20 +198,22 @@ class _Maildir:
                 directory.mkdir(0o700)
         if self.path.name.startswith("."):
             os.close(os.open(self.path / "maildirfolder", os.O_WRONLY | os.O_CREAT, 0o600))
-        for name in _names(self.path / "tmp"):
+        for name in _list_names(self.path / "tmp"):
             if _TEMPORARY.fullmatch(name):
                 (self.path / "tmp" / name).unlink(missing_ok=True)
-        if self._changed() != self._known.changed or not self._known.keys.isdisjoint(map(_number, self._keys)):
-            self.look()
+        if self._read_change_stamps() != self._cached.change_stamps or not self._cached.keys.isdisjoint(
+            map(_parse_key_number, self._keys)
+        ):
+            self.scan()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """See which files there are."""
         self._files.clear()
-        self._known.keys.clear()
+        self._cached.keys.clear()
         for place in ("new", "cur"):  # in the order in which a mail program moves them
-            for name in _names(self.path / place):
+            for name in _list_names(self.path / place):
                 if found := _NAME.fullmatch(name):
-                    self._known.keys.add(_number(found["key"]))
+                    self._cached.keys.add(_parse_key_number(found["key"]))
                     if found["key"] in self._keys:
                         self._files[found["key"], found["digest"]] = self.path / place / name
 
@@ -221,7 +223,7 @@ class _Maildir:
             return self._files.get((key, digest))
         return next((path for (each, _), path in self._files.items() if each == key), None)
 
-    def others(self, key: str, digest: str) -> list[Path]:
+    def find_others(self, key: str, digest: str) -> list[Path]:
         """Files under the key with another digest."""
         return [path for (each, other), path in self._files.items() if each == key and other != digest]
 
@@ -229,18 +231,18 @@ class _Maildir:
         """Write a new file completely: to new/ if flags is None, or to cur/ with the flags."""
         temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
         path = self.path / "new" / name if flags is None else self.path / "cur" / f"{name}{flags}"
-        with replacing(path, temporary=temporary, synced=True) as file:
-            file.writelines(eml_of(message))
+        with replace_file(path, temporary=temporary, synced=True) as file:
+            file.writelines(iter_eml(message))
             file.flush()
             if message.received_date is not None:
-                received = _seconds(message)
+                received = _read_timestamp(message)
                 os.utime(temporary, (received, received))  # mail programs sort by it
-        self.note(path)
+        self.add(path)
 
-    def note(self, path: Path) -> None:
+    def add(self, path: Path) -> None:
         """A file is there now."""
         if found := _NAME.fullmatch(path.name):
-            self._known.keys.add(_number(found["key"]))
+            self._cached.keys.add(_parse_key_number(found["key"]))
             self._files[found["key"], found["digest"]] = path
 
     def forget(self, path: Path) -> None:
@@ -252,7 +254,7 @@ class _Maildir:
         found = _NAME.fullmatch(path.name)
         if path.parent.name != "cur" or found is None:
             return
-        saved = self.path / _FLAGS_OF_DELETED
+        saved = self.path / _DELETED_FLAGS_DIR
         saved.mkdir(0o700, exist_ok=True)
         name = f"{found['key']}-{found['digest']}{found['marks'] or ''}"
         os.close(os.open(saved / name, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -260,27 +262,27 @@ class _Maildir:
 
     def find_saved_flags(self, key: str, digest: str | None) -> Path | None:
         """Return the record that `save_flags` made, or None."""
-        saved, start = self.path / _FLAGS_OF_DELETED, f"{key}-{digest}"
+        saved, start = self.path / _DELETED_FLAGS_DIR, f"{key}-{digest}"
         with contextlib.suppress(FileNotFoundError):
-            return next((saved / name for name in _names(saved) if name.startswith(start)), None)
+            return next((saved / name for name in _list_names(saved) if name.startswith(start)), None)
         return None
 
     def _remove_old_flags(self) -> None:
-        before = time.time() - _FLAGS_KEPT
-        with os.scandir(self.path / _FLAGS_OF_DELETED) as entries:
+        before = time.time() - _DELETED_FLAGS_SECONDS
+        with os.scandir(self.path / _DELETED_FLAGS_DIR) as entries:
             for path in [entry.path for entry in entries if entry.stat().st_mtime < before]:
                 Path(path).unlink(missing_ok=True)
 
-    def settle(self) -> _Known:
+    def sync(self) -> _CachedMaildir:
         """Have all names on the disk. Give what is known now."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
         if self._has_saved_flags:
             self._remove_old_flags()
-        self._known.changed = self._changed()
-        return self._known
+        self._cached.change_stamps = self._read_change_stamps()
+        return self._cached
 
-    def _changed(self) -> tuple[tuple[int, int], ...]:
+    def _read_change_stamps(self) -> tuple[tuple[int, int], ...]:
         states = [(self.path / place).stat() for place in ("new", "cur")]
         return tuple((state.st_ino, state.st_ctime_ns) for state in states)
 
@@ -288,45 +290,47 @@ class _Maildir:
 class _Delivery:
     """The changes of one call."""
 
-    def __init__(self, root: Path, changes: Sequence[Change], memory: _Memory, *, keep_gone: bool) -> None:
+    def __init__(self, root: Path, changes: Sequence[Change], memory: _MaildirCache, *, keep_gone: bool) -> None:
         self._root = root
-        self._memory = memory
+        self._cache = memory
         self._keep_gone = keep_gone
         keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
-        hashes = {_hash(key) for key in keys}
+        hashes = {_hash_key(key) for key in keys}
         is_new = all(change.kind is Kind.NEW and change.previous is None for change in changes)
-        known = {path: memory.take(path) for path in dict.fromkeys(map(self._path, keys))}
-        self._maildirs = {path: _Maildir(path, hashes, its if is_new else _Known()) for path, its in known.items()}
+        known = {path: memory.pop(path) for path in dict.fromkeys(map(self._build_path, keys))}
+        self._maildirs = {
+            path: _Maildir(path, hashes, its if is_new else _CachedMaildir()) for path, its in known.items()
+        }
         for maildir in self._maildirs.values():
             maildir.begin()
 
-    def take(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
         """Do what a change says, where that isn't done already."""
-        for _ in range(_LOOKS - 1):
+        for _ in range(_MAX_SCANS - 1):
             with contextlib.suppress(FileNotFoundError):
-                return self._take(change)
+                return self._apply(change)
             for maildir in self._maildirs.values():
-                maildir.look()
-        return self._take(change)
+                maildir.scan()
+        return self._apply(change)
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Have all on the disk."""
         for path, maildir in self._maildirs.items():
-            self._memory.keep(path, maildir.settle())
+            self._cache.store(path, maildir.sync())
         sync_folder(self._root)
 
-    def _take(self, change: Change) -> None:
-        digest = None if change.digest is None else _short(change.digest)
-        here = self._maildir(change.key)
-        path = here.find(_hash(change.key), digest)
+    def _apply(self, change: Change) -> None:
+        digest = None if change.digest is None else _shorten_digest(change.digest)
+        here = self._get_maildir(change.key)
+        path = here.find(_hash_key(change.key), digest)
         if change.kind is Kind.GONE:
             if path is not None and not self._keep_gone:
                 here.save_flags(path)
                 self._remove(here, path)
             return
         if change.previous is not None and change.previous != change.key:
-            there = self._maildir(change.previous)
-            before = there.find(_hash(change.previous), digest)
+            there = self._get_maildir(change.previous)
+            before = there.find(_hash_key(change.previous), digest)
             if before is not None and path is None:
                 path = self._rename(there, before, here, change.key)
             elif before is not None:
@@ -334,16 +338,18 @@ class _Delivery:
         if path is None and change.message is not None:
             self._write(change, change.message, here, digest)
         if not self._keep_gone and digest is not None:
-            for other in here.others(_hash(change.key), digest):  # a key is of one message
+            for other in here.find_others(_hash_key(change.key), digest):  # a key is of one message
                 self._remove(here, other)
 
     def _write(self, change: Change, message: MessageDetail, here: _Maildir, digest: str | None) -> None:
-        name = f"{_seconds(message)}.{_hash(change.key)}-{digest or _short('')}.eml"
-        flags = _READ if change.is_read else None
+        name = f"{_read_timestamp(message)}.{_hash_key(change.key)}-{digest or _shorten_digest('')}.eml"
+        flags = _READ_FLAG_SUFFIX if change.is_read else None
         before = change.previous or change.key
-        saved = None if change.kind is Kind.NEW else self._maildir(before).find_saved_flags(_hash(before), digest)
+        saved = (
+            None if change.kind is Kind.NEW else self._get_maildir(before).find_saved_flags(_hash_key(before), digest)
+        )
         if saved is not None:
-            flags = saved.name.removeprefix(f"{_hash(before)}-{digest}")
+            flags = saved.name.removeprefix(f"{_hash_key(before)}-{digest}")
         here.write(name, message, flags)
         if saved is not None:
             saved.unlink(missing_ok=True)
@@ -351,25 +357,25 @@ class _Delivery:
     def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
         found = _NAME.fullmatch(before.name)
         assert found is not None  # noqa: S101 - only such names are looked at
-        name = f"{found['seconds']}.{_hash(key)}-{found['digest']}.eml{found['marks'] or ''}"
+        name = f"{found['seconds']}.{_hash_key(key)}-{found['digest']}.eml{found['marks'] or ''}"
         path = here.path / before.parent.name / name
         before.rename(path)
         there.forget(before)
-        here.note(path)
+        here.add(path)
         return path
 
     def _remove(self, maildir: _Maildir, path: Path) -> None:
         path.unlink()
         maildir.forget(path)
 
-    def _path(self, key: Key) -> Path:
-        return self._root / directory_of_mailbox(key.mailbox) / directory_of_folder(key.folder)
+    def _build_path(self, key: Key) -> Path:
+        return self._root / build_mailbox_dir(key.mailbox) / build_folder_dir(key.folder)
 
-    def _maildir(self, key: Key) -> _Maildir:
-        return self._maildirs[self._path(key)]
+    def _get_maildir(self, key: Key) -> _Maildir:
+        return self._maildirs[self._build_path(key)]
 
 
-def _hash(key: Key) -> str:
+def _hash_key(key: Key) -> str:
     hashed = hashlib.blake2b(digest_size=16)
     for part in (key.mailbox, key.folder, str(key.uid_validity), str(key.uid)):
         octets = part.encode("utf-8", "surrogatepass")
@@ -377,47 +383,51 @@ def _hash(key: Key) -> str:
     return hashed.hexdigest()
 
 
-def _number(key: str) -> int:
+def _parse_key_number(key: str) -> int:
     return int(key[:16], 16)
 
 
-def _short(digest: str) -> str:
+def _shorten_digest(digest: str) -> str:
     return hashlib.blake2b(digest.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _seconds(message: MessageDetail) -> int:
+def _read_timestamp(message: MessageDetail) -> int:
     received = message.received_date
-    return 0 if received is None else min(max(0, int(received.timestamp())), _LATEST)
+    return 0 if received is None else min(max(0, int(received.timestamp())), _MAX_TIMESTAMP)
 
 
-def _names(directory: Path) -> list[str]:
+def _list_names(directory: Path) -> list[str]:
     with os.scandir(directory) as entries:
         return [entry.name for entry in entries]
 
 
-def directory_of_mailbox(mailbox: str) -> str:
+def build_mailbox_dir(mailbox: str) -> str:
     """The name of a mailbox's directory: for a Direct address, the address."""
-    name = _component(mailbox)
+    name = _encode_component(mailbox)
     if name.startswith(".") or DEVICE.match(name):
         name = f"%{ord(name[0]):02X}{name[1:]}"
-    return _ended(_shortened(name, mailbox))
+    return _encode_end(_shorten_name(name, mailbox))
 
 
-def directory_of_folder(folder: str) -> str:
+def build_folder_dir(folder: str) -> str:
     """The name of a folder's directory in its mailbox's; empty for INBOX, which is the mailbox's itself."""
     if folder == INBOX:
         return ""
     root, dot, below = folder.partition(".")
     inside = root == INBOX and bool(dot)
     name = below if inside else folder
-    return "." + ("" if inside else "%~") + _ended(_shortened(".".join(map(_component, name.split("."))), name))
+    return (
+        "."
+        + ("" if inside else "%~")
+        + _encode_end(_shorten_name(".".join(map(_encode_component, name.split("."))), name))
+    )
 
 
-def _component(text: str) -> str:
-    return _ODD.sub(_encoded, text) or "%"
+def _encode_component(text: str) -> str:
+    return _UNSAFE_CHARS.sub(_encode_match, text) or "%"
 
 
-def _encoded(odd: re.Match[str]) -> str:
+def _encode_match(odd: re.Match[str]) -> str:
     text = odd[0]
     if text == "&":
         return "&-"
@@ -427,13 +437,13 @@ def _encoded(odd: re.Match[str]) -> str:
     return "&" + base64.b64encode(utf16, b"+,").rstrip(b"=").decode("ascii") + "-"
 
 
-def _ended(name: str) -> str:
+def _encode_end(name: str) -> str:
     """The name with a blank or dot at its end encoded, which Windows drops."""
     return f"{name[:-1]}%{ord(name[-1]):02X}" if name.endswith((" ", ".")) else name
 
 
-def _shortened(name: str, text: str) -> str:
-    if len(name) <= _LONGEST_NAME:
+def _shorten_name(name: str, text: str) -> str:
+    if len(name) <= _MAX_NAME_BYTES:
         return name
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return f"{_component(text[:_KEPT_OF_NAME].replace('.', '_'))}%-{digest}"
+    return f"{_encode_component(text[:_SHORT_NAME_CHARS].replace('.', '_'))}%-{digest}"

@@ -18,7 +18,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Statement, Tables, Transaction, sql
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import Change, Key, Kind
-from directsuite.sync.sinks.eml import whole_text
+from directsuite.sync.sinks.eml import replace_lone_surrogates
 
 _StoredKey: TypeAlias = tuple[str, str, int, int]
 
@@ -64,17 +64,17 @@ _TABLES = Tables(
     ),
 )
 
-_OF_KEY = """
+_SELECT_BY_KEY = """
     SELECT id, digest FROM directsuite.message
     WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND uid = :uid
 """
-_PRESENT = sql(f"{_OF_KEY} AND present")
-_GONE = sql(f"{_OF_KEY} AND NOT present ORDER BY id DESC")
-_IDS = sql("""
+_SELECT_PRESENT = sql(f"{_SELECT_BY_KEY} AND present")
+_SELECT_GONE = sql(f"{_SELECT_BY_KEY} AND NOT present ORDER BY id DESC")
+_SELECT_IDS = sql("""
     SELECT string_agg(uid || ' ' || id, ',') FROM directsuite.message
     WHERE mailbox = :mailbox AND folder = :folder AND uid_validity = :uid_validity AND present AND uid = ANY(:uids)
 """)
-_CARRY = sql("""
+_MOVE = sql("""
     UPDATE directsuite.message
     SET present = true, mailbox = :mailbox, folder = :folder, uid_validity = :uid_validity, uid = :uid WHERE id = :id
 """)
@@ -84,7 +84,9 @@ _INSERT = sql("""
         recipients, headers
     ) VALUES :rows
 """)
-_ATTACH = sql("INSERT INTO directsuite.attachment (message, number, filename, content_type, content) VALUES :rows")
+_INSERT_ATTACHMENTS = sql(
+    "INSERT INTO directsuite.attachment (message, number, filename, content_type, content) VALUES :rows"
+)
 _HIDE = sql("UPDATE directsuite.message SET present = false WHERE id = :id")
 _DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
 
@@ -109,61 +111,67 @@ class TableSink:
         """Write changes, in their order. One that was written before changes nothing."""
         run = dict[_StoredKey, Change]()
         for change in changes:
-            key, is_new = _key(change.key), change.kind is Kind.NEW and change.message is not None
+            key, is_new = _make_stored_key(change.key), change.kind is Kind.NEW and change.message is not None
             if not is_new or key in run:
                 await self._write_new(transaction, run)
                 run.clear()
             if is_new:
                 run[key] = change
             elif change.kind is Kind.GONE:
-                await self._end(transaction, await _found(transaction, _PRESENT, change.key, change.digest))
+                await self._remove(
+                    transaction, await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest)
+                )
             else:
                 await self._put(transaction, change)
         await self._write_new(transaction, run)
 
     async def _write_new(self, transaction: Transaction, run: dict[_StoredKey, Change]) -> None:
         """Insert new messages; those whose key is there are looked at one by one."""
-        taken = await _ids(transaction, run)
+        taken = await _read_ids(transaction, run)
         for key in taken:
             await self._put(transaction, run[key])
         await _insert(transaction, {key: change for key, change in run.items() if key not in taken})
 
     async def _put(self, transaction: Transaction, change: Change) -> None:
         """Have a message under its key, wherever it was."""
-        here, before = await _found(transaction, _PRESENT, change.key, change.digest), None
+        here, before = await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest), None
         if change.previous is not None:
-            before = await _found(transaction, _PRESENT, change.previous, change.digest)
+            before = await _find_message_id(transaction, _SELECT_PRESENT, change.previous, change.digest)
         if here is not None:
             if before != here:
-                await self._end(transaction, before)
+                await self._remove(transaction, before)
             return
         if before is None and change.previous is not None:
-            before = await _found(transaction, _GONE, change.previous, change.digest)
+            before = await _find_message_id(transaction, _SELECT_GONE, change.previous, change.digest)
         if before is not None or change.message is not None:
-            await self._end(transaction, await _found(transaction, _PRESENT, change.key))  # a key is of one message
+            await self._remove(
+                transaction, await _find_message_id(transaction, _SELECT_PRESENT, change.key)
+            )  # a key is of one message
         if before is not None:
-            await transaction.execute(_CARRY, _named(change.key) | {"id": before})
+            await transaction.execute(_MOVE, _make_key_values(change.key) | {"id": before})
         elif change.message is not None:
-            await _insert(transaction, {_key(change.key): change})
+            await _insert(transaction, {_make_stored_key(change.key): change})
 
-    async def _end(self, transaction: Transaction, message: int | None) -> None:
+    async def _remove(self, transaction: Transaction, message: int | None) -> None:
         if message is not None:
             await transaction.execute(_HIDE if self._keep_gone else _DELETE, {"id": message})
 
 
-async def _found(transaction: Transaction, select: Statement, key: Key, digest: str | None = None) -> int | None:
+async def _find_message_id(
+    transaction: Transaction, select: Statement, key: Key, digest: str | None = None
+) -> int | None:
     """The id of the first message under the key that has this digest, where both are known."""
-    rows = await transaction.execute(select, _named(key))
+    rows = await transaction.execute(select, _make_key_values(key))
     return next((found for found, its in rows if digest is None or its is None or its == digest), None)
 
 
-async def _ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_StoredKey, int]:
+async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_StoredKey, int]:
     """The ids of the messages that are present under these keys."""
     found = dict[_StoredKey, int]()
-    for folder, keys_there in itertools.groupby(sorted(keys), key=_folder_of):
+    for folder, keys_there in itertools.groupby(sorted(keys), key=_get_folder_key):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
         # One row in place of many, for each row that SQLite gives hands the interpreter over and takes it back.
-        ((pairs,),) = await transaction.execute(_IDS, values | {"uids": [uid for *_, uid in keys_there]})
+        ((pairs,),) = await transaction.execute(_SELECT_IDS, values | {"uids": [uid for *_, uid in keys_there]})
         for pair in pairs.split(",") if pairs else ():
             uid, number = map(int, pair.split())
             found[(*folder, uid)] = number
@@ -173,58 +181,65 @@ async def _ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_St
 async def _insert(transaction: Transaction, new: dict[_StoredKey, Change]) -> None:
     """Insert messages that are under no key yet."""
     messages = {key: change.message for key, change in new.items() if change.message is not None}
-    rows = [(*key, new[key].digest, *_columns(transaction, message)) for key, message in messages.items()]
+    rows = [(*key, new[key].digest, *_make_columns(transaction, message)) for key, message in messages.items()]
     await transaction.insert(_INSERT, rows)
-    ids = await _ids(transaction, messages)  # to ask for all of them costs less than RETURNING
+    ids = await _read_ids(transaction, messages)  # to ask for all of them costs less than RETURNING
     attachments = [
-        (ids[key], place, _text(each.filename), _text(each.content_type), each.content)
+        (ids[key], place, _sanitize_text(each.filename), _sanitize_text(each.content_type), each.content)
         for key, message in messages.items()
         for place, each in enumerate(message.attachments, start=1)
     ]
-    await transaction.insert(_ATTACH, attachments)
+    await transaction.insert(_INSERT_ATTACHMENTS, attachments)
 
 
-def _columns(transaction: Transaction, message: MessageDetail) -> tuple[Any, ...]:
+def _make_columns(transaction: Transaction, message: MessageDetail) -> tuple[Any, ...]:
     return (
-        _text(message.msg_id),
-        _time(transaction, message.sent_date),
-        _time(transaction, message.received_date),
-        _text(message.sender),
-        _text(message.reply_to),
-        _text(message.subject),
-        _text(message.body),
+        _sanitize_text(message.msg_id),
+        _convert_time(transaction, message.sent_date),
+        _convert_time(transaction, message.received_date),
+        _sanitize_text(message.sender),
+        _sanitize_text(message.reply_to),
+        _sanitize_text(message.subject),
+        _sanitize_text(message.body),
         message.html_body,
-        transaction.json([{"type": _text(str(each.type)), "email": _text(each.email)} for each in message.recipients]),
-        transaction.json([{"name": _text(each.name), "value": _text(each.value)} for each in message.headers]),
+        transaction.json(
+            [
+                {"type": _sanitize_text(str(each.type)), "email": _sanitize_text(each.email)}
+                for each in message.recipients
+            ]
+        ),
+        transaction.json(
+            [{"name": _sanitize_text(each.name), "value": _sanitize_text(each.value)} for each in message.headers]
+        ),
     )
 
 
-def _key(key: Key) -> _StoredKey:
-    return _name(key.mailbox), _name(key.folder), key.uid_validity, key.uid
+def _make_stored_key(key: Key) -> _StoredKey:
+    return _encode_name(key.mailbox), _encode_name(key.folder), key.uid_validity, key.uid
 
 
 @functools.lru_cache(maxsize=64)
-def _name(name: str) -> str:
+def _encode_name(name: str) -> str:
     """As it stands in the tables: a backslash is doubled, and marks what is no text, so that all names differ there."""
     name = name.replace("\\", "\\\\").replace("\0", "\\0")
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def _folder_of(key: _StoredKey) -> tuple[str, str, int]:
+def _get_folder_key(key: _StoredKey) -> tuple[str, str, int]:
     return key[:3]
 
 
-def _named(key: Key) -> dict[str, Any]:
-    return dict(zip(("mailbox", "folder", "uid_validity", "uid"), _key(key), strict=True))
+def _make_key_values(key: Key) -> dict[str, Any]:
+    return dict(zip(("mailbox", "folder", "uid_validity", "uid"), _make_stored_key(key), strict=True))
 
 
-def _text(text: str | None) -> str | None:
+def _sanitize_text(text: str | None) -> str | None:
     if text is None or (text.isascii() and "\0" not in text):
         return text
-    return whole_text(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return replace_lone_surrogates(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _time(transaction: Transaction, time: datetime | None) -> Any:
+def _convert_time(transaction: Transaction, time: datetime | None) -> Any:
     if time is None:
         return None
     try:

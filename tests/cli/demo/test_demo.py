@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from directsuite.cli import main
-from directsuite.cli.demo.command import Step, demonstrate
+from directsuite.cli.demo.command import DemoStep, run_demo
+from directsuite.cli.demo.context import CheckFailedError, DemoContext, StepOutcome
 from directsuite.cli.demo.documents import verify_signatures
-from directsuite.cli.demo.scene import Done, NotHeldError, Scene
 from directsuite.cli.options import DemoOptions
 
 pytestmark = pytest.mark.wide
@@ -74,31 +74,35 @@ def test_json_report_is_all_that_stands_on_stdout(tmp_path: Path) -> None:
     authority = (tmp_path / "sandbox-ca.pem").read_bytes()
     signed = [verify_signatures(file.read_bytes(), authority) for file in files if file.suffix == ".pdf"]
     assert [len(verdicts) for verdicts in signed] == [1, 2, 1]
-    assert all(verdict.good for verdicts in signed for verdict in verdicts)
+    assert all(verdict.is_accepted for verdicts in signed for verdict in verdicts)
     message = message_from_bytes((tmp_path / "messages" / "visit-summary.eml").read_bytes(), policy=policy.default)
     assert [part.get_content_type() for part in message.iter_attachments()] == ["text/xml", "application/pdf"]
 
 
-async def _holds(scene: Scene) -> Done:
-    return Done(count=2, thing="thing", checked=("it is [so]",))
+async def _holds(scene: DemoContext) -> StepOutcome:
+    return StepOutcome(count=2, unit="thing", passed_checks=("it is [so]",))
 
 
-async def _does_not_hold(scene: Scene) -> Done:
-    raise ExceptionGroup("side by side", [NotHeldError("two [things] differ")])
+async def _does_not_hold(scene: DemoContext) -> StepOutcome:
+    raise ExceptionGroup("side by side", [CheckFailedError("two [things] differ")])
 
 
-async def _breaks(scene: Scene) -> Done:
+async def _breaks(scene: DemoContext) -> StepOutcome:
     raise ZeroDivisionError("no value")
 
 
-STEPS = (Step("good", "Good", _holds), Step("bad", "Bad", _does_not_hold), Step("broken", "Broken", _breaks))
+STEPS = (
+    DemoStep("good", "Good", _holds),
+    DemoStep("bad", "Bad", _does_not_hold),
+    DemoStep("broken", "Broken", _breaks),
+)
 
 
 def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = (*STEPS, Step("last", "Last", _holds))
-    assert demonstrate(DemoOptions(output=tmp_path), steps) == 1
+    steps = (*STEPS, DemoStep("last", "Last", _holds))
+    assert run_demo(DemoOptions(output=tmp_path), steps) == 1
     told = capsys.readouterr().out
     assert "bad did not hold: two [things] differ" in told
     assert "broken did not hold: ZeroDivisionError: no value" in told
@@ -107,7 +111,7 @@ def test_failing_steps_are_named_with_status_1_and_keep_none_from_running(
 
 
 def test_failing_steps_are_named_in_the_json_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demonstrate(DemoOptions(output=tmp_path, json=True), STEPS) == 1
+    assert run_demo(DemoOptions(output=tmp_path, json=True), STEPS) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["held"], report["failed"]) == (False, ["bad", "broken"])
     assert [step["problem"] for step in report["steps"]] == [None, "two [things] differ", "ZeroDivisionError: no value"]
@@ -117,7 +121,7 @@ def test_progress_on_a_terminal_leaves_stdout_to_the_json_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
-    assert demonstrate(DemoOptions(output=tmp_path, json=True), STEPS[:1]) == 0
+    assert run_demo(DemoOptions(output=tmp_path, json=True), STEPS[:1]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["held"] is True
     assert "Good" in told.err
@@ -155,7 +159,7 @@ def test_sandbox_that_cannot_start_is_reported(
     async def taken(_: object) -> None:
         raise OSError(98, "no port is free")
 
-    monkeypatch.setattr("directsuite.cli.demo.scene.Sandbox.__aenter__", taken)
+    monkeypatch.setattr("directsuite.cli.demo.context.Sandbox.__aenter__", taken)
     assert main(["demo", "--output", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "directsuite: the sandbox cannot start: [Errno 98] no port is free\n"
 
@@ -166,7 +170,7 @@ def test_a_full_disk_is_told_as_that(
     async def full(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "/home/ada")
 
-    monkeypatch.setattr("directsuite.cli.demo.scene.Sandbox.__aenter__", full)
+    monkeypatch.setattr("directsuite.cli.demo.context.Sandbox.__aenter__", full)
     assert main(["demo", "--output", str(tmp_path)]) == 1
     told = capsys.readouterr().err
     assert told.startswith("directsuite: the disk is full")

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from directsuite.cli.demo.scene import Quiet, progress_on
+from directsuite.cli.demo.context import NoStepProgress, show_step_progress
 
 
 def _screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
@@ -17,24 +17,24 @@ def _screen(*, terminal: bool) -> tuple[Console, io.StringIO]:
 
 def test_a_pipe_sees_nothing() -> None:
     console, text = _screen(terminal=False)
-    with progress_on(console) as progress:
-        progress.begin("Sign PDFs")
-        progress.expect(12)
+    with show_step_progress(console) as progress:
+        progress.begin_step("Sign PDFs")
+        progress.set_total(12)
         progress.advance(12)
-        assert isinstance(progress, Quiet)
+        assert isinstance(progress, NoStepProgress)
     assert text.getvalue() == ""
 
 
 def test_a_terminal_sees_each_step_and_how_far_it_is() -> None:
     console, text = _screen(terminal=True)
-    with progress_on(console) as progress:
-        progress.expect(3)  # before any step: nothing to show it on
+    with show_step_progress(console) as progress:
+        progress.set_total(3)  # before any step: nothing to show it on
         progress.advance()
-        progress.begin("Sign PDFs")
-        progress.expect(12)
+        progress.begin_step("Sign PDFs")
+        progress.set_total(12)
         progress.advance(5)
         progress.advance()
-        progress.begin("Walk fax records")
+        progress.begin_step("Walk fax records")
     shown = text.getvalue()
     assert "Sign PDFs" in shown
     assert "Walk fax records" in shown
@@ -43,7 +43,7 @@ def test_a_terminal_sees_each_step_and_how_far_it_is() -> None:
 
 def test_a_terminal_is_left_with_its_cursor_after_an_interrupt() -> None:
     console, text = _screen(terminal=True)
-    with pytest.raises(KeyboardInterrupt), progress_on(console):
+    with pytest.raises(KeyboardInterrupt), show_step_progress(console):
         raise KeyboardInterrupt
     shown = text.getvalue()
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")

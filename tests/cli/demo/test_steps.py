@@ -12,8 +12,15 @@ import pytest
 
 from directsuite.cli.demo import services
 from directsuite.cli.demo.command import STEPS, run_step
-from directsuite.cli.demo.documents import Form, consent_form
-from directsuite.cli.demo.scene import CLINIC, MAILBOX_PASSWORD, NotHeldError, Quiet, Scene, scene
+from directsuite.cli.demo.context import (
+    CLINIC,
+    MAILBOX_PASSWORD,
+    CheckFailedError,
+    DemoContext,
+    NoStepProgress,
+    open_context,
+)
+from directsuite.cli.demo.documents import Form, build_consent_form
 from directsuite.cli.options import DemoOptions
 from directsuite.messaging.models import Attachment
 from directsuite.sandbox.signing.keys import FileKeyStore
@@ -22,13 +29,13 @@ BY_NAME = {step.name: step for step in STEPS}
 DONE: dict[str, Any] = {"success": True, "code": 0}
 REGISTERED: dict[str, Any] = {"success": True, "code": "000"}
 ACTIVE = {"username": "ada", "UserStateType": "activated"}
-UNSIGNED_PDF = base64.b64encode(consent_form(Form.numbered(1))).decode()
+UNSIGNED_PDF = base64.b64encode(build_consent_form(Form.from_number(1))).decode()
 OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path, DemoOptions(messages=3, documents=2, faxes=12), Quiet()) as opened:
+async def opened_demo(tmp_path: Path) -> AsyncIterator[DemoContext]:
+    async with open_context(tmp_path, DemoOptions(messages=3, documents=2, faxes=12), NoStepProgress()) as opened:
         yield opened
 
 
@@ -74,15 +81,15 @@ def _metadata(**members: str) -> dict[str, Any]:
     ],
 )
 async def test_step_notices_a_false_answer(
-    name: str, operation: str, rule: dict[str, Any], problem: str, stage: Scene
+    name: str, operation: str, rule: dict[str, Any], problem: str, opened_demo: DemoContext
 ) -> None:
     if name == "message":  # it writes to the patient of the first step
-        assert (await run_step(BY_NAME["patient"], stage)).held
+        assert (await run_step(BY_NAME["patient"], opened_demo)).passed
     media_type = "text/plain" if isinstance(rule["body"], str) else "application/json"
-    stage.sandbox.inject_fault(operation, "status", status=200, media_type=media_type, times=None, **rule)
-    result = await run_step(BY_NAME[name], stage)
-    assert not result.held
-    assert result.done is None
+    opened_demo.sandbox.inject_fault(operation, "status", status=200, media_type=media_type, times=None, **rule)
+    result = await run_step(BY_NAME[name], opened_demo)
+    assert not result.passed
+    assert result.outcome is None
     assert problem in (result.problem or "")
 
 
@@ -96,15 +103,15 @@ async def test_step_notices_a_false_answer(
         ("fax", "getMultipleMessageInfo"),
     ],
 )
-async def test_step_tells_of_a_service_that_refuses(name: str, operation: str, stage: Scene) -> None:
-    stage.sandbox.inject_fault(operation, "status", status=400, times=None)
-    result = await run_step(BY_NAME[name], stage)
+async def test_step_tells_of_a_service_that_refuses(name: str, operation: str, opened_demo: DemoContext) -> None:
+    opened_demo.sandbox.inject_fault(operation, "status", status=400, times=None)
+    result = await run_step(BY_NAME[name], opened_demo)
     assert (result.problem or "").startswith(f"{operation}: ")
 
 
-async def test_document_that_outlives_its_deletion_is_noticed(stage: Scene) -> None:
-    stage.sandbox.inject_fault("Delete", "status", status=200, body={"documentDigest": ""}, times=None)
-    result = await run_step(BY_NAME["signing"], stage)
+async def test_document_that_outlives_its_deletion_is_noticed(opened_demo: DemoContext) -> None:
+    opened_demo.sandbox.inject_fault("Delete", "status", status=200, body={"documentDigest": ""}, times=None)
+    result = await run_step(BY_NAME["signing"], opened_demo)
     assert result.problem == "a document can still be read after its deletion"
 
 
@@ -115,38 +122,42 @@ async def test_document_that_outlives_its_deletion_is_noticed(stage: Scene) -> N
         ({"attachment_list": [Attachment(content=b"x", filename="x")]}, "the attachments have changed on the way"),
     ],
 )
-async def test_message_that_changes_on_the_way_is_noticed(changes: dict[str, Any], problem: str, stage: Scene) -> None:
-    assert (await run_step(BY_NAME["patient"], stage)).held
-    sent = services._message()
-    answer = await stage.suite.mailbox(CLINIC, MAILBOX_PASSWORD).send(sent)
-    with pytest.raises(NotHeldError, match=problem):
-        await services._read(stage, attrs.evolve(sent, **changes), answer.smtp_id or "")
-    with pytest.raises(NotHeldError, match="another message"):
-        await services._read(stage, sent, "<other@direct.example.test>")
+async def test_message_that_changes_on_the_way_is_noticed(
+    changes: dict[str, Any], problem: str, opened_demo: DemoContext
+) -> None:
+    assert (await run_step(BY_NAME["patient"], opened_demo)).passed
+    sent = services._make_message()
+    answer = await opened_demo.suite.mailbox(CLINIC, MAILBOX_PASSWORD).send(sent)
+    with pytest.raises(CheckFailedError, match=problem):
+        await services._check_received_message(opened_demo, attrs.evolve(sent, **changes), answer.smtp_id or "")
+    with pytest.raises(CheckFailedError, match="another message"):
+        await services._check_received_message(opened_demo, sent, "<other@direct.example.test>")
 
 
-async def test_signature_of_a_foreign_authority_is_noticed(stage: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_signature_of_a_foreign_authority_is_noticed(
+    opened_demo: DemoContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     foreign = FileKeyStore(None).authority_pem()
 
-    def authority(_: Scene) -> bytes:
+    def authority(_: DemoContext) -> bytes:
         return foreign
 
-    monkeypatch.setattr(services, "_authority", authority)
-    result = await run_step(BY_NAME["signing"], stage)
+    monkeypatch.setattr(services, "_get_authority_pem", authority)
+    result = await run_step(BY_NAME["signing"], opened_demo)
     assert "pyHanko does not accept" in (result.problem or "")
     assert "trusted=False" in (result.problem or "")
 
 
-async def test_sandbox_is_back_in_the_present_after_a_step(stage: Scene) -> None:
-    before = stage.sandbox.clock.now()
-    stage.pass_time(hours=5)
-    result = await run_step(BY_NAME["fax"], stage)
-    assert result.held
-    assert (stage.sandbox.clock.now() - before).total_seconds() < 600
+async def test_sandbox_is_back_in_the_present_after_a_step(opened_demo: DemoContext) -> None:
+    before = opened_demo.sandbox.clock.now()
+    opened_demo.advance_clock(hours=5)
+    result = await run_step(BY_NAME["fax"], opened_demo)
+    assert result.passed
+    assert (opened_demo.sandbox.clock.now() - before).total_seconds() < 600
 
 
-async def test_steps_count_what_they_did(stage: Scene) -> None:
-    results = [await run_step(step, stage) for step in STEPS]
-    assert [(result.problem, result.done and result.done.count) for result in results] == [
+async def test_steps_count_what_they_did(opened_demo: DemoContext) -> None:
+    results = [await run_step(step, opened_demo) for step in STEPS]
+    assert [(result.problem, result.outcome and result.outcome.count) for result in results] == [
         (None, count) for count in (1, 4, 3, 2, 12)
     ]

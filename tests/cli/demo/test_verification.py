@@ -11,8 +11,8 @@ import pytest
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 
-from directsuite.cli.demo.documents import PATIENT_FIELD, Form, consent_form, verify_signatures
-from directsuite.cli.demo.scene import Quiet, scene
+from directsuite.cli.demo.context import NoStepProgress, open_context
+from directsuite.cli.demo.documents import PATIENT_FIELD, Form, build_consent_form, verify_signatures
 from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.signing.models import Signature
@@ -21,8 +21,8 @@ from directsuite.signing.models import Signature
 @pytest.fixture
 async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
     """A signed PDF, and the authority that its signature leads to."""
-    async with scene(tmp_path, DemoOptions(), Quiet()) as stage:
-        stored = await stage.suite.signing.save(consent_form(Form.numbered(2)))
+    async with open_context(tmp_path, DemoOptions(), NoStepProgress()) as stage:
+        stored = await stage.suite.signing.save(build_consent_form(Form.from_number(2)))
         content = await stage.suite.signing.sign_and_pull(stored, Signature(name=PATIENT_FIELD))
         return content, stage.sandbox.authority_pem()
 
@@ -30,20 +30,25 @@ async def signed(tmp_path: Path) -> tuple[bytes, bytes]:
 def test_signature_is_good_and_its_spoilt_copies_are_not(signed: tuple[bytes, bytes]) -> None:
     content, authority = signed
     (good,) = verify_signatures(content, authority)
-    assert (good.field, good.good) == (PATIENT_FIELD, True)
+    assert (good.field, good.is_accepted) == (PATIENT_FIELD, True)
 
     (tampered,) = verify_signatures(content.replace(b"Consent form 2", b"Consent form 9"), authority)
-    assert (tampered.intact, tampered.good) == (False, False)
+    assert (tampered.intact, tampered.is_accepted) == (False, False)
 
     (foreign,) = verify_signatures(content, FileKeyStore(None).authority_pem())
-    assert (foreign.intact, foreign.valid, foreign.trusted, foreign.good) == (True, True, False, False)
+    assert (foreign.intact, foreign.valid, foreign.trusted, foreign.is_accepted) == (True, True, False, False)
 
     (changed,) = verify_signatures(_with_another_title(content), authority)
-    assert (changed.intact, changed.valid, changed.unharmed, changed.good) == (True, True, False, False)
+    assert (changed.intact, changed.valid, changed.has_only_allowed_changes, changed.is_accepted) == (
+        True,
+        True,
+        False,
+        False,
+    )
 
 
 def test_document_without_signatures_has_no_verdicts(signed: tuple[bytes, bytes]) -> None:
-    with pikepdf.open(io.BytesIO(consent_form(Form.numbered(1)))) as pdf:
+    with pikepdf.open(io.BytesIO(build_consent_form(Form.from_number(1)))) as pdf:
         output = io.BytesIO()
         pdf.save(output)
     assert verify_signatures(output.getvalue(), signed[1]) == []

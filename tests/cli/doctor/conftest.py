@@ -17,13 +17,13 @@ from aiohttp import web
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
-from tests.integration.world import peopled_sandbox
+from tests.integration.scenario import open_populated_sandbox
 
-OF_THE_MACHINE = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+CA_VARS = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @attrs.frozen
-class Told:
+class DoctorReport:
     """What the command told. checks: result and sentence of each, by subject and check."""
 
     status: int
@@ -32,36 +32,36 @@ class Told:
     document: Mapping[str, Any]
     checks: Mapping[tuple[str, str], tuple[str, str]]
 
-    def results(self, subject: str) -> dict[str, str]:
+    def get_results(self, subject: str) -> dict[str, str]:
         """The result of each check of a subject."""
         return {check: result for (of, check), (result, _) in self.checks.items() if of == subject}
 
 
 @attrs.frozen
-class Machine:
+class DoctorRunner:
     """Where the command runs."""
 
     folder: Path
-    set: Callable[[str, str], None]
+    set_env: Callable[[str, str], None]
     _run: Callable[[tuple[str, ...]], Awaitable[tuple[int, str, str]]]
 
-    async def doctor(self, *arguments: str) -> Told:
+    async def run_json(self, *arguments: str) -> DoctorReport:
         """What it says to programs."""
         status, out, err = await self._run((*arguments, "--json"))
         document = json.loads(out)
         checks = {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in document["checks"]}
-        return Told(status, out, err, document, checks)
+        return DoctorReport(status, out, err, document, checks)
 
-    async def table(self, *arguments: str) -> tuple[int, str, str]:
+    async def run_table(self, *arguments: str) -> tuple[int, str, str]:
         """Exit status, stdout and stderr of what it says to people."""
         return await self._run(arguments)
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+def doctor_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> DoctorRunner:
     monkeypatch.chdir(tmp_path)
     for name in tuple(os.environ):
-        if name.startswith("DIRECTSUITE_") or name.lower().endswith("_proxy") or name in OF_THE_MACHINE:
+        if name.startswith("DIRECTSUITE_") or name.lower().endswith("_proxy") or name in CA_VARS:
             monkeypatch.delenv(name)
 
     async def run(arguments: tuple[str, ...]) -> tuple[int, str, str]:
@@ -71,17 +71,17 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         told = capsys.readouterr()
         return status, told.out, told.err
 
-    return Machine(tmp_path, monkeypatch.setenv, run)
+    return DoctorRunner(tmp_path, monkeypatch.setenv, run)
 
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    async with peopled_sandbox() as sandbox:
+    async with open_populated_sandbox() as sandbox:
         yield sandbox
 
 
 @asynccontextmanager
-async def server(
+async def serve_response(
     answer: Callable[[], web.Response] | None = None,
     *,
     at: Callable[[str], web.Response] = lambda _: web.Response(),

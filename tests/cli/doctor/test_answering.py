@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import pytest
 from aiohttp import web
 
-from tests.cli.doctor.conftest import Machine, server
+from tests.cli.doctor.conftest import DoctorRunner, serve_response
 
 
 def at(distance: timedelta) -> web.Response:
@@ -25,10 +25,10 @@ def at(distance: timedelta) -> web.Response:
     ],
     ids=["behind", "ahead", "far ahead"],
 )
-async def test_a_skewed_clock_is_a_warning(machine: Machine, distance: timedelta, sentence: str) -> None:
-    async with server(lambda: at(distance)) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+async def test_a_skewed_clock_is_a_warning(doctor_runner: DoctorRunner, distance: timedelta, sentence: str) -> None:
+    async with serve_response(lambda: at(distance)) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     result, said = told.checks["messaging", "clock"]
     assert result == "warning"
     assert said.startswith(sentence)
@@ -37,16 +37,16 @@ async def test_a_skewed_clock_is_a_warning(machine: Machine, distance: timedelta
 
 
 @pytest.mark.parametrize("seconds", [0, 50, -50])
-async def test_a_clock_that_agrees_is_none(machine: Machine, seconds: int) -> None:
-    async with server(lambda: at(timedelta(seconds=seconds))) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        assert (await machine.doctor()).results("messaging")["clock"] == "ok"
+async def test_accurate_clock_gives_no_warning(doctor_runner: DoctorRunner, seconds: int) -> None:
+    async with serve_response(lambda: at(timedelta(seconds=seconds))) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        assert (await doctor_runner.run_json()).get_results("messaging")["clock"] == "ok"
 
 
-async def test_a_server_without_a_time_is_not_compared(machine: Machine) -> None:
-    async with server(lambda: web.Response(headers={"Date": "now"})) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+async def test_a_server_without_a_time_is_not_compared(doctor_runner: DoctorRunner) -> None:
+    async with serve_response(lambda: web.Response(headers={"Date": "now"})) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     assert told.checks["messaging", "clock"] == ("not checked", "The response contains no date.")
 
 
@@ -57,30 +57,34 @@ async def test_a_server_without_a_time_is_not_compared(machine: Machine) -> None
         (302, "HTTP 302: The server redirects, which is not followed. Use the new URL."),
     ],
 )
-async def test_an_answer_that_hints_at_trouble_is_a_warning(machine: Machine, status: int, sentence: str) -> None:
-    async with server(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+async def test_an_answer_that_hints_at_trouble_is_a_warning(
+    doctor_runner: DoctorRunner, status: int, sentence: str
+) -> None:
+    async with serve_response(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     assert told.checks["messaging", "response"] == ("warning", sentence)
 
 
-async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(machine: Machine) -> None:
+async def test_a_proxy_that_asks_for_a_password_or_is_not_there_is_told(doctor_runner: DoctorRunner) -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.read(1):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
         writer.close()
 
-    machine.set("DIRECTSUITE_CONFIG", "suite.toml")
+    doctor_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as listening:
         proxy = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        (machine.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
-        told = await machine.doctor()
+        (doctor_runner.folder / "suite.toml").write_text(
+            f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n'
+        )
+        told = await doctor_runner.run_json()
     assert told.checks["messaging", "connection"] == ("not checked", "Connections use the proxy of the settings.")
     assert told.checks["messaging", "response"][1].startswith(
         "The proxy rejects the connection (HTTP 407). Check the name and password"
     )
-    told = await machine.doctor()
+    told = await doctor_runner.run_json()
     text = "There is no connection to the proxy. Check the setting proxy."
     assert told.checks["messaging", "response"] == ("failed", text)
     assert told.status == 1

@@ -12,43 +12,43 @@ from aiohttp import web
 from directsuite.cli import doctor_checks
 from directsuite.errors import ConnectFailedError
 from directsuite.sandbox.server import Sandbox
-from tests.cli.doctor.conftest import Machine, server
-from tests.integration.world import ALICE, PASSWORD
+from tests.cli.doctor.conftest import DoctorRunner, serve_response
+from tests.integration.scenario import ALICE, PASSWORD
 
 WRONG = "no-such-secret-9f3a"
 
 
-def take(machine: Machine, sandbox: Sandbox, **others: str) -> None:
+def take(machine: DoctorRunner, sandbox: Sandbox, **others: str) -> None:
     for name, value in {**sandbox.environment, **others}.items():
-        machine.set(name, value)
+        machine.set_env(name, value)
 
 
-async def test_all_is_well_with_all_four_services_and_nothing_is_changed(machine: Machine, sandbox: Sandbox) -> None:
-    take(machine, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
-    told = await machine.doctor("--mailbox", ALICE)
+async def test_all_is_well_with_all_four_services_and_nothing_is_changed(
+    doctor_runner: DoctorRunner, sandbox: Sandbox
+) -> None:
+    take(doctor_runner, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    told = await doctor_runner.run_json("--mailbox", ALICE)
     assert told.status == 0
     for service, last in (("signing", "token"), ("fax", "token"), ("messaging", "mailbox"), ("registration", "login")):
-        results = told.results(service)
+        results = told.get_results(service)
         assert results.pop("TLS") == "not checked"
         assert results == dict.fromkeys(("URL", "name", "connection", "response", "clock", last), "ok")
     assert list(await sandbox.ledger()) == []
     assert told.document["ok"] is True
 
 
-async def test_a_service_that_says_not_found_of_documents_is_told_from_a_wrong_url(
-    machine: Machine, sandbox: Sandbox
-) -> None:
+async def test_404_for_document_is_distinguished_from_wrong_url(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     sandbox.missing_status = 404
-    take(machine, sandbox)
-    assert (await machine.doctor()).checks["signing", "token"] == ("ok", "The credential is accepted.")
+    take(doctor_runner, sandbox)
+    assert (await doctor_runner.run_json()).checks["signing", "token"] == ("ok", "The credential is accepted.")
     take(
-        machine,
+        doctor_runner,
         sandbox,
         DIRECTSUITE_SIGNING_URL=f"{sandbox.root_url}/wrong",
         DIRECTSUITE_FAX_URL=f"{sandbox.root_url}/wrong",
         DIRECTSUITE_REGISTRATION_URL=f"{sandbox.root_url}/wrong",
     )
-    told = await machine.doctor()
+    told = await doctor_runner.run_json()
     assert told.status == 1
     for service, last in (("signing", "token"), ("fax", "token"), ("registration", "login")):
         assert told.checks[service, last] == (
@@ -77,24 +77,24 @@ def one_description_for_all(path: str) -> web.Response:
 
 @pytest.mark.parametrize(("at", "result"), [(documents_and_paths, "ok"), (one_description_for_all, "failed")])
 async def test_a_description_tells_a_missing_document_from_a_missing_path(
-    at: Callable[[str], web.Response], result: str, machine: Machine
+    at: Callable[[str], web.Response], result: str, doctor_runner: DoctorRunner
 ) -> None:
-    async with server(at=at) as url:
-        machine.set("DIRECTSUITE_SIGNING_URL", url)
-        machine.set("DIRECTSUITE_FAX_URL", url)
-        machine.set("DIRECTSUITE_TOKEN", WRONG)
-        told = await machine.doctor()
-    assert [told.results(service)["token"] for service in ("signing", "fax")] == [result, result]
+    async with serve_response(at=at) as url:
+        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", url)
+        doctor_runner.set_env("DIRECTSUITE_FAX_URL", url)
+        doctor_runner.set_env("DIRECTSUITE_TOKEN", WRONG)
+        told = await doctor_runner.run_json()
+    assert [told.get_results(service)["token"] for service in ("signing", "fax")] == [result, result]
 
 
-async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandbox: Sandbox) -> None:
+async def test_a_wrong_token_login_and_password_are_told(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     wrong = {
         "DIRECTSUITE_TOKEN": WRONG,
         "DIRECTSUITE_LOGIN_PASSWORD": WRONG,
         "DIRECTSUITE_MAILBOX_PASSWORD": WRONG,
     }
-    take(machine, sandbox, **wrong)
-    told = await machine.doctor("--mailbox", ALICE)
+    take(doctor_runner, sandbox, **wrong)
+    told = await doctor_runner.run_json("--mailbox", ALICE)
     assert (told.status, told.err) == (1, "directsuite: Checks failed: 4. Follow the advice in the table.\n")
     token = (
         "failed",
@@ -113,32 +113,32 @@ async def test_a_wrong_token_login_and_password_are_told(machine: Machine, sandb
     assert WRONG not in told.out + told.err
 
 
-async def test_secrets_and_sessions_are_never_printed(machine: Machine, sandbox: Sandbox) -> None:
-    take(machine, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
-    _, out, err = await machine.table("--mailbox", ALICE)
+async def test_secrets_and_sessions_are_never_printed(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+    take(doctor_runner, sandbox, DIRECTSUITE_MAILBOX_PASSWORD=PASSWORD)
+    _, out, err = await doctor_runner.run_table("--mailbox", ALICE)
     secrets = [sandbox.environment[f"DIRECTSUITE_{name}"] for name in ("TOKEN", "LOGIN_PASSWORD")]
     assert [each for each in (*secrets, PASSWORD, ALICE) if each in out + err] == []
     assert out.splitlines()[-1].endswith("clock, login")
     assert out.splitlines()[0].split() == ["subject", "check", "result", "details"]
 
 
-async def test_a_token_that_may_not_is_told_from_one_that_is_unknown(machine: Machine) -> None:
-    async with server(lambda: web.json_response({"error": "no", "description": "no"}, status=403)) as url:
-        machine.set("DIRECTSUITE_SIGNING_URL", url)
-        machine.set("DIRECTSUITE_FAX_URL", url)
-        machine.set("DIRECTSUITE_TOKEN", WRONG)
-        told = await machine.doctor()
+async def test_forbidden_token_is_distinguished_from_unknown_token(doctor_runner: DoctorRunner) -> None:
+    async with serve_response(lambda: web.json_response({"error": "no", "description": "no"}, status=403)) as url:
+        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", url)
+        doctor_runner.set_env("DIRECTSUITE_FAX_URL", url)
+        doctor_runner.set_env("DIRECTSUITE_TOKEN", WRONG)
+        told = await doctor_runner.run_json()
     assert told.status == 1
     assert told.checks["signing", "token"][1].startswith("The service accepts the token, but not for this operation.")
-    assert told.results("fax")["token"] == "warning"
+    assert told.get_results("fax")["token"] == "warning"
 
 
-async def test_what_answers_and_is_no_service_is_told(machine: Machine) -> None:
-    async with server(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
-        machine.set("DIRECTSUITE_REGISTRATION_URL", url)
-        machine.set("DIRECTSUITE_LOGIN_USERNAME", "front-desk")
-        machine.set("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
-        told = await machine.doctor()
+async def test_response_of_another_server_is_reported(doctor_runner: DoctorRunner) -> None:
+    async with serve_response(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
+        doctor_runner.set_env("DIRECTSUITE_REGISTRATION_URL", url)
+        doctor_runner.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-desk")
+        doctor_runner.set_env("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
+        told = await doctor_runner.run_json()
     assert told.checks["registration", "login"] == (
         "failed",
         "This is not the service. Check the path of DIRECTSUITE_REGISTRATION_URL.",
@@ -146,27 +146,27 @@ async def test_what_answers_and_is_no_service_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("status", [500, 429])
-async def test_a_service_that_fails_is_told(machine: Machine, sandbox: Sandbox, status: int) -> None:
-    take(machine, sandbox)
+async def test_a_service_that_fails_is_told(doctor_runner: DoctorRunner, sandbox: Sandbox, status: int) -> None:
+    take(doctor_runner, sandbox)
     sandbox.inject_fault("login", "status", status=status, times=None)
-    told = await machine.doctor()
+    told = await doctor_runner.run_json()
     result, said = told.checks["registration", "login"]
     assert (told.status, result) == (1, "failed")
     assert said.startswith("login: ")
     assert "try again" in said
 
 
-def test_a_connection_that_fails_after_all_points_to_the_checks_before_it_and_not_to_doctor() -> None:
+def test_connect_error_after_checks_refers_to_earlier_checks() -> None:
     error = ConnectFailedError("no connection (ClientConnectorError)", operation="GetDocInfo", service="signing")
     said = doctor_checks._explain("signing", error, has_token=True).sentence
     assert said == "GetDocInfo: no connection: see the checks before this one, and try again"
 
 
-async def test_what_failed_stands_first_and_what_is_well_in_one_row_for_each_service(
-    machine: Machine, sandbox: Sandbox
+async def test_failures_come_first_and_passed_services_in_one_row_each(
+    doctor_runner: DoctorRunner, sandbox: Sandbox
 ) -> None:
-    take(machine, sandbox, DIRECTSUITE_TOKEN=WRONG)
-    _, out, _ = await machine.table()
+    take(doctor_runner, sandbox, DIRECTSUITE_TOKEN=WRONG)
+    _, out, _ = await doctor_runner.run_table()
     order = [re.split(r"\s{2,}", line)[2] for line in out.splitlines()[1:]]
     assert order == sorted(order, key=["failed", "warning", "not checked", "ok"].index)
     assert order.count("failed") == 2

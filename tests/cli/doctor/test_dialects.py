@@ -10,9 +10,18 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
-from tests.cli.doctor.conftest import Machine
-from tests.cli.doctor.test_deep import Answer, Change, found, is_array, is_object, peopled, quirky, take
-from tests.integration.world import ALICE, PASSWORD, peopled_sandbox
+from tests.cli.doctor.conftest import DoctorRunner
+from tests.cli.doctor.test_deep import (
+    ResponseChange,
+    ServerResponse,
+    is_array,
+    is_object,
+    list_differences,
+    populate,
+    serve_changed,
+    set_service_urls,
+)
+from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 
 pytestmark = pytest.mark.wide
 
@@ -27,15 +36,15 @@ def changed(value: Any, change: Callable[[str, Any], Any]) -> Any:
     return [changed(each, change) for each in value] if is_array(value) else value
 
 
-def each_member(change: Callable[[str, Any], Any]) -> Change:
-    def apply(answer: Answer) -> None:
+def each_member(change: Callable[[str, Any], Any]) -> ResponseChange:
+    def apply(answer: ServerResponse) -> None:
         if is_object(answer.body) and answer.status == 200 and answer.body.get("success") is not False:
             answer.body = changed(answer.body, change)
 
     return apply
 
 
-def dates(date: object) -> Change:
+def dates(date: object) -> ResponseChange:
     return each_member(lambda name, each: date if name in DATES and each is not None else each)
 
 
@@ -43,8 +52,8 @@ def lines(text: str) -> str:
     return "\r\n".join(text[start : start + 76] for start in range(0, len(text), 76))
 
 
-def refused(status: int, operation: str) -> Change:
-    def apply(answer: Answer) -> None:
+def refused(status: int, operation: str) -> ResponseChange:
+    def apply(answer: ServerResponse) -> None:
         is_refusal = answer.status != 200 or (is_object(answer.body) and answer.body.get("success") is False)
         if is_refusal and answer.operation == operation:
             answer.status = status
@@ -52,7 +61,7 @@ def refused(status: int, operation: str) -> Change:
     return apply
 
 
-DIALECTS: dict[str, Change] = {
+DIALECTS: dict[str, ResponseChange] = {
     "milliseconds": dates(EPOCH * 1000),
     "seconds": dates(EPOCH),
     "ISO with Z": dates("2026-05-01T12:00:00Z"),
@@ -80,29 +89,29 @@ DIALECTS: dict[str, Change] = {
 
 @pytest.mark.by_default(2)
 @pytest.mark.parametrize("name", DIALECTS)
-async def test_a_dialect_is_found_and_imitated(name: str, machine: Machine, sandbox: Sandbox) -> None:
-    options = await peopled(machine, sandbox)
-    async with quirky(sandbox, DIALECTS[name]) as root:
-        take(machine, sandbox, root)
-        told = await machine.doctor(*options, "--report", "report.json")
-    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
-        options = await peopled(machine, imitation)
-        take(machine, imitation)
-        again = await machine.doctor(*options)
+async def test_a_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(doctor_runner, sandbox)
+    async with serve_changed(sandbox, DIALECTS[name]) as root:
+        set_service_urls(doctor_runner, sandbox, root)
+        told = await doctor_runner.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
+        options = await populate(doctor_runner, imitation)
+        set_service_urls(doctor_runner, imitation)
+        again = await doctor_runner.run_json(*options)
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
 
 
 @pytest.mark.parametrize("profile", ["java", "attachment-list"])
-async def test_a_profile_is_found_and_imitated(profile: str, machine: Machine, sandbox: Sandbox) -> None:
+async def test_a_profile_is_found_and_imitated(profile: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     sandbox.profile = profile  # type: ignore[assignment]  # of the two that there are
-    options = await peopled(machine, sandbox)
-    take(machine, sandbox)
-    told = await machine.doctor(*options, "--report", "report.json")
-    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
-        options = await peopled(machine, imitation)
-        take(machine, imitation)
-        again = await machine.doctor(*options)
+    options = await populate(doctor_runner, sandbox)
+    set_service_urls(doctor_runner, sandbox)
+    told = await doctor_runner.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
+        options = await populate(doctor_runner, imitation)
+        set_service_urls(doctor_runner, imitation)
+        again = await doctor_runner.run_json(*options)
     assert all_found(told.document)
     assert all_found(again.document) == all_found(told.document)
     assert not [each for each in all_found(told.document) if "SDK" in each[2]]
@@ -111,34 +120,34 @@ async def test_a_profile_is_found_and_imitated(profile: str, machine: Machine, s
 def all_found(document: Any) -> set[tuple[str, str, str]]:
     """Return the differences and forms of a report."""
     forms = {(each["operation"], one["path"], one["what"]) for each in document["operations"] for one in each["forms"]}
-    return found(document) | forms
+    return list_differences(document) | forms
 
 
-async def test_forms_are_no_differences(machine: Machine, sandbox: Sandbox) -> None:
-    options = await peopled(machine, sandbox)
-    async with quirky(sandbox, DIALECTS["milliseconds"]) as root:
-        take(machine, sandbox, root)
-        told = await machine.doctor(*options)
-    assert (told.status, found(told.document)) == (0, set())
+async def test_forms_are_no_differences(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(doctor_runner, sandbox)
+    async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
+        set_service_urls(doctor_runner, sandbox, root)
+        told = await doctor_runner.run_json(*options)
+    assert (told.status, list_differences(told.document)) == (0, set())
 
 
-async def test_differences_that_do_not_apply_change_nothing(machine: Machine) -> None:
-    report, paths = machine.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
+async def test_differences_that_do_not_apply_change_nothing(doctor_runner: DoctorRunner) -> None:
+    report, paths = doctor_runner.folder / "report.json", ["$.uids[]", "$[]", "$.uids.x", "$.uids[].x", "header"]
     differences = [{"path": path, "what": "is missing"} for path in paths]
     report.write_text(json.dumps({"operations": [{"operation": "GetUIDs", "differences": differences}]}))
-    async with peopled_sandbox(imitate=report) as imitation:
+    async with open_populated_sandbox(imitate=report) as imitation:
         uid = await imitation.deliver(ALICE, b"Subject: Lab\r\n\r\nfine\r\n")
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             uids = await suite.mailbox(ALICE, PASSWORD).get_uids()
     assert uids == [uid]
 
 
-async def test_a_fault_reaches_a_client_of_an_imitation(machine: Machine, sandbox: Sandbox) -> None:
-    options = await peopled(machine, sandbox)
-    async with quirky(sandbox, DIALECTS["milliseconds"]) as root:
-        take(machine, sandbox, root)
-        await machine.doctor(*options, "--report", "report.json")
-    async with peopled_sandbox(imitate=machine.folder / "report.json") as imitation:
+async def test_a_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
+    options = await populate(doctor_runner, sandbox)
+    async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
+        set_service_urls(doctor_runner, sandbox, root)
+        await doctor_runner.run_json(*options, "--report", "report.json")
+    async with open_populated_sandbox(imitate=doctor_runner.folder / "report.json") as imitation:
         imitation.inject_fault("GetMessages", "malformed")
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             box = suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none())

@@ -8,13 +8,13 @@ import pytest
 
 import directsuite as ds
 from directsuite.cli import credentials, doctor_checks, process
-from tests.cli.doctor.conftest import Machine, server
+from tests.cli.doctor.conftest import DoctorRunner, serve_response
 
 SECRET = "hunter-2-of-nobody"
 
 
-async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> None:
-    told = await machine.doctor()
+async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRunner) -> None:
+    told = await doctor_runner.run_json()
     assert told.status == 1
     result, said = told.checks["this machine", "settings"]
     assert result == "failed"
@@ -37,14 +37,16 @@ async def test_where_nothing_is_set_it_says_what_to_set(machine: Machine) -> Non
     ],
     ids=["no scheme", "in clear", "with a password"],
 )
-async def test_a_wrong_url_is_explained_without_showing_it(machine: Machine, url: str, sentence: str) -> None:
-    machine.set("DIRECTSUITE_MESSAGE_URL", url)
-    told = await machine.doctor()
+async def test_a_wrong_url_is_explained_without_showing_it(
+    doctor_runner: DoctorRunner, url: str, sentence: str
+) -> None:
+    doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+    told = await doctor_runner.run_json()
     assert told.status == 1
     result, said = told.checks["this machine", "settings"]
     assert result == "failed"
     assert said.startswith(f"DIRECTSUITE_MESSAGE_URL: message_url {sentence}")
-    assert told.results("messaging") == {"URL": "not checked"}
+    assert told.get_results("messaging") == {"URL": "not checked"}
     assert SECRET not in told.out + told.err
 
 
@@ -58,21 +60,21 @@ async def test_a_wrong_url_is_explained_without_showing_it(machine: Machine, url
     ],
     ids=["missing", "not TOML", "misspelt", "zero"],
 )
-async def test_a_wrong_settings_file_is_told(machine: Machine, text: str | None, sentence: str) -> None:
+async def test_a_wrong_settings_file_is_told(doctor_runner: DoctorRunner, text: str | None, sentence: str) -> None:
     if text is not None:
-        (machine.folder / "suite.toml").write_text(text)
-    machine.set("DIRECTSUITE_CONFIG", "suite.toml")
-    told = await machine.doctor()
+        (doctor_runner.folder / "suite.toml").write_text(text)
+    doctor_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    told = await doctor_runner.run_json()
     result, said = told.checks["this machine", "settings"]
     assert (told.status, result) == (1, "failed")
     assert said.startswith(sentence)
 
 
-async def test_secrets_that_are_not_given_are_not_checked_and_it_says_how_to_give_them(machine: Machine) -> None:
-    async with server() as url:
+async def test_missing_secrets_are_skipped_with_instructions(doctor_runner: DoctorRunner) -> None:
+    async with serve_response() as url:
         for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION"):
-            machine.set(f"DIRECTSUITE_{service}_URL", url)
-        told = await machine.doctor()
+            doctor_runner.set_env(f"DIRECTSUITE_{service}_URL", url)
+        told = await doctor_runner.run_json()
     token = ("not checked", "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.")
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     assert told.checks["messaging", "mailbox"] == (
@@ -84,28 +86,28 @@ async def test_secrets_that_are_not_given_are_not_checked_and_it_says_how_to_giv
 
 
 async def test_no_password_is_requested_for_a_service_without_a_url(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[str]()
 
-    def type_secret(places: credentials.SecretPlaces, _: object) -> ds.Secret:
-        asked.append(places.what)
+    def type_secret(places: credentials.SecretLookup, _: object) -> ds.Secret:
+        asked.append(places.description)
         return ds.Secret(SECRET)
 
-    monkeypatch.setattr(credentials, "is_somebody_there", lambda: True)
-    monkeypatch.setattr(credentials.SecretPlaces, "typed", type_secret)
-    await machine.doctor("--mailbox", "nurse@direct.example.org", "--login", "front-desk")
+    monkeypatch.setattr(credentials, "is_interactive", lambda: True)
+    monkeypatch.setattr(credentials.SecretLookup, "ask_for_secret", type_secret)
+    await doctor_runner.run_json("--mailbox", "nurse@direct.example.org", "--login", "front-desk")
     assert asked == []
 
 
-async def test_secrets_that_are_given_wrongly_are_told(machine: Machine) -> None:
-    open_to_all = machine.folder / "token"
+async def test_secrets_that_are_given_wrongly_are_told(doctor_runner: DoctorRunner) -> None:
+    open_to_all = doctor_runner.folder / "token"
     open_to_all.write_text(SECRET)
     open_to_all.chmod(0o644)
-    async with server() as url:
+    async with serve_response() as url:
         for service in ("SIGNING", "MESSAGE", "REGISTRATION"):
-            machine.set(f"DIRECTSUITE_{service}_URL", url)
-        told = await machine.doctor(
+            doctor_runner.set_env(f"DIRECTSUITE_{service}_URL", url)
+        told = await doctor_runner.run_json(
             "--token-file", "token", "--mailbox", "nobody", "--login", "desk", "--login-password-file", "missing"
         )
     assert told.status == 1
@@ -117,11 +119,11 @@ async def test_secrets_that_are_given_wrongly_are_told(machine: Machine) -> None
     assert SECRET not in told.out + told.err
 
 
-async def test_variables_of_certificates_and_proxies_are_looked_at(machine: Machine) -> None:
-    machine.set("DIRECTSUITE_MESSAGE_URL", "https://127.0.0.1:1")
-    machine.set("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example.org:3128")
-    machine.set("SSL_CERT_FILE", "nowhere.pem")
-    told = await machine.doctor()
+async def test_variables_of_certificates_and_proxies_are_looked_at(doctor_runner: DoctorRunner) -> None:
+    doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", "https://127.0.0.1:1")
+    doctor_runner.set_env("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example.org:3128")
+    doctor_runner.set_env("SSL_CERT_FILE", "nowhere.pem")
+    told = await doctor_runner.run_json()
     assert told.checks["this machine", "trusted certificates"] == (
         "failed",
         "SSL_CERT_FILE does not name a file with certificates in PEM format. Correct or unset it.",
@@ -130,14 +132,16 @@ async def test_variables_of_certificates_and_proxies_are_looked_at(machine: Mach
     assert result == "warning"
     assert said.startswith("HTTPS_PROXY is ignored.")
     assert SECRET not in told.out + told.err
-    (machine.folder / "nowhere.pem").write_text("no certificate")
-    told = await machine.doctor()
+    (doctor_runner.folder / "nowhere.pem").write_text("no certificate")
+    told = await doctor_runner.run_json()
     assert told.checks["this machine", "trusted certificates"][1].startswith("SSL_CERT_FILE does not name a file")
 
 
-async def test_an_extra_that_is_there_in_part_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_extra_that_is_there_in_part_is_told(
+    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(doctor_checks, "EXTRAS", {"storage": ("attrs", "no_such_library")})
-    told = await machine.doctor()
+    told = await doctor_runner.run_json()
     assert told.checks["this machine", "extras"] == (
         "warning",
         "Installed: none. Incomplete: storage. Run pip install 'directsuite[storage]'.",

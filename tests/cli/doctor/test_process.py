@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import process_of
-from tests.cli.doctor.conftest import Machine
+from tests.cli.conftest import start_process
+from tests.cli.doctor.conftest import DoctorRunner
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
 async def test_a_signal_ends_it_with_a_sentence(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
+    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int
 ) -> None:
     came = asyncio.Event()
 
@@ -29,7 +29,7 @@ async def test_a_signal_ends_it_with_a_sentence(
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         monkeypatch.setenv("DIRECTSUITE_MESSAGE_URL", f"http://127.0.0.1:{port}")
-        async with process_of("doctor", "--timeout", "60") as process:
+        async with start_process("doctor", "--timeout", "60") as process:
             await came.wait()
             process.send_signal(number)
             out, err = await process.communicate()

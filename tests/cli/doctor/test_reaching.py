@@ -17,8 +17,8 @@ import pytest
 
 from directsuite.cli import doctor_checks
 from directsuite.settings import Settings
-from tests.cli.doctor.conftest import Machine, server
-from tests.core.certificates import certificate, server_context
+from tests.cli.doctor.conftest import DoctorRunner, serve_response
+from tests.core.certificates import make_certificate, make_server_context
 
 
 @asynccontextmanager
@@ -65,21 +65,21 @@ def answering(context: ssl.SSLContext) -> Generator[str]:
             serving.join()
 
 
-async def test_a_name_without_an_address_is_told_and_what_stands_behind_it_is_not_checked(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+async def test_dns_failure_is_reported_and_later_checks_are_skipped(
+    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-    machine.set("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    doctor_runner.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    told = await machine.doctor()
+    told = await doctor_runner.run_json()
     assert told.status == 1
     assert told.checks["fax", "name"] == (
         "failed",
         "nowhere.example.org has no address. Check the host in the URL, and that this machine is online.",
     )
-    assert told.results("fax") == {
+    assert told.get_results("fax") == {
         "URL": "ok",
         "name": "failed",
         **dict.fromkeys(("connection", "TLS", "response", "clock", "token"), "not checked"),
@@ -87,12 +87,12 @@ async def test_a_name_without_an_address_is_told_and_what_stands_behind_it_is_no
     assert told.checks["fax", "token"][1] == "The check of name failed."
 
 
-async def test_a_refused_connection_is_told(machine: Machine) -> None:
+async def test_a_refused_connection_is_told(doctor_runner: DoctorRunner) -> None:
     with socket.socket() as bound:  # and not listening
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        machine.set("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
-        told = await machine.doctor()
+        doctor_runner.set_env("DIRECTSUITE_SIGNING_URL", f"http://127.0.0.1:{port}")
+        told = await doctor_runner.run_json()
     assert told.status == 1
     assert told.err == "directsuite: Checks failed: 1. Follow the advice in the table.\n"
     assert told.checks["signing", "connection"] == (
@@ -113,60 +113,62 @@ async def test_a_refused_connection_is_told(machine: Machine) -> None:
     ids=["unknown authority", "expired", "of tomorrow", "another address"],
 )
 async def test_a_certificate_that_is_not_accepted_is_explained(
-    machine: Machine, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
+    doctor_runner: DoctorRunner, tmp_path: Path, days: tuple[int, int], address: str, trusted: bool, sentence: str
 ) -> None:
-    pair = certificate(tmp_path, address=address, days=days)
+    pair = make_certificate(tmp_path, address=address, days=days)
     if trusted:
-        machine.set("SSL_CERT_FILE", str(pair[0]))
-    async with shaking_hands(server_context(pair)) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+        doctor_runner.set_env("SSL_CERT_FILE", str(pair[0]))
+    async with shaking_hands(make_server_context(pair)) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
     assert said.startswith(f"The certificate is not accepted. {sentence}")
-    assert told.results("messaging")["response"] == "not checked"
+    assert told.get_results("messaging")["response"] == "not checked"
 
 
 @pytest.mark.parametrize(("days", "result"), [(3, "warning"), (90, "ok")])
-async def test_an_accepted_certificate_tells_its_days(machine: Machine, tmp_path: Path, days: int, result: str) -> None:
-    pair = certificate(tmp_path, days=(-1, days))
-    machine.set("SSL_CERT_FILE", str(pair[0]))
-    with answering(server_context(pair)) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+async def test_an_accepted_certificate_tells_its_days(
+    doctor_runner: DoctorRunner, tmp_path: Path, days: int, result: str
+) -> None:
+    pair = make_certificate(tmp_path, days=(-1, days))
+    doctor_runner.set_env("SSL_CERT_FILE", str(pair[0]))
+    with answering(make_server_context(pair)) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     assert told.status == 0
     found, said = told.checks["messaging", "TLS"]
     assert found == result
     assert f"TLSv1.3. The certificate is accepted, and is valid for {days - 1} days" in said
-    assert told.results("messaging")["response"] == "ok"
-    assert told.results("this machine")["trusted certificates"] == "ok"
+    assert told.get_results("messaging")["response"] == "ok"
+    assert told.get_results("this machine")["trusted certificates"] == "ok"
 
 
-async def test_the_certificates_of_the_settings_are_trusted(machine: Machine, tmp_path: Path) -> None:
-    pair = certificate(tmp_path, days=(-1, 90))
-    machine.set("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
-    with answering(server_context(pair)) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
-    assert told.results("messaging")["TLS"] == "ok"
-    assert list(told.results("messaging").values())[4] == "ok"
+async def test_the_certificates_of_the_settings_are_trusted(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+    pair = make_certificate(tmp_path, days=(-1, 90))
+    doctor_runner.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
+    with answering(make_server_context(pair)) as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
+    assert told.get_results("messaging")["TLS"] == "ok"
+    assert list(told.get_results("messaging").values())[4] == "ok"
 
 
-async def test_an_old_tls_is_told(machine: Machine, tmp_path: Path) -> None:
-    context = server_context(certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
+async def test_an_old_tls_is_told(doctor_runner: DoctorRunner, tmp_path: Path) -> None:
+    context = make_server_context(make_certificate(tmp_path), newest=ssl.TLSVersion.TLSv1_1)
     async with shaking_hands(context) as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url)
-        told = await machine.doctor()
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await doctor_runner.run_json()
     assert told.checks["messaging", "TLS"][1].endswith(
         "ask the service's provider whether it supports TLS 1.2 or newer."
     )
 
 
-async def test_a_server_without_tls_behind_https_is_told(machine: Machine) -> None:
-    async with server() as url:
-        machine.set("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
-        told = await machine.doctor()
+async def test_a_server_without_tls_behind_https_is_told(doctor_runner: DoctorRunner) -> None:
+    async with serve_response() as url:
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
+        told = await doctor_runner.run_json()
     assert told.status == 1
     result, said = told.checks["messaging", "TLS"]
     assert result == "failed"
@@ -174,7 +176,7 @@ async def test_a_server_without_tls_behind_https_is_told(machine: Machine) -> No
 
 
 async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
+    doctor_runner: DoctorRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
 
@@ -182,10 +184,10 @@ async def test_a_resolver_that_hangs_costs_its_time_and_no_more(
         over.wait()
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-    machine.set("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    doctor_runner.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
     try:
-        told = await machine.doctor("--timeout", "0.3")
+        told = await doctor_runner.run_json("--timeout", "0.3")
     finally:
         over.set()
     assert told.checks["fax", "name"][1].startswith("It took more than 0.3 s")
@@ -199,7 +201,7 @@ async def test_http_to_another_machine_is_a_warning(url: str, result: str) -> No
     assert (await server.check_tls()).result == result
 
 
-async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Machine) -> None:
+async def test_a_server_that_says_nothing_costs_its_time_and_no_more(doctor_runner: DoctorRunner) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await reader.read()
@@ -208,9 +210,9 @@ async def test_a_server_that_says_nothing_costs_its_time_and_no_more(machine: Ma
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        machine.set("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
-        machine.set("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
-        told = await machine.doctor("--timeout", "0.3")
+        doctor_runner.set_env("DIRECTSUITE_MESSAGE_URL", f"https://127.0.0.1:{port}")
+        doctor_runner.set_env("DIRECTSUITE_FAX_URL", f"http://127.0.0.1:{port}")
+        told = await doctor_runner.run_json("--timeout", "0.3")
     late = "It took more than 0.3 s. Check the network, firewall and proxy, or give --timeout SECONDS."
     assert told.checks["messaging", "TLS"] == ("failed", late)
     assert told.checks["fax", "response"] == ("failed", late)

@@ -13,45 +13,45 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
-from tests.cli.conftest import Ended
-from tests.integration.documents import consent
+from tests.cli.conftest import CliResult
+from tests.integration.documents import make_consent_form
 
 PATIENT, WITNESS = "PatientSig", "WitnessSig"
 """The empty signature fields of the PDFs."""
 
 
 @attrs.frozen
-class Desk:
+class SignRunner:
     """Where somebody sits who signs. folder: where the command runs."""
 
     sandbox: Sandbox
     folder: Path
-    set: Callable[[str, str], None]
-    _run: Callable[[tuple[str, ...]], Awaitable[Ended]]
+    set_env: Callable[[str, str], None]
+    _run: Callable[[tuple[str, ...]], Awaitable[CliResult]]
 
-    async def sign(self, *arguments: str) -> Ended:
+    async def sign(self, *arguments: str) -> CliResult:
         """Run `directsuite sign` with these arguments."""
         ended = await self._run(arguments)
         assert "Traceback" not in ended.err
         return ended
 
-    def put(self, *names: str, content: bytes | None = None) -> None:
+    def write_pdfs(self, *names: str, content: bytes | None = None) -> None:
         """PDFs of these names, or files of another content."""
         for name in names:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(consent() if content is None else content)
+            path.write_bytes(make_consent_form() if content is None else content)
 
-    def signatures(self, name: str) -> int:
+    def count_signatures(self, name: str) -> int:
         """How many signatures a file has."""
         return len(re.findall(rb"/ByteRange\s*\[", (self.folder / name).read_bytes()))
 
-    def files(self, folder: str = "out") -> list[str]:
+    def list_files(self, folder: str = "out") -> list[str]:
         """What a folder and those in it have."""
         root = self.folder / folder
         return sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
 
-    async def requests(self, operation: str) -> int:
+    async def count_requests(self, operation: str) -> int:
         """How often the service did this."""
         return len(await self.sandbox.ledger(operation))
 
@@ -63,7 +63,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest.fixture
-def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def sign_runner(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> SignRunner:
     monkeypatch.chdir(tmp_path)
     for name in tuple(os.environ):
         if name.startswith("DIRECTSUITE_"):
@@ -71,11 +73,11 @@ def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     for name in ("DIRECTSUITE_SIGNING_URL", "DIRECTSUITE_TOKEN"):
         monkeypatch.setenv(name, sandbox.environment[name])
 
-    async def run(arguments: tuple[str, ...]) -> Ended:
+    async def run(arguments: tuple[str, ...]) -> CliResult:
         """In a thread, for a command has a loop of its own."""
         capsys.readouterr()
         status = await asyncio.to_thread(main, ["sign", *arguments])
         told = capsys.readouterr()
-        return Ended(status, told.out, told.err)
+        return CliResult(status, told.out, told.err)
 
-    return Desk(sandbox, tmp_path, monkeypatch.setenv, run)
+    return SignRunner(sandbox, tmp_path, monkeypatch.setenv, run)

@@ -10,147 +10,159 @@ import pikepdf
 import pytest
 
 from directsuite.signing.service import Signing
-from tests.cli.sign.conftest import PATIENT, WITNESS, Desk
-from tests.integration.documents import consent
+from tests.cli.sign.conftest import PATIENT, WITNESS, SignRunner
+from tests.integration.documents import make_consent_form
 
 
-async def test_one_pdf_is_signed_into_one_file(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+async def test_one_pdf_is_signed_into_one_file(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
-    assert desk.signatures("signed.pdf") == 1
-    assert sorted(path.name for path in desk.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
-    assert (await desk.requests("Save"), await desk.requests("Delete")) == (1, 1)
+    assert sign_runner.count_signatures("signed.pdf") == 1
+    assert sorted(path.name for path in sign_runner.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
+    assert (await sign_runner.count_requests("Save"), await sign_runner.count_requests("Delete")) == (1, 1)
 
 
-async def test_a_file_that_is_there_is_replaced_only_where_that_is_said(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    desk.put("signed.pdf", content=b"another")
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+async def test_a_file_that_is_there_is_replaced_only_where_that_is_said(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    sign_runner.write_pdfs("signed.pdf", content=b"another")
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, "give --overwrite" in ended.err) == (2, True)
-    assert (desk.folder / "signed.pdf").read_bytes() == b"another"
-    assert (await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")).status == 0
-    assert desk.signatures("signed.pdf") == 1
+    assert (sign_runner.folder / "signed.pdf").read_bytes() == b"another"
+    assert (
+        await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
+    ).status == 0
+    assert sign_runner.count_signatures("signed.pdf") == 1
 
 
-async def test_a_folder_whose_name_ends_like_a_pdf_is_a_folder(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    (desk.folder / "signed.pdf").mkdir()
-    assert (await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)).status == 0
-    assert desk.files("signed.pdf") == ["consent.pdf"]
+async def test_a_folder_whose_name_ends_like_a_pdf_is_a_folder(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    (sign_runner.folder / "signed.pdf").mkdir()
+    assert (await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)).status == 0
+    assert sign_runner.list_files("signed.pdf") == ["consent.pdf"]
 
 
-async def test_signatures_are_verified(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
-    ended = await desk.sign("verify", "signed.pdf")
+async def test_signatures_are_verified(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
+    ended = await sign_runner.sign("verify", "signed.pdf")
     assert ended.status == 0
     titles, row = ended.out.splitlines()
     assert titles.split()[:5] == ["file", "signature", "stated", "signer", "time"]
     assert titles.split()[6:] == ["reason", "valid"]  # after the time zone's name
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
-    ended = await desk.sign("verify", "signed.pdf", "consent.pdf")
+    ended = await sign_runner.sign("verify", "signed.pdf", "consent.pdf")
     assert (ended.status, ended.err) == (1, "directsuite: 1 of 2 PDFs: no signature\n")
 
 
-async def test_a_signature_of_a_changed_pdf_is_not_valid(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
-    content = (desk.folder / "signed.pdf").read_bytes()
-    (desk.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
-    ended = await desk.sign("verify", "signed.pdf")
+async def test_a_signature_of_a_changed_pdf_is_not_valid(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
+    content = (sign_runner.folder / "signed.pdf").read_bytes()
+    (sign_runner.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
+    ended = await sign_runner.sign("verify", "signed.pdf")
     assert (ended.status, "NOT VALID" in ended.out) == (1, True)
 
 
-async def test_info_shows_pages_fields_and_signatures(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    ended = await desk.sign("info", "consent.pdf")
+async def test_info_shows_pages_fields_and_signatures(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    ended = await sign_runner.sign("info", "consent.pdf")
     assert ended.status == 0
     assert f"Signature {PATIENT}: not signed" in " ".join(ended.out.split())
     assert "Pages 1 Page size 612 x 792 Field patient: Ada" in " ".join(ended.out.split())
-    assert await desk.requests("Delete") == 1
+    assert await sign_runner.count_requests("Delete") == 1
 
 
 @pytest.mark.parametrize(("command", "gone"), [("flatten", "Field patient"), ("clear", f"Signature {PATIENT}")])
-async def test_fields_are_taken_away_in_another_file(command: str, gone: str, desk: Desk) -> None:
-    desk.put("consent.pdf")
-    ended = await desk.sign(command, "consent.pdf", "--output", "other.pdf")
+async def test_fields_are_taken_away_in_another_file(command: str, gone: str, sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    ended = await sign_runner.sign(command, "consent.pdf", "--output", "other.pdf")
     assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
-    before, after = [" ".join((await desk.sign("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")]
+    before, after = [
+        " ".join((await sign_runner.sign("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")
+    ]
     assert (gone in before, gone in after) == (True, False)
 
 
 @pytest.mark.parametrize("command", ["verify", "info"])
-async def test_what_can_t_be_read_or_is_no_pdf_is_refused(command: str, desk: Desk) -> None:
-    desk.put("text.pdf", content=b"no PDF")
-    whole = consent()
-    desk.put("cut.pdf", content=whole[: len(whole) // 2])
+async def test_unreadable_file_or_non_pdf_is_rejected(command: str, sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("text.pdf", content=b"no PDF")
+    whole = make_consent_form()
+    sign_runner.write_pdfs("cut.pdf", content=whole[: len(whole) // 2])
     for name, words in (
         ("missing.pdf", "the file can't be read"),
         ("text.pdf", "the file is no PDF"),
         ("cut.pdf", "the file has no end of a PDF (%%EOF), and may be cut off: get a whole copy"),
     ):
-        ended = await desk.sign(command, name)
+        ended = await sign_runner.sign(command, name)
         assert (ended.status, words in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("command", [(), ("flatten",), ("clear",)])
-async def test_the_source_is_never_replaced(command: tuple[str, ...], desk: Desk) -> None:
-    desk.put("consent.pdf")
-    (desk.folder / "linked.pdf").symlink_to("consent.pdf")
-    before = (desk.folder / "consent.pdf").read_bytes()
+async def test_the_source_is_never_replaced(command: tuple[str, ...], sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    (sign_runner.folder / "linked.pdf").symlink_to("consent.pdf")
+    before = (sign_runner.folder / "consent.pdf").read_bytes()
     for output in ("consent.pdf", "linked.pdf"):
-        ended = await desk.sign(*command, "consent.pdf", "--output", output, "--overwrite")
+        ended = await sign_runner.sign(*command, "consent.pdf", "--output", output, "--overwrite")
         assert (ended.status, "is the PDF itself" in ended.err) == (2, True)
-    assert (desk.folder / "consent.pdf").read_bytes() == before
+    assert (sign_runner.folder / "consent.pdf").read_bytes() == before
 
 
-async def test_a_name_that_is_no_field_is_refused_and_a_new_field_is_made_where_a_widget_says_so(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    desk.set("DIRECTSUITE_VERBOSE", "1")
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
+async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    sign_runner.set_env("DIRECTSUITE_VERBOSE", "1")
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
     assert "--name (Aproval): the PDF has no signature field of the name to sign under, and would be" in ended.err
     assert f"lists the empty ones ({PATIENT}, {WITNESS})" in ended.err
-    assert (desk.files("."), await desk.requests("MultiSignAndPull"), await desk.requests("Delete")) == (
+    assert (
+        sign_runner.list_files("."),
+        await sign_runner.count_requests("MultiSignAndPull"),
+        await sign_runner.count_requests("Delete"),
+    ) == (
         ["consent.pdf"],
         0,
         1,
     )
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
-    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
-    (desk.folder / "signed.pdf").unlink()
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
-    assert (ended.status, desk.files(".")) == (2, ["consent.pdf"])
+    ended = await sign_runner.sign(
+        "consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70"
+    )
+    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
+    (sign_runner.folder / "signed.pdf").unlink()
+    ended = await sign_runner.sign(
+        "consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70"
+    )
+    assert (ended.status, sign_runner.list_files(".")) == (2, ["consent.pdf"])
     assert (
         f"--name ({PATIENT}): the PDF has a signature field of the name to sign under, which has its own" in ended.err
     )
 
 
-async def test_a_cut_off_pdf_is_not_signed(desk: Desk) -> None:
-    desk.put("in/whole.pdf")
-    desk.put("in/cut.pdf", content=consent()[:-2000])
-    ended = await desk.sign("in/cut.pdf", "--output", "signed.pdf")
-    assert (ended.status, "may be cut off" in ended.err, await desk.requests("Save")) == (2, True, 0)
-    ended = await desk.sign("in", "--output", "out")
-    assert (ended.status, desk.files()) == (1, ["whole.pdf"])
+async def test_a_cut_off_pdf_is_not_signed(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/whole.pdf")
+    sign_runner.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
+    ended = await sign_runner.sign("in/cut.pdf", "--output", "signed.pdf")
+    assert (ended.status, "may be cut off" in ended.err, await sign_runner.count_requests("Save")) == (2, True, 0)
+    ended = await sign_runner.sign("in", "--output", "out")
+    assert (ended.status, sign_runner.list_files()) == (1, ["whole.pdf"])
     assert "cut.pdf" in ended.out
     assert "it has no end of a PDF (%%EOF), and may be cut off" in " ".join(ended.out.split())
 
 
-async def test_several_pdfs_do_not_go_into_what_looks_like_one(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
+async def test_several_pdfs_need_a_folder_as_output(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
-        ended = await desk.sign(*sources, "--output", "signed.pdf")
+        ended = await sign_runner.sign(*sources, "--output", "signed.pdf")
         assert (ended.status, "--output ends in .pdf, which is for a single PDF" in ended.err) == (2, True)
-    assert desk.files(".") == ["in/a.pdf", "in/b.pdf"]
+    assert sign_runner.list_files(".") == ["in/a.pdf", "in/b.pdf"]
 
 
-async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
-    desk.put("consent.pdf", "signed/b.pdf")
-    desk.put("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
-    await desk.sign("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
-    ended = await desk.sign("verify", "signed")
+async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf", "signed/b.pdf")
+    sign_runner.write_pdfs("signed/notes.txt", "signed/c.PDF", content=b"no PDF")
+    await sign_runner.sign("consent.pdf", "--output", "signed/a.pdf", "--name", PATIENT, "--signer", "Ada Example")
+    ended = await sign_runner.sign("verify", "signed")
     assert ended.status == 1
     titles, *rows = (line.split() for line in ended.out.splitlines())
     assert titles[2:4] == ["stated", "signer"]
@@ -161,7 +173,7 @@ async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
     ]
     assert {"Ada", "Example"} <= set(rows[0])
     assert " ".join(rows[2]) == "signed/c.PDF not verified: the file is no PDF"
-    documents = json.loads((await desk.sign("verify", "signed", "--json")).out)
+    documents = json.loads((await sign_runner.sign("verify", "signed", "--json")).out)
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
         ("signed/b.pdf", 0, False),
@@ -169,35 +181,35 @@ async def test_a_folder_is_verified_past_what_can_t_be(desk: Desk) -> None:
     ]
 
 
-async def test_a_folder_of_one_pdf_is_verified_as_a_folder(desk: Desk) -> None:
-    desk.put("in/text.pdf", content=b"no PDF")
-    ended = await desk.sign("verify", "in", "--json")
+async def test_a_folder_of_one_pdf_is_verified_as_a_folder(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/text.pdf", content=b"no PDF")
+    ended = await sign_runner.sign("verify", "in", "--json")
     assert (ended.status, [each["file"] for each in json.loads(ended.out)]) == (1, ["in/text.pdf"])
 
 
-async def test_a_field_that_is_signed_is_refused(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    ended = await desk.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
+async def test_a_field_that_is_signed_is_refused(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    ended = await sign_runner.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
     assert (ended.status, "to sign under, and that is signed already: give another name" in ended.err) == (2, True)
 
 
-async def test_a_folder_without_a_pdf_is_told(desk: Desk) -> None:
-    (desk.folder / "empty").mkdir()
-    ended = await desk.sign("verify", "empty")
+async def test_a_folder_without_a_pdf_is_told(sign_runner: SignRunner) -> None:
+    (sign_runner.folder / "empty").mkdir()
+    ended = await sign_runner.sign("verify", "empty")
     assert (ended.status, "there is no PDF in the folders; --recursive includes their subfolders" in ended.err) == (
         2,
         True,
     )
-    desk.put("empty/below/consent.pdf")
-    ended = await desk.sign("verify", "empty", "--recursive")
+    sign_runner.write_pdfs("empty/below/consent.pdf")
+    ended = await sign_runner.sign("verify", "empty", "--recursive")
     assert (ended.status, "empty/below/consent.pdf" in ended.out) == (1, True)
 
 
-async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
-    desk.sandbox.inject_fault("Save", "status", status=413, skip=1, times=1)
-    found = json.loads((await desk.sign("verify", "in", "--json")).out)
+async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    sign_runner.sandbox.inject_fault("Save", "status", status=413, skip=1, times=1)
+    found = json.loads((await sign_runner.sign("verify", "in", "--json")).out)
     assert [(each["file"], each["problem"] is not None) for each in found] == [
         ("in/a.pdf", False),
         ("in/b.pdf", True),
@@ -205,21 +217,21 @@ async def test_verify_goes_on_past_one_pdf_that_the_service_refuses(desk: Desk) 
     ]
 
 
-async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(desk: Desk) -> None:
-    desk.put(*(f"in/{number}.pdf" for number in range(9)))
-    desk.put("in/3.pdf", content=b"no PDF")  # which says nothing of the service
-    desk.set("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    desk.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
-    ended = await desk.sign("verify", "in", "--json")
+async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(9)))
+    sign_runner.write_pdfs("in/3.pdf", content=b"no PDF")  # which says nothing of the service
+    sign_runner.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    sign_runner.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
+    ended = await sign_runner.sign("verify", "in", "--json")
     assert (ended.status, len(ended.document)) == (6, 7)  # one, the five that it failed with, and what is no PDF
     assert "2 of 9 PDFs were not looked at" in ended.err
 
 
-async def test_verify_goes_on_past_some_that_the_service_fails_with(desk: Desk) -> None:
-    desk.put(*(f"in/{number}.pdf" for number in range(6)))
-    desk.set("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    desk.sandbox.inject_fault("Save", "status", status=500, skip=1, times=4)
-    ended = await desk.sign("verify", "in", "--json")
+async def test_verify_goes_on_past_some_that_the_service_fails_with(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(6)))
+    sign_runner.set_env("DIRECTSUITE_RETRY_ATTEMPTS", "1")
+    sign_runner.sandbox.inject_fault("Save", "status", status=500, skip=1, times=4)
+    ended = await sign_runner.sign("verify", "in", "--json")
     assert [each["problem"] is not None for each in ended.document] == [False, True, True, True, True, False]
 
 
@@ -227,102 +239,106 @@ async def test_verify_goes_on_past_some_that_the_service_fails_with(desk: Desk) 
     "options",
     [("--recursive",), ("--patience", "3"), ("--concurrency", "2"), ("--dry-run",), ("--again", "--recursive")],
 )
-async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, ...], desk: Desk) -> None:
-    desk.put("consent.pdf")
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", *options)
+async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, ...], sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", *options)
     named = [each for each in options if each.startswith("-")]
     are, them = ("are", "them") if len(named) > 1 else ("is", "it")
     sentence = f"{', '.join(named)} {are} for folders: give --output FOLDER, or leave {them} out"
     assert (ended.status, ended.err) == (2, f"directsuite: {sentence}\n")
-    assert desk.files(".") == ["consent.pdf"]
+    assert sign_runner.list_files(".") == ["consent.pdf"]
 
 
-async def test_verify_shows_what_it_found_before_the_service_refused_the_token(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
-    desk.sandbox.inject_fault("Save", "status", status=401, skip=1, times=2)
-    ended = await desk.sign("verify", "in")
+async def test_verify_shows_what_it_found_before_the_service_refused_the_token(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    sign_runner.sandbox.inject_fault("Save", "status", status=401, skip=1, times=2)
+    ended = await sign_runner.sign("verify", "in")
     assert (ended.status, "in/a.pdf" in ended.out, "in/b.pdf" in ended.out) == (3, True, False)
-    assert [each["applied"] for each in desk.sandbox.faults()] == [1]
+    assert [each["applied"] for each in sign_runner.sandbox.faults()] == [1]
 
 
 @pytest.mark.parametrize("command", [("verify",), ("info",), ("flatten", "--output", "flat.pdf")])
-async def test_a_pdf_that_needs_a_password_is_told_by_its_name(command: tuple[str, ...], desk: Desk) -> None:
-    desk.set("DIRECTSUITE_VERBOSE", "1")
+async def test_a_pdf_that_needs_a_password_is_told_by_its_name(
+    command: tuple[str, ...], sign_runner: SignRunner
+) -> None:
+    sign_runner.set_env("DIRECTSUITE_VERBOSE", "1")
     locked = io.BytesIO()
-    with pikepdf.open(io.BytesIO(consent())) as pdf:
+    with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
         pdf.save(locked, encryption=pikepdf.Encryption(owner="owner", user="user"))
-    desk.put("locked.pdf", content=locked.getvalue())
-    ended = await desk.sign(*command, "locked.pdf")
+    sign_runner.write_pdfs("locked.pdf", content=locked.getvalue())
+    ended = await sign_runner.sign(*command, "locked.pdf")
     assert ended.status == 2
     assert "the PDF (locked.pdf) is encrypted" in ended.err
     assert "give one without a password" in ended.err
 
 
-async def test_a_refused_token_is_told_as_one(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    desk.set("DIRECTSUITE_TOKEN", "wrong")
+async def test_a_refused_token_is_told_as_one(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    sign_runner.set_env("DIRECTSUITE_TOKEN", "wrong")
     for arguments in (
         ("consent.pdf", "--output", "signed.pdf"),
         ("consent.pdf", "--output", "out"),
         ("info", "consent.pdf"),
     ):
-        ended = await desk.sign(*arguments)
+        ended = await sign_runner.sign(*arguments)
         assert (ended.status, "the token is wrong or has run out: get a new one" in ended.err) == (3, True)
 
 
-async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    desk.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf")
+async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    sign_runner.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf")
     assert ended.status == 6
     assert ended.err.endswith(
         "no file was written, and the service's copy is deleted, or expires: give the same command again\n"
     )
-    assert (desk.files("."), await desk.requests("Delete")) == (["consent.pdf"], 1)
+    assert (sign_runner.list_files("."), await sign_runner.count_requests("Delete")) == (["consent.pdf"], 1)
 
 
-async def test_a_copy_that_stays_at_the_service_is_told(desk: Desk) -> None:
-    desk.put("consent.pdf")
-    desk.sandbox.inject_fault("Delete", "status", status=400)
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+async def test_a_copy_that_stays_at_the_service_is_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf")
+    sign_runner.sandbox.inject_fault("Delete", "status", status=400)
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
     assert "the service's copy of the PDF could not be deleted: it expires there" in ended.err
 
 
-async def test_a_file_that_appears_meanwhile_is_not_replaced(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.put("consent.pdf")
+async def test_a_file_that_appears_meanwhile_is_not_replaced(
+    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_runner.write_pdfs("consent.pdf")
     pull = Signing.sign_and_pull
 
     async def pulled(self: Signing, *arguments: Any, **options: Any) -> Any:
         """The PDF comes, and then another file of its name."""
         result = await pull(self, *arguments, **options)
-        (desk.folder / "signed.pdf").write_text("precious")
+        (sign_runner.folder / "signed.pdf").write_text("precious")
         return result
 
     with monkeypatch.context() as patch:
         patch.setattr(Signing, "sign_and_pull", pulled)
-        ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+        ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, "is there already" in ended.err) == (2, True)
-    assert (desk.folder / "signed.pdf").read_text() == "precious"
-    assert desk.files(".") == ["consent.pdf", "signed.pdf"]
-    ended = await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
-    assert (ended.status, desk.signatures("signed.pdf")) == (0, 1)
+    assert (sign_runner.folder / "signed.pdf").read_text() == "precious"
+    assert sign_runner.list_files(".") == ["consent.pdf", "signed.pdf"]
+    ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
+    assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
 
 
-async def test_verifying_a_folder_ends_where_the_service_is_away(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf", "in/c.pdf")
-    desk.set("DIRECTSUITE_TIMEOUT", "0.4")  # in which no second attempt fits
-    desk.sandbox.inject_fault("Save", "status", status=503)
-    ended = await desk.sign("verify", "in")
+async def test_verifying_a_folder_ends_where_the_service_is_away(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf", "in/c.pdf")
+    sign_runner.set_env("DIRECTSUITE_TIMEOUT", "0.4")  # in which no second attempt fits
+    sign_runner.sandbox.inject_fault("Save", "status", status=503)
+    ended = await sign_runner.sign("verify", "in")
     assert (ended.status, ended.out) == (6, "")
     assert "HTTP 503" in ended.err
 
 
-async def test_a_folder_without_a_pdf_has_a_row_beside_others(desk: Desk) -> None:
-    desk.put("consent.pdf", "in/deep/a.pdf")
-    (desk.folder / "empty").mkdir()
-    await desk.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    ended = await desk.sign("verify", "signed.pdf", "empty", "in")
+async def test_a_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("consent.pdf", "in/deep/a.pdf")
+    (sign_runner.folder / "empty").mkdir()
+    await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    ended = await sign_runner.sign("verify", "signed.pdf", "empty", "in")
     assert ended.status == 1
     rows = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert rows[2:] == [f"{name} not verified: there is no PDF in this folder" for name in ("empty", "in")]
@@ -330,18 +346,18 @@ async def test_a_folder_without_a_pdf_has_a_row_beside_others(desk: Desk) -> Non
     assert "2 of 3 PDFs could not be verified: the table says why" in ended.err
 
 
-async def test_what_the_service_says_of_a_pdf_is_in_the_table(desk: Desk) -> None:
-    desk.put("in/a.pdf", content=b"%PDF-1.7 nothing %%EOF")
-    ended = await desk.sign("verify", "in")
+async def test_what_the_service_says_of_a_pdf_is_in_the_table(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", content=b"%PDF-1.7 nothing %%EOF")
+    ended = await sign_runner.sign("verify", "in")
     assert ended.status == 1
     assert '(HTTP 400) ("invalid_parameter: ' in " ".join(ended.out.split())
 
 
-async def test_pages_of_several_sizes_are_shown_with_their_numbers(desk: Desk) -> None:
+async def test_pages_of_several_sizes_are_shown_with_their_numbers(sign_runner: SignRunner) -> None:
     with pikepdf.new() as pdf:
         for size, turned in (((612, 792), 0), ((612, 792), 0), ((842, 595), 90), ((612, 792), 0)):
             pdf.add_blank_page(page_size=size)
             pdf.pages[-1].rotate(turned, relative=False)
-        pdf.save(desk.folder / "mixed.pdf")
-    rows = [" ".join(line.split()) for line in (await desk.sign("info", "mixed.pdf")).out.splitlines()]
+        pdf.save(sign_runner.folder / "mixed.pdf")
+    rows = [" ".join(line.split()) for line in (await sign_runner.sign("info", "mixed.pdf")).out.splitlines()]
     assert {"Pages 4", "Page 1-2, 4 612 x 792", "Page 3 842 x 595, shown turned by 90 degrees"} <= {*rows}

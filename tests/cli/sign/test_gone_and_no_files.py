@@ -8,46 +8,50 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from directsuite.cli.sign_sources import Admission, Candidate, Verdict
-from directsuite.jobs.signing import Entry
-from tests.cli.sign.conftest import PATIENT, Desk
+from directsuite.cli.sign_sources import Admission, Candidate, CandidateVerdict
+from directsuite.jobs.signing import SigningEntry
+from tests.cli.sign.conftest import PATIENT, SignRunner
 
 SIGNED = ("--output", "out", "--name", PATIENT)
 
 
-async def test_a_file_that_goes_away_while_it_waits_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    decide = Admission._verdicts
+async def test_a_file_that_goes_away_while_it_waits_is_told(
+    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    decide = Admission._decide_batch
 
-    def decided(self: Admission, some: Sequence[Candidate], known: Mapping[str, Entry]) -> list[Verdict]:
+    def decided(
+        self: Admission, some: Sequence[Candidate], known: Mapping[str, SigningEntry]
+    ) -> list[CandidateVerdict]:
         """And then somebody takes one away."""
         verdicts = decide(self, some, known)
-        (desk.folder / "in/b.pdf").unlink()
+        (sign_runner.folder / "in/b.pdf").unlink()
         return verdicts
 
     with monkeypatch.context() as patch:
-        patch.setattr(Admission, "_verdicts", decided)
-        told = await desk.sign("in", *SIGNED, "--json")
+        patch.setattr(Admission, "_decide_batch", decided)
+        told = await sign_runner.sign("in", *SIGNED, "--json")
     assert (told.status, told.document["signed"]) == (1, 1)
     [failed] = told.document["failed"]
     assert (failed["name"], failed["problem"]) == ("b.pdf", "it can't be read (No such file or directory)")
-    told = await desk.sign("in", *SIGNED)  # the sources don't have it any more
-    assert (told.status, told.out) == (0, f"0 signed, 1 signed before; into {desk.folder / 'out'}\n")
+    told = await sign_runner.sign("in", *SIGNED)  # the sources don't have it any more
+    assert (told.status, told.out) == (0, f"0 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are a matter of POSIX")
-async def test_what_is_no_file_is_told_and_not_opened(desk: Desk) -> None:
-    desk.put("in/a.pdf")
-    os.mkfifo(desk.folder / "in" / "pipe.pdf")
-    (desk.folder / "in" / "dangling.PDF").symlink_to("nowhere")
-    (desk.folder / "in" / "itself.pdf").symlink_to("itself.pdf")
-    told = await desk.sign("in", *SIGNED, "--json")
+async def test_special_file_is_reported_and_not_opened(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
+    os.mkfifo(sign_runner.folder / "in" / "pipe.pdf")
+    (sign_runner.folder / "in" / "dangling.PDF").symlink_to("nowhere")
+    (sign_runner.folder / "in" / "itself.pdf").symlink_to("itself.pdf")
+    told = await sign_runner.sign("in", *SIGNED, "--json")
     assert (told.status, told.document["signed"]) == (1, 1)
     refused = sorted(told.document["refused"], key=lambda each: str(each["name"]))
     assert refused == [
         {"name": name, "source": f"in/{name}", "problem": "it is no file"}
         for name in ("dangling.PDF", "itself.pdf", "pipe.pdf")
     ]
-    told = await desk.sign("in/a.pdf", "in/pipe.pdf", *SIGNED)
+    told = await sign_runner.sign("in/a.pdf", "in/pipe.pdf", *SIGNED)
     assert told.status == 1
     assert told.err == "directsuite: number 2 of the sources is no file: it isn't signed\n"

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import process_of
-from tests.cli.sign.conftest import PATIENT, Desk
+from tests.cli.conftest import start_process
+from tests.cli.sign.conftest import PATIENT, SignRunner
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
@@ -17,15 +17,15 @@ COUNT = 12
 ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
 
 
-async def until_signed(desk: Desk, count: int) -> None:
+async def until_signed(desk: SignRunner, count: int) -> None:
     """The process and its server are real."""
     async with asyncio.timeout(30):
         while not (desk.folder / "out").exists() or len(finished(desk)) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
-def finished(desk: Desk) -> list[str]:
-    return [name for name in desk.files() if not name.startswith(".directsuite")]
+def finished(desk: SignRunner) -> list[str]:
+    return [name for name in desk.list_files() if not name.startswith(".directsuite")]
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,13 @@ def finished(desk: Desk) -> list[str]:
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)],
     ids=["Ctrl-C", "SIGTERM", "kill -9"],
 )
-async def test_what_is_broken_off_goes_on_with_the_same_command(
-    desk: Desk, number: signal.Signals, status: int
+async def test_interrupted_command_continues_when_repeated(
+    sign_runner: SignRunner, number: signal.Signals, status: int
 ) -> None:
-    desk.put(*(f"in/{each}.pdf" for each in range(COUNT)))
-    desk.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
-    async with process_of("sign", *ARGUMENTS) as process:
-        await until_signed(desk, 2)
+    sign_runner.write_pdfs(*(f"in/{each}.pdf" for each in range(COUNT)))
+    sign_runner.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
+    async with start_process("sign", *ARGUMENTS) as process:
+        await until_signed(sign_runner, 2)
         process.send_signal(number)
         out, err = await process.communicate()
     assert process.returncode == status
@@ -49,14 +49,14 @@ async def test_what_is_broken_off_goes_on_with_the_same_command(
         told, stopped = err.decode().splitlines()
         assert told.endswith(("PDF signed", "PDFs signed"))
         assert "give the same command again: it skips signed PDFs" in stopped
-        assert not (desk.folder / "out/.directsuite").exists()
-    before = {name: (desk.folder / "out" / name).read_bytes() for name in finished(desk)}
+        assert not (sign_runner.folder / "out/.directsuite").exists()
+    before = {name: (sign_runner.folder / "out" / name).read_bytes() for name in finished(sign_runner)}
     assert 2 <= len(before) < COUNT
-    desk.sandbox.clear_faults()
-    again = await desk.sign(*ARGUMENTS, "--json")
+    sign_runner.sandbox.clear_faults()
+    again = await sign_runner.sign(*ARGUMENTS, "--json")
     assert again.status == 0
     assert again.document["signed"] + again.document["signed_before"] == COUNT
-    assert finished(desk) == sorted(f"{each}.pdf" for each in range(COUNT))
-    assert {desk.signatures(f"out/{name}") for name in finished(desk)} == {1}
-    done = {name for name in before if (desk.folder / "out" / name).read_bytes() == before[name]}
+    assert finished(sign_runner) == sorted(f"{each}.pdf" for each in range(COUNT))
+    assert {sign_runner.count_signatures(f"out/{name}") for name in finished(sign_runner)} == {1}
+    done = {name for name in before if (sign_runner.folder / "out" / name).read_bytes() == before[name]}
     assert len(before) - len(done) <= 2  # at most what was under way

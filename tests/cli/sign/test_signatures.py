@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 import pytest
 
-from directsuite.cli.errors import RefusedError
+from directsuite.cli.errors import UsageError
 from directsuite.cli.options import SignOptions
-from directsuite.cli.sign import signatures_of
-from tests.cli.sign.conftest import Desk
+from directsuite.cli.sign import make_signatures
+from tests.cli.sign.conftest import SignRunner
 
 NOTHING = SignOptions(output=Path("out"))
 
@@ -25,21 +25,21 @@ NOTHING = SignOptions(output=Path("out"))
     ],
 )
 def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(RefusedError, match=f"^{named} is no text in this machine's encoding: see to LC_ALL") as refused:
-        signatures_of(attrs.evolve(NOTHING, **given))
+    with pytest.raises(UsageError, match=f"^{named} is no text in this machine's encoding: see to LC_ALL") as refused:
+        make_signatures(attrs.evolve(NOTHING, **given))
     assert str(refused.value).isascii()
     assert refused.value.__context__ is None  # which would hold it
 
 
 def test_text_of_any_language_is_taken() -> None:
-    [signature] = signatures_of(attrs.evolve(NOTHING, name=("Einwilligung",), reason="同意", signer="José"))
+    [signature] = make_signatures(attrs.evolve(NOTHING, name=("Einwilligung",), reason="同意", signer="José"))
     assert (signature.name, signature.reason, signature.gs_name) == ("Einwilligung", "同意", "José")
 
 
 @pytest.mark.parametrize("form", [(), ("--dry-run",)], ids=["signing", "dry run"])
-async def test_the_command_ends_before_it_does_anything(desk: Desk, form: tuple[str, ...]) -> None:
-    desk.put("in/a.pdf")
-    ended = await desk.sign("in", "--output", "out", "--reason", "J\udce9", *form)
+async def test_the_command_ends_before_it_does_anything(sign_runner: SignRunner, form: tuple[str, ...]) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
+    ended = await sign_runner.sign("in", "--output", "out", "--reason", "J\udce9", *form)
     assert (ended.status, ended.out) == (2, "")
     assert "--reason is no text" in ended.err
-    assert await desk.requests("Save") == 0
+    assert await sign_runner.count_requests("Save") == 0

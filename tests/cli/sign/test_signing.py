@@ -7,62 +7,64 @@ import pytest
 from PIL import Image
 
 import directsuite as ds
-from directsuite.jobs.signing import Journal, State
-from tests.cli.sign.conftest import PATIENT, WITNESS, Desk
-from tests.integration.documents import consent
+from directsuite.jobs.signing import DocumentState, SigningJournal
+from tests.cli.sign.conftest import PATIENT, WITNESS, SignRunner
+from tests.integration.documents import make_consent_form
 
 SIGNED = ("--output", "out", "--name", PATIENT)
 
 
-async def test_files_and_folders_are_signed_under_their_names(desk: Desk) -> None:
-    desk.put("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
-    desk.put("in/notes.txt", content=b"no PDF, and none that anybody meant")
-    told = await desk.sign("one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC")
+async def test_files_and_folders_are_signed_under_their_names(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("one.pdf", "in/a.pdf", "in/B.PDF", "in/deep/c.pdf")
+    sign_runner.write_pdfs("in/notes.txt", content=b"no PDF, and none that anybody meant")
+    told = await sign_runner.sign(
+        "one.pdf", "in", *SIGNED, "--reason", "Consent", "--signer", "Ada", "--timezone", "UTC"
+    )
     assert (told.status, told.err) == (
         0,
         "directsuite: 1 folder within the sources not looked into: --recursive includes them\n",
     )
-    assert told.out == f"3 signed; into {desk.folder / 'out'}\n"
-    assert desk.files() == ["B.PDF", "a.pdf", "one.pdf"]
-    assert {desk.signatures(f"out/{name}") for name in desk.files()} == {1}
-    assert desk.signatures("one.pdf") == 0
-    assert await desk.requests("Delete") == 3  # nothing stays behind
+    assert told.out == f"3 signed; into {sign_runner.folder / 'out'}\n"
+    assert sign_runner.list_files() == ["B.PDF", "a.pdf", "one.pdf"]
+    assert {sign_runner.count_signatures(f"out/{name}") for name in sign_runner.list_files()} == {1}
+    assert sign_runner.count_signatures("one.pdf") == 0
+    assert await sign_runner.count_requests("Delete") == 3  # nothing stays behind
 
 
-async def test_folders_in_a_folder_are_taken_with_recursive_and_the_output_is_none_of_them(desk: Desk) -> None:
-    desk.put("a.pdf", "deep/b.pdf", "out/c.pdf")
-    told = await desk.sign(".", *SIGNED, "--recursive", "--json")
+async def test_recursive_includes_subfolders_except_the_output(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf", "deep/b.pdf", "out/c.pdf")
+    told = await sign_runner.sign(".", *SIGNED, "--recursive", "--json")
     assert told.status == 0
     assert told.document == {
-        "output": str(desk.folder / "out"),
+        "output": str(sign_runner.folder / "out"),
         "signed": 2,
         "signed_before": 0,
         "failed": [],
         "refused": [],
         "stopped": None,
     }
-    assert desk.files() == ["a.pdf", "c.pdf", "deep/b.pdf"]
-    assert desk.signatures("out/c.pdf") == 0
+    assert sign_runner.list_files() == ["a.pdf", "c.pdf", "deep/b.pdf"]
+    assert sign_runner.count_signatures("out/c.pdf") == 0
 
 
-async def test_a_file_that_is_named_twice_is_signed_once(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    told = await desk.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
-    assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
+async def test_a_file_that_is_named_twice_is_signed_once(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    told = await sign_runner.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
+    assert (told.status, told.out) == (0, f"2 signed; into {sign_runner.folder / 'out'}\n")
 
 
-async def test_of_two_files_of_one_name_the_first_is_signed_and_the_other_told(desk: Desk) -> None:
-    desk.put("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
-    told = await desk.sign("z", "y/a.pdf", "x/a.pdf", *SIGNED)
-    assert (told.status, desk.files()) == (1, ["a.pdf", "b.pdf"])
+async def test_second_file_of_same_name_is_reported_and_not_signed(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
+    told = await sign_runner.sign("z", "y/a.pdf", "x/a.pdf", *SIGNED)
+    assert (told.status, sign_runner.list_files()) == (1, ["a.pdf", "b.pdf"])
     assert told.out.count("another source has one of the same name") == 2
 
 
-async def test_several_signatures_have_a_name_and_a_place_each(desk: Desk) -> None:
-    desk.put("a.pdf")
-    Image.new("RGB", (40, 20), "navy").save(desk.folder / "ink.png")
+async def test_several_signatures_have_a_name_and_a_place_each(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    Image.new("RGB", (40, 20), "navy").save(sign_runner.folder / "ink.png")
     places = ("--widget", "72,620,200,70", "--widget", "72.5,500,200,70,1")
-    told = await desk.sign(
+    told = await sign_runner.sign(
         "a.pdf",
         "--output",
         "out",
@@ -76,35 +78,35 @@ async def test_several_signatures_have_a_name_and_a_place_each(desk: Desk) -> No
         "ink.png",
     )
     assert told.status == 0
-    assert desk.signatures("out/a.pdf") == 2
-    [effect] = await desk.sandbox.ledger("MultiSignAndPull")
+    assert sign_runner.count_signatures("out/a.pdf") == 2
+    [effect] = await sign_runner.sandbox.ledger("MultiSignAndPull")
     assert effect["detail"]["names"] == ["Doctor", "Nurse"]
 
 
-async def test_signatures_need_neither_name_nor_place(desk: Desk) -> None:
-    desk.put("a.pdf")
-    assert (await desk.sign("a.pdf", "--output", "deep/er/out")).status == 0
-    assert desk.signatures("deep/er/out/a.pdf") == 1
+async def test_signatures_need_neither_name_nor_place(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    assert (await sign_runner.sign("a.pdf", "--output", "deep/er/out")).status == 0
+    assert sign_runner.count_signatures("deep/er/out/a.pdf") == 1
 
 
-async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(desk: Desk) -> None:
-    desk.put("in/a.pdf")
-    assert (await desk.sign("in", *SIGNED)).status == 0
-    before = (desk.folder / "out/a.pdf").read_bytes()
-    desk.put("in/b.pdf")
-    told = await desk.sign("in", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
-    assert (desk.folder / "out/a.pdf").read_bytes() == before
-    assert await desk.requests("Save") == 2
+async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
+    assert (await sign_runner.sign("in", *SIGNED)).status == 0
+    before = (sign_runner.folder / "out/a.pdf").read_bytes()
+    sign_runner.write_pdfs("in/b.pdf")
+    told = await sign_runner.sign("in", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert (sign_runner.folder / "out/a.pdf").read_bytes() == before
+    assert await sign_runner.count_requests("Save") == 2
 
 
-async def test_a_dry_run_tells_all_and_does_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_TOKEN")  # which it doesn't need
     monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
-    desk.put("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
-    desk.put("in/c.pdf", content=b"no PDF")
-    told = await desk.sign("in", "other", *SIGNED, "--dry-run")
-    out = desk.folder / "out"
+    sign_runner.write_pdfs("in/a.pdf", "other/a.pdf", "in/b.pdf", "out/b.pdf")
+    sign_runner.write_pdfs("in/c.pdf", content=b"no PDF")
+    told = await sign_runner.sign("in", "other", *SIGNED, "--dry-run")
+    out = sign_runner.folder / "out"
     assert told.status == 1
     assert told.err == "directsuite: this was a dry run: 1 PDF would be signed, and nothing was sent\n"
     assert sorted(line.split(maxsplit=1) for line in told.out.splitlines()[1:]) == [
@@ -119,10 +121,10 @@ async def test_a_dry_run_tells_all_and_does_nothing(desk: Desk, monkeypatch: pyt
             "refused: another source has one of the same name: rename one, or give one another --output",
         ],
     ]
-    assert desk.files() == ["b.pdf"]
-    assert sorted(path.name for path in desk.folder.iterdir()) == ["in", "other", "out"]
-    assert list(await desk.sandbox.ledger()) == []
-    plan = (await desk.sign("in", *SIGNED, "--dry-run", "--json")).document
+    assert sign_runner.list_files() == ["b.pdf"]
+    assert sorted(path.name for path in sign_runner.folder.iterdir()) == ["in", "other", "out"]
+    assert list(await sign_runner.sandbox.ledger()) == []
+    plan = (await sign_runner.sign("in", *SIGNED, "--dry-run", "--json")).document
     assert [
         (each["source"], each["would_be_signed"]) for each in sorted(plan, key=lambda each: str(each["source"]))
     ] == [
@@ -132,17 +134,17 @@ async def test_a_dry_run_tells_all_and_does_nothing(desk: Desk, monkeypatch: pyt
     ]
 
 
-async def test_a_dry_run_of_what_is_signed_says_so(desk: Desk) -> None:
-    desk.put("a.pdf")
-    await desk.sign("a.pdf", *SIGNED)
-    told = await desk.sign("a.pdf", *SIGNED, "--dry-run")
+async def test_a_dry_run_of_what_is_signed_says_so(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    await sign_runner.sign("a.pdf", *SIGNED)
+    told = await sign_runner.sign("a.pdf", *SIGNED, "--dry-run")
     assert (told.status, told.out.splitlines()[1].split(maxsplit=1)[1]) == (0, "passed over: it is signed")
 
 
-async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> None:
-    desk.put("a.pdf", "in/b.pdf")
-    desk.put("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
-    told = await desk.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
+async def test_what_is_no_pdf_is_told_and_the_others_are_signed(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf", "in/b.pdf")
+    sign_runner.write_pdfs("Ada Example.txt", "in/Ada Example.pdf", content=b"no PDF")
+    told = await sign_runner.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
     assert told.status == 1
     assert told.err == (
         "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
@@ -150,195 +152,203 @@ async def test_what_is_no_pdf_is_told_and_the_others_are_signed(desk: Desk) -> N
         "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
     )
     lines = told.out.splitlines()
-    assert lines[0] == f"2 signed, 1 not signed; into {desk.folder / 'out'}"
+    assert lines[0] == f"2 signed, 1 not signed; into {sign_runner.folder / 'out'}"
     assert lines[2].split("  ")[0] == "Ada Example.pdf"
-    assert desk.files() == ["a.pdf", "b.pdf"]
+    assert sign_runner.list_files() == ["a.pdf", "b.pdf"]
 
 
-async def test_nothing_is_overwritten_without_being_told(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    desk.put("out/a.pdf", content=b"somebody's")
-    told = await desk.sign("in", *SIGNED)
+async def test_nothing_is_overwritten_without_being_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    sign_runner.write_pdfs("out/a.pdf", content=b"somebody's")
+    told = await sign_runner.sign("in", *SIGNED)
     assert told.status == 1
     assert "the output has a file of this name" in told.out
-    assert (desk.folder / "out/a.pdf").read_bytes() == b"somebody's"
-    told = await desk.sign("in", *SIGNED, "--overwrite")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
-    assert desk.signatures("out/a.pdf") == 1
+    assert (sign_runner.folder / "out/a.pdf").read_bytes() == b"somebody's"
+    told = await sign_runner.sign("in", *SIGNED, "--overwrite")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert sign_runner.count_signatures("out/a.pdf") == 1
 
 
-async def test_another_document_of_the_same_name_is_not_taken_for_signed(desk: Desk) -> None:
-    desk.put("a.pdf")
-    await desk.sign("a.pdf", *SIGNED)
-    desk.put("a.pdf", content=consent() + b"\n% another")
-    told = await desk.sign("a.pdf", *SIGNED)
+async def test_another_document_of_the_same_name_is_not_taken_for_signed(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    await sign_runner.sign("a.pdf", *SIGNED)
+    sign_runner.write_pdfs("a.pdf", content=make_consent_form() + b"\n% another")
+    told = await sign_runner.sign("a.pdf", *SIGNED)
     assert told.status == 1
     assert "another document of this name was signed into the output" in told.out
-    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert b"% another" in (desk.folder / "out/a.pdf").read_bytes()
+    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert b"% another" in (sign_runner.folder / "out/a.pdf").read_bytes()
 
 
-async def test_a_signed_file_that_is_gone_is_told_and_signed_again_where_that_is_asked_for(desk: Desk) -> None:
-    desk.put("a.pdf")
-    await desk.sign("a.pdf", *SIGNED)
-    (desk.folder / "out/a.pdf").unlink()
-    told = await desk.sign("a.pdf", *SIGNED)
-    assert (told.status, desk.files()) == (1, [])
+async def test_missing_output_is_reported_and_signed_again_on_request(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    await sign_runner.sign("a.pdf", *SIGNED)
+    (sign_runner.folder / "out/a.pdf").unlink()
+    told = await sign_runner.sign("a.pdf", *SIGNED)
+    assert (told.status, sign_runner.list_files()) == (1, [])
     assert "the signed file is gone" in told.out
-    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert desk.signatures("out/a.pdf") == 1
+    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert sign_runner.count_signatures("out/a.pdf") == 1
 
 
-async def test_one_that_was_signed_and_not_yet_deleted_at_the_service_is_brought_to_its_end(desk: Desk) -> None:
-    desk.put("a.pdf")
-    await desk.sign("a.pdf", *SIGNED)
-    stored = await saved(desk)
-    told = await desk.sign("a.pdf", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed; into {desk.folder / 'out'}\n")
-    assert await desk.requests("SignAndPull") == 1
-    assert await deleted(desk, stored)
-    stored = await saved(desk)
-    (desk.folder / "out/a.pdf").unlink()
-    assert (await desk.sign("a.pdf", *SIGNED)).status == 1
-    assert (await desk.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
-    assert desk.files() == ["a.pdf"]
-    assert await deleted(desk, stored)
+async def test_signed_document_not_yet_deleted_is_finished(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    await sign_runner.sign("a.pdf", *SIGNED)
+    stored = await saved(sign_runner)
+    told = await sign_runner.sign("a.pdf", *SIGNED)
+    assert (told.status, told.out) == (0, f"1 signed; into {sign_runner.folder / 'out'}\n")
+    assert await sign_runner.count_requests("SignAndPull") == 1
+    assert await deleted(sign_runner, stored)
+    stored = await saved(sign_runner)
+    (sign_runner.folder / "out/a.pdf").unlink()
+    assert (await sign_runner.sign("a.pdf", *SIGNED)).status == 1
+    assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
+    assert sign_runner.list_files() == ["a.pdf"]
+    assert await deleted(sign_runner, stored)
 
 
-async def saved(desk: Desk) -> str:
+async def saved(desk: SignRunner) -> str:
     """What the service has after a crash between two steps: a stored document, and its entry as SIGNED."""
     async with (
         ds.DirectSuite.from_env() as suite,
-        Journal(desk.folder / "out.signing.db") as journal,
+        SigningJournal(desk.folder / "out.signing.db") as journal,
     ):
-        identifier = (await suite.signing.save(consent())).identifier
+        identifier = (await suite.signing.save(make_consent_form())).identifier
         [entry] = await journal.entries(["a.pdf"])
-        await journal.put(attrs.evolve(entry, state=State.SIGNED, identifier=identifier))
+        await journal.put(attrs.evolve(entry, state=DocumentState.SIGNED, identifier=identifier))
     assert identifier is not None
     return identifier
 
 
-async def deleted(desk: Desk, identifier: str) -> bool:
+async def deleted(desk: SignRunner, identifier: str) -> bool:
     return identifier in [effect["subject"] for effect in await desk.sandbox.ledger("Delete")]
 
 
-async def test_what_failed_is_told_with_its_reason_and_tried_again_alone(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    desk.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
-    told = await desk.sign("in", *SIGNED, "--concurrency", "1")
+async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    sign_runner.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
+    told = await sign_runner.sign("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
     assert (
         told.err
         == "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
     )
     assert "the request is larger than the service takes (HTTP 413)" in told.out
-    assert len(desk.files()) == 1
-    told = await desk.sign("in", *SIGNED)  # it is not tried again by itself
-    assert (told.status, len(desk.files())) == (1, 1)
-    told = await desk.sign("in", *SIGNED, "--dry-run")
+    assert len(sign_runner.list_files()) == 1
+    told = await sign_runner.sign("in", *SIGNED)  # it is not tried again by itself
+    assert (told.status, len(sign_runner.list_files())) == (1, 1)
+    told = await sign_runner.sign("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
     assert (
         "passed over: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
     )
-    told = await desk.sign("in", *SIGNED, "--again")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {desk.folder / 'out'}\n")
-    assert len(desk.files()) == 2
+    told = await sign_runner.sign("in", *SIGNED, "--again")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert len(sign_runner.list_files()) == 2
 
 
-async def test_again_signs_what_failed_and_what_was_refused_and_never_hides_what_is_gone(desk: Desk) -> None:
-    desk.put("in/a.pdf")
-    desk.put("in/bad.pdf", content=b"no PDF")
-    desk.put("in/c.pdf")
-    desk.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
-    assert (await desk.sign("in", *SIGNED, "--concurrency", "1")).status == 1
-    desk.put("in/bad.pdf")
-    told = await desk.sign("in", *SIGNED, "--again", "--dry-run")
+async def test_again_signs_failed_and_rejected_and_reports_missing(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
+    sign_runner.write_pdfs("in/bad.pdf", content=b"no PDF")
+    sign_runner.write_pdfs("in/c.pdf")
+    sign_runner.sandbox.inject_fault("SignAndPull", "status", status=413, times=1)
+    assert (await sign_runner.sign("in", *SIGNED, "--concurrency", "1")).status == 1
+    sign_runner.write_pdfs("in/bad.pdf")
+    told = await sign_runner.sign("in", *SIGNED, "--again", "--dry-run")
     assert (told.status, "2 PDFs would be signed" in told.err) == (0, True)
-    told = await desk.sign("in", *SIGNED, "--again")
-    assert (told.status, desk.files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
-    (desk.folder / "out" / "a.pdf").unlink()
-    told = await desk.sign("in", *SIGNED, "--again")
+    told = await sign_runner.sign("in", *SIGNED, "--again")
+    assert (told.status, sign_runner.list_files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
+    (sign_runner.folder / "out" / "a.pdf").unlink()
+    told = await sign_runner.sign("in", *SIGNED, "--again")
     assert (told.status, "it was signed, and the signed file is gone" in told.out) == (1, True)
 
 
-async def test_options_that_were_wrong_are_corrected_where_nothing_was_signed_with_them(desk: Desk) -> None:
-    desk.put("a.pdf")
-    told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
-    assert (told.status, desk.files()) == (1, [])
+async def test_wrong_options_can_be_corrected_before_first_signature(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    told = await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")
+    assert (told.status, sign_runner.list_files()) == (1, [])
     assert "invalid action, or a parameter is missing or invalid (HTTP 400)" in told.out
-    assert (await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
-    told = await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
+    assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
+    told = await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
     assert (told.status, told.out) == (2, "")
     assert told.err.startswith("directsuite: --output has PDFs that were signed in another way")
 
 
-async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    assert (await desk.sign("in/a.pdf", *SIGNED)).status == 0
+async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    assert (await sign_runner.sign("in/a.pdf", *SIGNED)).status == 0
     other = ("in", "--output", "out", "--name", WITNESS)
-    dry = await desk.sign(*other, "--dry-run")
+    dry = await sign_runner.sign(*other, "--dry-run")
     assert (dry.status, dry.out) == (2, "")
     assert dry.err.startswith("directsuite: --output has PDFs that were signed in another way")
-    assert dry.err == (await desk.sign(*other)).err  # as it would be
-    assert (await desk.sign("in", *SIGNED, "--dry-run")).err.startswith("directsuite: this was a dry run: 1 PDF would")
+    assert dry.err == (await sign_runner.sign(*other)).err  # as it would be
+    assert (await sign_runner.sign("in", *SIGNED, "--dry-run")).err.startswith(
+        "directsuite: this was a dry run: 1 PDF would"
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["new", "again"])
 async def test_a_dry_run_counts_what_failed_in_another_way_as_the_command_does(
-    desk: Desk, more: tuple[str, ...]
+    sign_runner: SignRunner, more: tuple[str, ...]
 ) -> None:
-    desk.put("a.pdf")
-    assert (await desk.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
+    sign_runner.write_pdfs("a.pdf")
+    assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
     right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
-    dry = await desk.sign(*right, "--dry-run")
+    dry = await sign_runner.sign(*right, "--dry-run")
     assert (dry.status, dry.err.startswith("directsuite: this was a dry run: 1 PDF would be signed")) == (0, True)
-    told = await desk.sign(*right)
+    told = await sign_runner.sign(*right)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["--output", "--image"])
-async def test_folders_and_files_in_each_other_s_places_are_told(desk: Desk, name: str) -> None:
-    desk.put("a.pdf", "file")
-    desk.put("folder/any")
+async def test_folders_and_files_in_each_other_s_places_are_told(sign_runner: SignRunner, name: str) -> None:
+    sign_runner.write_pdfs("a.pdf", "file")
+    sign_runner.write_pdfs("folder/any")
     wrong = {"--output": ("--output", "file"), "--image": ("--output", "out", "--image", "folder")}[name]
-    told = await desk.sign("a.pdf", *wrong)
+    told = await sign_runner.sign("a.pdf", *wrong)
     assert told.status == 2
     assert name in told.err
 
 
-async def test_witness_and_patient_sign_fields_that_are_there(desk: Desk) -> None:
-    desk.put("a.pdf")
-    assert (await desk.sign("a.pdf", *SIGNED, "--name", WITNESS)).status == 0
-    assert desk.signatures("out/a.pdf") == 2
+async def test_witness_and_patient_sign_fields_that_are_there(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    assert (await sign_runner.sign("a.pdf", *SIGNED, "--name", WITNESS)).status == 0
+    assert sign_runner.count_signatures("out/a.pdf") == 2
 
 
 @pytest.mark.parametrize("more", [(), ("--widget", "1,1,50,50")], ids=["misspelt", "a widget over a field"])
-async def test_in_a_folder_too_a_signature_stands_where_its_name_says(more: tuple[str, ...], desk: Desk) -> None:
-    desk.put("in/a.pdf")
+async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
+    more: tuple[str, ...], sign_runner: SignRunner
+) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
     name = PATIENT if more else "PatientSgi"
-    told = await desk.sign("in", "--output", "out", "--name", name, *more)
-    assert (told.status, desk.files(), await desk.requests("SignAndPull")) == (1, [], 0)
+    told = await sign_runner.sign("in", "--output", "out", "--name", name, *more)
+    assert (told.status, sign_runner.list_files(), await sign_runner.count_requests("SignAndPull")) == (1, [], 0)
     words = " ".join(told.out.split())
     assert ("it has a signature field of the name" if more else "it has no signature field of the name") in words
     assert ("`directsuite sign info` lists the fields that there are" in words) is (not more)
-    assert (await desk.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
-    assert await desk.requests("Delete") == 2
+    assert (await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
+    assert await sign_runner.count_requests("Delete") == 2
 
 
-async def test_copies_that_stay_at_the_service_are_told(desk: Desk) -> None:
-    desk.put("in/a.pdf")
-    rule = desk.sandbox.inject_fault("Delete", "status", status=403, times=None)
-    told = await desk.sign("in", *SIGNED)
+async def test_copies_that_stay_at_the_service_are_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
+    rule = sign_runner.sandbox.inject_fault("Delete", "status", status=403, times=None)
+    told = await sign_runner.sign("in", *SIGNED)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
     assert told.err.startswith("directsuite: 1 stored copy could not be deleted at the service after signing")
-    desk.sandbox.remove_fault(rule)
-    told = await desk.sign("in", *SIGNED)
-    assert (told.err, await desk.requests("Delete")) == ("", 1)
+    sign_runner.sandbox.remove_fault(rule)
+    told = await sign_runner.sign("in", *SIGNED)
+    assert (told.err, await sign_runner.count_requests("Delete")) == ("", 1)
 
 
-async def test_an_output_that_looks_like_another_file_is_refused(desk: Desk) -> None:
-    desk.put("a.pdf")
-    told = await desk.sign("a.pdf", "--output", "signed.txt")
-    assert (told.status, "looks like a file that is no PDF" in told.err, desk.files(".")) == (2, True, ["a.pdf"])
-    (desk.folder / "consents.2026").mkdir()
-    assert (await desk.sign("a.pdf", "--output", "consents.2026", "--name", PATIENT)).status == 0
+async def test_an_output_that_looks_like_another_file_is_refused(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    told = await sign_runner.sign("a.pdf", "--output", "signed.txt")
+    assert (told.status, "looks like a file that is no PDF" in told.err, sign_runner.list_files(".")) == (
+        2,
+        True,
+        ["a.pdf"],
+    )
+    (sign_runner.folder / "consents.2026").mkdir()
+    assert (await sign_runner.sign("a.pdf", "--output", "consents.2026", "--name", PATIENT)).status == 0

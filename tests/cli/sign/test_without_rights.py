@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ended
-from tests.cli.sign.conftest import PATIENT, Desk
+from tests.cli.conftest import CliResult
+from tests.cli.sign.conftest import PATIENT, SignRunner
 
 if sys.platform == "win32":
     pytest.skip("rights are others there", allow_module_level=True)
@@ -34,43 +34,43 @@ def _can_be_taken() -> bool:
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not _can_be_taken(), reason="nothing takes its rights from root")]
 
 
-async def sign(desk: Desk, *sources: str) -> Ended:
+async def sign(desk: SignRunner, *sources: str) -> CliResult:
     """Run the command as somebody who isn't root."""
     command = (*_TAKEN, sys.executable, "-m", "directsuite", "sign", *sources, *SIGNED)
     process = await asyncio.create_subprocess_exec(*command, cwd=desk.folder, stdout=PIPE, stderr=PIPE)
     out, err = await process.communicate()
-    return Ended(process.returncode or 0, out.decode(), err.decode())
+    return CliResult(process.returncode or 0, out.decode(), err.decode())
 
 
-def refused(told: Ended) -> dict[str, str]:
+def refused(told: CliResult) -> dict[str, str]:
     """What isn't signed, and why."""
     return {each["name"]: each["problem"] for each in told.document["refused"]}
 
 
-async def test_a_folder_in_a_folder_is_told_whatever_else_has_its_name(desk: Desk) -> None:
-    desk.put("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
-    (desk.folder / "one/sub").chmod(0)
-    told = await sign(desk, "one", "two")
+async def test_a_folder_in_a_folder_is_told_whatever_else_has_its_name(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
+    (sign_runner.folder / "one/sub").chmod(0)
+    told = await sign(sign_runner, "one", "two")
     assert (told.status, told.document["signed"], told.err) == (1, 3, _TOLD.format("1 PDF"))
     assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
-    assert desk.files() == ["a.pdf", "c.pdf", "sub/b.pdf"]
+    assert sign_runner.list_files() == ["a.pdf", "c.pdf", "sub/b.pdf"]
 
 
-async def test_a_file_is_told(desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
-    (desk.folder / "in/b.pdf").chmod(0)
-    told = await sign(desk, "in")
+async def test_unreadable_file_is_reported(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
+    (sign_runner.folder / "in/b.pdf").chmod(0)
+    told = await sign(sign_runner, "in")
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
     assert refused(told) == {"b.pdf": "it can't be read (Permission denied)"}
 
 
-async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(desk: Desk) -> None:
-    desk.put("in/sub/bad.pdf")
-    desk.sandbox.inject_fault("Save", "status", status=413, times=1)
-    assert (await desk.sign("in", *SIGNED)).document["signed"] == 0
-    desk.put("in/a.pdf")
-    (desk.folder / "in/sub").chmod(0)
-    told = await sign(desk, "in")
+async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/sub/bad.pdf")
+    sign_runner.sandbox.inject_fault("Save", "status", status=413, times=1)
+    assert (await sign_runner.sign("in", *SIGNED)).document["signed"] == 0
+    sign_runner.write_pdfs("in/a.pdf")
+    (sign_runner.folder / "in/sub").chmod(0)
+    told = await sign(sign_runner, "in")
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
     assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
 
@@ -83,21 +83,21 @@ async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(des
     ],
     ids=["nothing", "reading"],
 )
-async def test_a_folder_in_the_output_is_told(mode: int, problem: str, desk: Desk) -> None:
-    desk.put("in/sub/a.pdf", "in/sub/deep/b.pdf", "in/c.pdf")
-    (desk.folder / "out/sub").mkdir(parents=True)
-    (desk.folder / "out/sub").chmod(mode)
-    told = await sign(desk, "in")
-    (desk.folder / "out/sub").chmod(0o700)
+async def test_a_folder_in_the_output_is_told(mode: int, problem: str, sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/sub/a.pdf", "in/sub/deep/b.pdf", "in/c.pdf")
+    (sign_runner.folder / "out/sub").mkdir(parents=True)
+    (sign_runner.folder / "out/sub").chmod(mode)
+    told = await sign(sign_runner, "in")
+    (sign_runner.folder / "out/sub").chmod(0o700)
     assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("2 PDFs"))
     assert refused(told) == {"sub/a.pdf": problem, "sub/deep/b.pdf": problem}
-    assert desk.files() == ["c.pdf"]
+    assert sign_runner.list_files() == ["c.pdf"]
 
 
-async def test_an_output_is_told_by_its_option(desk: Desk, tmp_path: Path) -> None:
-    desk.put("in/a.pdf")
+async def test_an_output_is_told_by_its_option(sign_runner: SignRunner, tmp_path: Path) -> None:
+    sign_runner.write_pdfs("in/a.pdf")
     (tmp_path / "out").mkdir()
     (tmp_path / "out").chmod(0o500)
-    told = await sign(desk, "in")
+    told = await sign(sign_runner, "in")
     assert (told.status, told.document["signed"]) == (1, 0)
     assert told.err.startswith("directsuite: --output can't be written (Permission denied): see to that")

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from directsuite.jobs.signing import Journal, JournalError
+from directsuite.jobs.signing import SigningJournal, SigningJournalError
 from directsuite.sandbox.server import Sandbox
-from tests.cli.sign.conftest import Desk
+from tests.cli.sign.conftest import SignRunner
 
 _STOPPED = (
     "directsuite: stopped; when that is put right, give the same command again: "
@@ -63,16 +63,16 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
-async def test_wrong_options_are_told(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:
-    desk.put("a.pdf")
-    desk.put("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
-    desk.put("small.png", content=b"\x89PNG\r\n\x1a\n")
-    told = await desk.sign(*arguments)
+async def test_wrong_options_are_told(sign_runner: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    sign_runner.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
+    sign_runner.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
+    told = await sign_runner.sign(*arguments)
     assert (told.status, told.out) == (2, "")
     *_, last = told.err.splitlines()
     assert last.startswith(f"directsuite: {sentence}")
-    assert list(await desk.sandbox.ledger()) == []
-    assert not (desk.folder / "out").exists()
+    assert list(await sign_runner.sandbox.ledger()) == []
+    assert not (sign_runner.folder / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,14 @@ async def test_wrong_options_are_told(desk: Desk, arguments: tuple[str, ...], se
     ],
     ids=["nothing", "an empty source", "an empty output", "no output", "none at a time", "no number", "unknown"],
 )
-async def test_wrong_usage_names_the_option(desk: Desk, arguments: tuple[str, ...], named: str) -> None:
-    told = await desk.sign(*arguments)
+async def test_wrong_usage_names_the_option(sign_runner: SignRunner, arguments: tuple[str, ...], named: str) -> None:
+    told = await sign_runner.sign(*arguments)
     assert (told.status, told.out) == (2, "")
     assert named in told.err
 
 
-async def test_help_names_every_option_and_needs_no_service(desk: Desk) -> None:
-    told = await desk.sign("--help")
+async def test_help_names_every_option_and_needs_no_service(sign_runner: SignRunner) -> None:
+    told = await sign_runner.sign("--help")
     assert (told.status, told.err) == (0, "")
     look = ["name", "widget", "image", "reason", "signer", "timezone"]
     options = [*look, "output", "recursive", "dry-run", "again", "overwrite", "concurrency", "patience", "token-file"]
@@ -103,40 +103,44 @@ async def test_help_names_every_option_and_needs_no_service(desk: Desk) -> None:
     assert "--no-" not in told.out
 
 
-async def test_settings_and_a_token_that_are_not_set_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.put("a.pdf")
+async def test_settings_and_a_token_that_are_not_set_are_told(
+    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_runner.write_pdfs("a.pdf")
     monkeypatch.delenv("DIRECTSUITE_TOKEN")
-    told = await desk.sign("a.pdf", *_OUT)
+    told = await sign_runner.sign("a.pdf", *_OUT)
     assert (told.status, told.err.startswith("directsuite: there is no access token: set DIRECTSUITE_TOKEN")) == (
         2,
         True,
     )
     monkeypatch.delenv("DIRECTSUITE_SIGNING_URL")
-    told = await desk.sign("a.pdf", *_OUT)
+    told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert told.err.startswith("directsuite: where is the signing service? Set DIRECTSUITE_SIGNING_URL")
 
 
-async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(desk: Desk, sandbox: Sandbox) -> None:
-    desk.put("a.pdf")
-    desk.set("DIRECTSUITE_TOKEN", "wrong-7d21")
-    told = await desk.sign("a.pdf", *_OUT)
+async def test_a_refused_token_ends_it_with_3_and_the_next_command_goes_on(
+    sign_runner: SignRunner, sandbox: Sandbox
+) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    sign_runner.set_env("DIRECTSUITE_TOKEN", "wrong-7d21")
+    told = await sign_runner.sign("a.pdf", *_OUT)
     first, second = told.err.splitlines()
     assert told.status == 3
     assert first.startswith("directsuite: Save: no valid access token in the request (HTTP 401): the token is wrong")
     assert second == (_STOPPED)
     assert "wrong-7d21" not in told.out + told.err
-    desk.set("DIRECTSUITE_TOKEN", sandbox.environment["DIRECTSUITE_TOKEN"])
-    assert (await desk.sign("a.pdf", *_OUT)).status == 0
+    sign_runner.set_env("DIRECTSUITE_TOKEN", sandbox.environment["DIRECTSUITE_TOKEN"])
+    assert (await sign_runner.sign("a.pdf", *_OUT)).status == 0
 
 
 @pytest.mark.parametrize(("http_status", "status"), [(302, 5), (403, 3), (404, 4), (405, 5)])
 async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
-    http_status: int, status: int, desk: Desk
+    http_status: int, status: int, sign_runner: SignRunner
 ) -> None:
-    desk.put(*(f"in/{number}.pdf" for number in range(3)))
-    fault = desk.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
-    told = await desk.sign("in", *_OUT, "--json")
+    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(3)))
+    fault = sign_runner.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+    told = await sign_runner.sign("in", *_OUT, "--json")
     assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
     assert f"(HTTP {http_status})" in told.document["stopped"]
     assert ("check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service" in told.document["stopped"]) == (
@@ -144,16 +148,16 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     )
     assert told.document["stopped"].count("check ") == (http_status != 403)
     assert "--again" not in told.err
-    desk.sandbox.remove_fault(fault)
-    told = await desk.sign("in", *_OUT)
-    assert (told.status, told.out) == (0, f"3 signed; into {desk.folder / 'out'}\n")
+    sign_runner.sandbox.remove_fault(fault)
+    told = await sign_runner.sign("in", *_OUT)
+    assert (told.status, told.out) == (0, f"3 signed; into {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.wide
-async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: Desk) -> None:
-    desk.put(*(f"in/{number}.pdf" for number in range(22)))
-    fault = desk.sandbox.inject_fault("Save", "status", status=413, times=1000)
-    told = await desk.sign("in", *_OUT, "--concurrency", "1")
+async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs(*(f"in/{number}.pdf" for number in range(22)))
+    fault = sign_runner.sandbox.inject_fault("Save", "status", status=413, times=1000)
+    told = await sign_runner.sign("in", *_OUT, "--concurrency", "1")
     assert told.status == 1
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
@@ -163,31 +167,31 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(desk: De
         "same command with "
         "--again",
     ]
-    desk.sandbox.remove_fault(fault)
-    assert (await desk.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
-    assert (await desk.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before;")
+    sign_runner.sandbox.remove_fault(fault)
+    assert (await sign_runner.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
+    assert (await sign_runner.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before;")
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
-async def test_what_again_had_begun_when_it_was_stopped_goes_on(more: tuple[str, ...], desk: Desk) -> None:
-    desk.put("in/a.pdf", "in/b.pdf")
+async def test_interrupted_again_continues(more: tuple[str, ...], sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     for http_status, again in ((413, ()), (403, ("--again",))):
-        fault = desk.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
-        told = await desk.sign("in", *_OUT, *again)
-        desk.sandbox.remove_fault(fault)
+        fault = sign_runner.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
+        told = await sign_runner.sign("in", *_OUT, *again)
+        sign_runner.sandbox.remove_fault(fault)
     assert told.status == 3
     assert told.err.endswith(f"{_STOPPED}\n")
-    told = await desk.sign("in", *_OUT, *more)
-    assert (told.status, told.out) == (0, f"2 signed; into {desk.folder / 'out'}\n")
+    told = await sign_runner.sign("in", *_OUT, *more)
+    assert (told.status, told.out) == (0, f"2 signed; into {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.wide
-async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(desk: Desk) -> None:
-    desk.put("a.pdf")
-    (desk.folder / "suite.toml").write_text("retry_attempts = 1\n")
-    desk.set("DIRECTSUITE_CONFIG", "suite.toml")
-    desk.set("DIRECTSUITE_SIGNING_URL", "http://127.0.0.1:1")
-    told = await desk.sign("a.pdf", *_OUT, "--patience", "0.1", "--json")
+async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    (sign_runner.folder / "suite.toml").write_text("retry_attempts = 1\n")
+    sign_runner.set_env("DIRECTSUITE_CONFIG", "suite.toml")
+    sign_runner.set_env("DIRECTSUITE_SIGNING_URL", "http://127.0.0.1:1")
+    told = await sign_runner.sign("a.pdf", *_OUT, "--patience", "0.1", "--json")
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
@@ -197,18 +201,20 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(de
     assert "no connection to the signing service" in why
 
 
-async def test_no_call_is_tried_again_after_patience(desk: Desk) -> None:
-    desk.put("a.pdf")
-    desk.sandbox.inject_fault("Save", "status", status=503, times=None)  # a call by itself waits for half a minute
+async def test_no_call_is_tried_again_after_patience(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    sign_runner.sandbox.inject_fault(
+        "Save", "status", status=503, times=None
+    )  # a call by itself waits for half a minute
     async with asyncio.timeout(25):
-        told = await desk.sign("a.pdf", *_OUT, "--patience", "0.1")
+        told = await sign_runner.sign("a.pdf", *_OUT, "--patience", "0.1")
     assert told.status == 6
     assert "HTTP 503" in told.err
 
 
-async def test_an_output_that_cannot_be_made_is_told(desk: Desk) -> None:
-    desk.put("a.pdf")
-    told = await desk.sign("a.pdf", "--output", "a.pdf/out")
+async def test_an_output_that_cannot_be_made_is_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    told = await sign_runner.sign("a.pdf", "--output", "a.pdf/out")
     assert (told.status, told.err) == (
         2,
         "directsuite: --output can't be made (Not a directory): name a folder that can\n",
@@ -216,70 +222,72 @@ async def test_an_output_that_cannot_be_made_is_told(desk: Desk) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for some users only there")
-async def test_an_output_that_is_a_link_to_itself_is_told(desk: Desk) -> None:
-    desk.put("a.pdf")
-    (desk.folder / "out").symlink_to("out")
-    told = await desk.sign("a.pdf", *_OUT)
+async def test_an_output_that_is_a_link_to_itself_is_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    (sign_runner.folder / "out").symlink_to("out")
+    told = await sign_runner.sign("a.pdf", *_OUT)
     assert (told.status, told.out) == (2, "")
     assert told.err.startswith("directsuite: --output can't be made (")
     assert told.err.endswith("): name a folder that can\n")
 
 
-async def test_a_file_in_the_output_where_a_folder_has_to_be_is_told_with_a_report(desk: Desk) -> None:
-    desk.put("a.pdf")
-    desk.put("out/.directsuite", content=b"in the way")
-    told = await desk.sign("a.pdf", *_OUT, "--json")
+async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    sign_runner.write_pdfs("out/.directsuite", content=b"in the way")
+    told = await sign_runner.sign("a.pdf", *_OUT, "--json")
     assert (told.status, told.document["signed"]) == (1, 0)
     assert told.document["stopped"] == "--output can't be written (Not a directory): see to that before you go on"
-    assert list(await desk.sandbox.ledger()) == []
+    assert list(await sign_runner.sandbox.ledger()) == []
 
 
-async def test_a_journal_that_is_in_use_or_no_journal_is_told(desk: Desk) -> None:
-    desk.put("a.pdf")
-    async with Journal(desk.folder / "out.signing.db"):
-        told = await desk.sign("a.pdf", *_OUT)
+async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("a.pdf")
+    async with SigningJournal(sign_runner.folder / "out.signing.db"):
+        told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert (
         "the journal beside --output can't be opened. The journal is open already, in this program or in another"
         in told.err
     )
-    desk.put("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
+    sign_runner.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
-        told = await desk.sign("a.pdf", "--output", "other", *more)
+        told = await sign_runner.sign("a.pdf", "--output", "other", *more)
         assert told.status == 2
         assert "is no SQLite database" in told.err
 
 
-async def test_a_journal_s_error_is_told_in_the_words_of_commands(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fails(_: Journal) -> Journal:
+async def test_a_journal_s_error_is_told_in_the_words_of_commands(
+    sign_runner: SignRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: SigningJournal) -> SigningJournal:
         """In words of Python."""
-        raise JournalError("its place is unsafe: set allow_insecure_http=True.")
+        raise SigningJournalError("its place is unsafe: set allow_insecure_http=True.")
 
-    monkeypatch.setattr(Journal, "__aenter__", fails)
-    desk.put("a.pdf")
-    told = await desk.sign("a.pdf", *_OUT)
+    monkeypatch.setattr(SigningJournal, "__aenter__", fails)
+    sign_runner.write_pdfs("a.pdf")
+    told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert told.err.endswith("set allow_insecure_http = true in the settings file\n")
 
 
-async def test_folders_without_a_pdf_are_no_error_and_told(desk: Desk) -> None:
-    desk.put("in/deep/a.pdf")
-    told = await desk.sign("in", *_OUT)
+async def test_folders_without_a_pdf_are_no_error_and_told(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/deep/a.pdf")
+    told = await sign_runner.sign("in", *_OUT)
     assert told.status == 0
     assert told.err == ("directsuite: there is no PDF in the folders; --recursive includes their subfolders\n")
 
 
-async def test_a_source_within_another_is_refused(desk: Desk) -> None:
-    desk.put("in/late/a.pdf")
+async def test_a_source_within_another_is_refused(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("in/late/a.pdf")
     for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
-        told = await desk.sign(*sources, *_OUT, "--recursive")
+        told = await sign_runner.sign(*sources, *_OUT, "--recursive")
         assert told.status == 2
         assert "a source lies within another" in told.err
-    assert (await desk.sign("in", "in/late", *_OUT)).out.startswith("1 signed;")
-    (desk.folder / "other.pdf").symlink_to(desk.folder / "in/late/a.pdf")
-    assert "a source lies within another" in (await desk.sign("in/late", "other.pdf", *_OUT)).err
+    assert (await sign_runner.sign("in", "in/late", *_OUT)).out.startswith("1 signed;")
+    (sign_runner.folder / "other.pdf").symlink_to(sign_runner.folder / "in/late/a.pdf")
+    assert "a source lies within another" in (await sign_runner.sign("in/late", "other.pdf", *_OUT)).err
 
 
-async def test_what_a_killed_command_has_in_the_making_is_no_source(desk: Desk) -> None:
-    desk.put("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
-    assert (await desk.sign("year", *_OUT, "--recursive")).out.startswith("1 signed;")
+async def test_leftovers_of_killed_command_are_not_signed(sign_runner: SignRunner) -> None:
+    sign_runner.write_pdfs("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
+    assert (await sign_runner.sign("year", *_OUT, "--recursive")).out.startswith("1 signed;")

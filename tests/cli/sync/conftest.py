@@ -11,24 +11,24 @@ import pytest
 
 from directsuite.cli import main
 from directsuite.sandbox.server import Sandbox
-from tests.cli.conftest import Ended
+from tests.cli.conftest import CliResult
 from tests.integration.conftest import sandbox as sandbox
-from tests.integration.world import ALICE, BOB, PASSWORD, raw_message
+from tests.integration.scenario import ALICE, BOB, PASSWORD, make_raw_message
 
 
 @attrs.frozen
-class Desk:
+class SyncRunner:
     """Where an operator sits. folder: where the commands run."""
 
     sandbox: Sandbox
     folder: Path
-    _run: Callable[[tuple[str, ...]], Awaitable[Ended]]
+    _run: Callable[[tuple[str, ...]], Awaitable[CliResult]]
 
-    async def run(self, *arguments: str) -> Ended:
+    async def run(self, *arguments: str) -> CliResult:
         """Run `directsuite sync` with these arguments."""
         return await self._run(arguments)
 
-    def passwords(self, name: str = "passwords.toml", **of: str) -> str:
+    def write_passwords(self, name: str = "passwords.toml", **of: str) -> str:
         """A file with Alice's and Bob's passwords, or others that are given; its name."""
         known = {ALICE: of.get("alice", PASSWORD), BOB: of.get("bob", PASSWORD)}
         path = self.folder / name
@@ -39,21 +39,23 @@ class Desk:
     async def deliver(self, address: str, *subjects: str) -> None:
         """Mail for somebody."""
         for subject in subjects:
-            await self.sandbox.deliver(address, raw_message(subject))
+            await self.sandbox.deliver(address, make_raw_message(subject))
 
 
 @pytest.fixture
-def desk(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def sync_runner(
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> SyncRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DIRECTSUITE_MESSAGE_URL", sandbox.message_url)
     for name in ("MAILBOX", "MAILBOX_PASSWORD", "CONFIG", "POSTGRES"):
         monkeypatch.delenv(f"DIRECTSUITE_{name}", raising=False)
 
-    async def run(arguments: tuple[str, ...]) -> Ended:
+    async def run(arguments: tuple[str, ...]) -> CliResult:
         """In a thread, for a command has a loop of its own."""
         capsys.readouterr()
         status = await asyncio.to_thread(main, ["sync", *arguments])
         told = capsys.readouterr()
-        return Ended(status, told.out, told.err)
+        return CliResult(status, told.out, told.err)
 
-    return Desk(sandbox, tmp_path, run)
+    return SyncRunner(sandbox, tmp_path, run)

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from directsuite.cli.sync import Lines, LiveTable, counted_by_status, display_for
-from directsuite.cli.sync_status import duration
+from directsuite.cli.sync import LineDisplay, LiveTable, format_status_counts, make_display
+from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SyncStatus
 
@@ -34,9 +34,9 @@ def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, height=9, color_system=None)
     with LiveTable(console) as table:
-        table.round(RoundFinished(new=3))
-        table.say("stopping", "stopping [now]")
-        table.show(named(FETCHED, FAILING, *(mailbox(number) for number in range(2, 9))), 100.0)
+        table.handle_event(RoundFinished(new=3))
+        table.show_event("stopping", "stopping [now]")
+        table.show_progress(named(FETCHED, FAILING, *(mailbox(number) for number in range(2, 9))), 100.0)
     told = screen.getvalue()
     assert "stopping [now]" in told
     assert told.index("nurse9") < told.index("nurse1@")
@@ -47,16 +47,16 @@ def test_on_a_terminal_it_is_a_table_with_who_needs_somebody_first() -> None:
 
 
 def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    with Lines(as_json=False) as lines:
+    with LineDisplay(as_json=False) as lines:
         for event in (
             RoundFinished(new=3, quarantined=1),
             RoundFinished(problem="The password is refused."),
             RoundFinished(idle_folders=2),
             Event(),
         ):
-            lines.round(event)
+            lines.handle_event(event)
         for now in (100.0, 130.0, 160.0, 161.0):
-            lines.show(named(FAILING, FETCHED), now)
+            lines.show_progress(named(FAILING, FETCHED), now)
     told = [line.split(" ", 1)[1] for line in capsys.readouterr().out.splitlines()]
     assert told == [
         "a mailbox: 3 new, 1 quarantined",
@@ -66,9 +66,9 @@ def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines(as_json=True)
+    lines = LineDisplay(as_json=True)
     for now in (100.0, 160.0):
-        lines.show(named(FAILING, FETCHED), now)
+        lines.show_progress(named(FAILING, FETCHED), now)
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     del line["at"]
     assert line == {
@@ -82,8 +82,8 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_no_terminal_gets_lines() -> None:
-    assert isinstance(display_for(as_json=False), Lines)
-    assert isinstance(display_for(as_json=True), Lines)
+    assert isinstance(make_display(as_json=False), LineDisplay)
+    assert isinstance(make_display(as_json=True), LineDisplay)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_what_is_no_terminal_gets_lines() -> None:
     [(None, ""), (0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (200_000, "2 d")],
 )
 def test_a_span_of_time_is_told_in_one_unit(seconds: float | None, told: str) -> None:
-    assert duration(seconds) == told
+    assert format_duration(seconds) == told
 
 
 def test_no_mailboxes_have_a_word_of_their_own() -> None:
-    assert counted_by_status({}) == "no mailboxes"
+    assert format_status_counts({}) == "no mailboxes"

@@ -8,18 +8,18 @@ from contextlib import closing
 
 import pytest
 
-from tests.cli.conftest import Ended
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import ALICE
+from tests.cli.conftest import CliResult
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import ALICE
 
 SENTENCE = re.compile(
     r"this store has told its changes to another sink \((\S.*), not (\S.*)\): give this one a store of its own"
 )
 
 
-async def run(desk: Desk, *options: str) -> Ended:
+async def run(desk: SyncRunner, *options: str) -> CliResult:
     """A worker for Alice."""
-    passwords = desk.passwords()
+    passwords = desk.write_passwords()
     return await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", "sync.db", *options)
 
 
@@ -29,29 +29,29 @@ async def run(desk: Desk, *options: str) -> Ended:
     ids=["store-maildir", "maildir-store", "maildir-maildir"],
 )
 async def test_another_sink_is_refused_and_the_first_one_goes_on(
-    desk: Desk, first: tuple[str, ...], then: tuple[str, ...]
+    sync_runner: SyncRunner, first: tuple[str, ...], then: tuple[str, ...]
 ) -> None:
-    await desk.deliver(ALICE, "one")
-    assert (await run(desk, *first)).status == 0
-    ended = await run(desk, *then)
+    await sync_runner.deliver(ALICE, "one")
+    assert (await run(sync_runner, *first)).status == 0
+    ended = await run(sync_runner, *then)
     told = SENTENCE.search(ended.err)
     assert ended.status == 2
     assert told is not None
     assert [name.split()[0] for name in told.groups()] == ["maildir" if each else "TableSink" for each in (first, then)]
     assert "alice" not in ended.out + ended.err
     assert "messages go into" not in ended.out
-    assert (await run(desk, *first)).status == 0
+    assert (await run(sync_runner, *first)).status == 0
 
 
-async def test_looking_and_requesting_bind_nothing(desk: Desk) -> None:
-    assert (await run(desk)).status == 0
+async def test_looking_and_requesting_bind_nothing(sync_runner: SyncRunner) -> None:
+    assert (await run(sync_runner)).status == 0
     with closing(sqlite3.connect("sync.db")) as connection:  # as a release left it that knew of no such thing
         connection.execute("DROP TABLE sink")
     for command in ("status", "audit", "retry"):
-        ended = await desk.run(command, "--store", "sync.db")
+        ended = await sync_runner.run(command, "--store", "sync.db")
         assert "Traceback" not in ended.err
         with closing(sqlite3.connect("sync.db")) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         assert "sink" not in tables
-    assert (await run(desk)).status == 0
-    assert (await run(desk, "--maildir", "mail")).status == 2
+    assert (await run(sync_runner)).status == 0
+    assert (await run(sync_runner, "--maildir", "mail")).status == 2

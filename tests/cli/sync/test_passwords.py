@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from directsuite.cli.credentials import MAILBOX_PASSWORD
-from directsuite.cli.errors import RefusedError
-from directsuite.cli.sync import passwords_for
+from directsuite.cli.credentials import MAILBOX_PASSWORD_VAR
+from directsuite.cli.errors import UsageError
+from directsuite.cli.sync import make_password_source
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import PASSWORD
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import PASSWORD
 
 ALICE, BOB = "alice@direct.example.test", "bob@direct.example.test"
 
@@ -39,7 +39,7 @@ def sit_at(monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool) -> None:
 
 
 @pytest.fixture(autouse=True)
-def without_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     look_for_libraries(monkeypatch, there=False)
     sit_at(monkeypatch, is_terminal=False)
 
@@ -54,7 +54,7 @@ def without_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
-    password = passwords_for([ALICE], written(tmp_path / name, text))
+    password = make_password_source([ALICE], written(tmp_path / name, text))
     assert await password(ALICE) == Secret("pässword")
     with pytest.raises(ConfigurationError, match="has none for this mailbox") as raised:
         await password(BOB)
@@ -63,12 +63,12 @@ async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> N
 
 @pytest.mark.parametrize(("name", "text"), [("p.json", f'{{"{ALICE}": "hers"}}'), ("p.toml", f'"{ALICE}" = "hers"')])
 async def test_a_file_that_begins_with_a_byte_order_mark(tmp_path: Path, name: str, text: str) -> None:
-    assert await passwords_for([ALICE], written(tmp_path / name, f"\ufeff{text}"))(ALICE) == Secret("hers")
+    assert await make_password_source([ALICE], written(tmp_path / name, f"\ufeff{text}"))(ALICE) == Secret("hers")
 
 
 async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
-    password = passwords_for([ALICE], path)
+    password = make_password_source([ALICE], path)
     assert await password(ALICE) == Secret("before")
     written(tmp_path / "new", f'"{ALICE}" = "afterwards"').replace(path)
     assert await password(ALICE) == Secret("afterwards")
@@ -78,10 +78,12 @@ async def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log_names", [False, True])
-async def test_a_mailbox_without_a_password_is_told_by_its_number(desk: Desk, log_names: bool) -> None:
-    written(desk.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
+async def test_a_mailbox_without_a_password_is_told_by_its_number(sync_runner: SyncRunner, log_names: bool) -> None:
+    written(sync_runner.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
     boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
-    ended = await desk.run("run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else []))
+    ended = await sync_runner.run(
+        "run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else [])
+    )
     assert ended.status == 1
     told = [line.split(" ", 1)[1] for line in ended.out.splitlines() if "passwords file has none" in line]
     numbers = {line.split()[1].rstrip(":") for line in told}
@@ -95,7 +97,7 @@ async def test_a_mailbox_without_a_password_is_told_by_its_number(desk: Desk, lo
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
     with pytest.raises(ConfigurationError, match="others may read"):
-        passwords_for([ALICE], path)
+        make_password_source([ALICE], path)
 
 
 @pytest.mark.parametrize(
@@ -113,24 +115,24 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> No
 def test_a_file_of_something_else_is_refused_without_being_shown(tmp_path: Path, name: str, text: str) -> None:
     path = written(tmp_path / name, text)
     if not text:
-        assert passwords_for([ALICE], path) is not None
+        assert make_password_source([ALICE], path) is not None
         return
-    with pytest.raises(RefusedError) as raised:
-        passwords_for([ALICE], path)
+    with pytest.raises(UsageError) as raised:
+        make_password_source([ALICE], path)
     assert "hunter2" not in str(raised.value)
     assert raised.value.__cause__ is None
 
 
 async def test_the_variable_is_for_one_mailbox() -> None:
-    environment = {MAILBOX_PASSWORD: "hunter2"}
-    assert await passwords_for([ALICE], None, environment)(ALICE) == Secret("hunter2")
-    with pytest.raises(RefusedError, match="a single mailbox"):
-        passwords_for([ALICE, BOB], None, environment)
+    environment = {MAILBOX_PASSWORD_VAR: "hunter2"}
+    assert await make_password_source([ALICE], None, environment)(ALICE) == Secret("hunter2")
+    with pytest.raises(UsageError, match="a single mailbox"):
+        make_password_source([ALICE, BOB], None, environment)
 
 
 async def test_on_a_terminal_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     sit_at(monkeypatch, is_terminal=True)
-    password = passwords_for([ALICE, BOB], None, {}, ask=lambda prompt: f"of {prompt.split()[2]}")
+    password = make_password_source([ALICE, BOB], None, {}, ask=lambda prompt: f"of {prompt.split()[2]}")
     assert await password(BOB) == Secret(f"of {BOB}:")
 
 
@@ -144,8 +146,8 @@ def test_nothing_typed_is_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     for ask in (end_of_input, nothing):
-        with pytest.raises(RefusedError, match="no mailbox password was typed"):
-            passwords_for([ALICE, BOB], None, {}, ask)
+        with pytest.raises(UsageError, match="no mailbox password was typed"):
+            make_password_source([ALICE, BOB], None, {}, ask)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
@@ -170,7 +172,7 @@ async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch
         asked.append(prompt)
         return "typed"
 
-    password = passwords_for([ALICE, BOB], None, {}, ask)
+    password = make_password_source([ALICE, BOB], None, {}, ask)
     assert await password(ALICE) == Secret("hers")
     if is_terminal:
         assert asked == [f"Password of {BOB}: "]
@@ -181,6 +183,6 @@ async def test_a_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch
             await password(address)
 
 
-def test_where_there_are_none_it_says_how_to_give_them() -> None:
-    with pytest.raises(RefusedError, match=MAILBOX_PASSWORD):
-        passwords_for([ALICE], None, {})
+def test_missing_passwords_are_explained() -> None:
+    with pytest.raises(UsageError, match=MAILBOX_PASSWORD_VAR):
+        make_password_source([ALICE], None, {})

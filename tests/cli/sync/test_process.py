@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import process_of
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import ALICE, BOB
+from tests.cli.conftest import start_process
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import ALICE, BOB
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,21 +48,30 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
-async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -> None:
-    await desk.deliver(ALICE, "one")
-    options = ("--mailbox", ALICE, "--mailbox", BOB, "--passwords", desk.passwords(bob="wrong"), "--interval", "0.2")
-    async with process_of("sync", "run", *options) as process:
+async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: signal.Signals) -> None:
+    await sync_runner.deliver(ALICE, "one")
+    options = (
+        "--mailbox",
+        ALICE,
+        "--mailbox",
+        BOB,
+        "--passwords",
+        sync_runner.write_passwords(bob="wrong"),
+        "--interval",
+        "0.2",
+    )
+    async with start_process("sync", "run", *options) as process:
         await line_with(process, "1 new")
-        await until(lambda: (desk.folder / "directsuite-sync.db.status.json").exists())
-        assert (await desk.run("status", "--max-age", "60")).status == 0
-        second = await desk.run("run", *options, "--once")
+        await until(lambda: (sync_runner.folder / "directsuite-sync.db.status.json").exists())
+        assert (await sync_runner.run("status", "--max-age", "60")).status == 0
+        second = await sync_runner.run("run", *options, "--once")
         assert (second.status, second.err) == (
             2,
             "directsuite: The store is open already, in this program or in another: close it there first\n",
         )
-        desk.passwords()  # the right ones: the file is read again
-        assert (await desk.run("retry")).status == 0
-        await desk.deliver(BOB, "his")
+        sync_runner.write_passwords()  # the right ones: the file is read again
+        assert (await sync_runner.run("retry")).status == 0
+        await sync_runner.deliver(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(number)
         async with asyncio.timeout(20):  # less than the grace: there is nothing to wait for
@@ -70,24 +79,24 @@ async def test_a_signal_ends_it_gracefully(desk: Desk, number: signal.Signals) -
     assert (process.returncode, err) == (0, b"")
     assert b"stopping: what is under way gets 30 s" in out
     assert b"the same command goes on from here" in out
-    assert subjects(desk.folder) == ["his", "one"]
-    ended = await desk.run("status")
+    assert subjects(sync_runner.folder) == ["his", "one"]
+    ended = await sync_runner.run("status")
     assert ended.status == 0
     assert ended.out.startswith("no worker is running: the last one ended")
 
 
-async def test_a_worker_outlasts_whoever_reads_its_lines(desk: Desk) -> None:
-    await desk.deliver(ALICE, "one")
-    options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--interval", "0.2", "--json")
+async def test_a_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--interval", "0.2", "--json")
     reading, writing = os.pipe()
     os.close(reading)
-    async with process_of("sync", "run", *options, stdout=writing) as process:
+    async with start_process("sync", "run", *options, stdout=writing) as process:
         os.close(writing)
-        path = desk.folder / "directsuite-sync.db.status.json"  # the store is ready by then
-        await desk.deliver(ALICE, "two")
-        await until(lambda: path.exists() and subjects(desk.folder) == ["one", "two"])
-        await desk.deliver(ALICE, "three")
-        await until(lambda: "three" in subjects(desk.folder))
+        path = sync_runner.folder / "directsuite-sync.db.status.json"  # the store is ready by then
+        await sync_runner.deliver(ALICE, "two")
+        await until(lambda: path.exists() and subjects(sync_runner.folder) == ["one", "two"])
+        await sync_runner.deliver(ALICE, "three")
+        await until(lambda: "three" in subjects(sync_runner.folder))
         before = path.stat().st_mtime_ns
         await until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
         process.send_signal(signal.SIGTERM)
@@ -96,29 +105,31 @@ async def test_a_worker_outlasts_whoever_reads_its_lines(desk: Desk) -> None:
     assert process.returncode == 0
     (line,) = err.decode().splitlines()
     assert line.endswith("WARNING stdout can't be written (BrokenPipeError): the worker goes on")
-    assert (await desk.run("status")).status == 0
+    assert (await sync_runner.run("status")).status == 0
 
 
-async def test_what_is_under_way_for_longer_than_its_grace_is_broken_off(desk: Desk) -> None:
-    desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
-    await desk.deliver(ALICE, "one")
-    options = ("--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--grace", "0.2", "--json")
-    async with process_of("sync", "run", *options) as process:
-        await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
+async def test_round_longer_than_grace_is_cancelled(sync_runner: SyncRunner) -> None:
+    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await sync_runner.deliver(ALICE, "one")
+    options = ("--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--grace", "0.2", "--json")
+    async with start_process("sync", "run", *options) as process:
+        await until(lambda: any(rule["applied"] for rule in sync_runner.sandbox.faults()))
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
     assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["started", "stopping", "stopped"]
-    desk.sandbox.clear_faults()
-    assert (await desk.run("run", *options)).status == 0
-    assert subjects(desk.folder) == ["one"]
+    sync_runner.sandbox.clear_faults()
+    assert (await sync_runner.run("run", *options)).status == 0
+    assert subjects(sync_runner.folder) == ["one"]
 
 
-async def test_a_second_signal_breaks_it_off_at_once(desk: Desk) -> None:
-    desk.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
-    await desk.deliver(ALICE, "one")
-    async with process_of("sync", "run", "--mailbox", ALICE, "--passwords", desk.passwords()) as process:
-        await until(lambda: any(rule["applied"] for rule in desk.sandbox.faults()))
+async def test_a_second_signal_breaks_it_off_at_once(sync_runner: SyncRunner) -> None:
+    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
+    await sync_runner.deliver(ALICE, "one")
+    async with start_process(
+        "sync", "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords()
+    ) as process:
+        await until(lambda: any(rule["applied"] for rule in sync_runner.sandbox.faults()))
         process.send_signal(signal.SIGINT)
         await line_with(process, "stopping")
         process.send_signal(signal.SIGINT)
@@ -127,29 +138,29 @@ async def test_a_second_signal_breaks_it_off_at_once(desk: Desk) -> None:
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_one_of_a_fleet(desk: Desk, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
     monkeypatch.setenv("DIRECTSUITE_POSTGRES", conninfo)
-    await desk.deliver(ALICE, "one")
+    await sync_runner.deliver(ALICE, "one")
     mailboxes = ("--mailbox", ALICE, "--mailbox", BOB)
-    options = ("--postgres", "--passwords", desk.passwords(bob="wrong"), "--status-file", "report.json")
-    async with process_of("sync", "run", *mailboxes, *options, "--grace", "5") as process:
+    options = ("--postgres", "--passwords", sync_runner.write_passwords(bob="wrong"), "--status-file", "report.json")
+    async with start_process("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
-        await until(lambda: b"refused" in (desk.folder / "report.json").read_bytes())
-        ended = await desk.run("status", "--postgres")
+        await until(lambda: b"refused" in (sync_runner.folder / "report.json").read_bytes())
+        ended = await sync_runner.run("status", "--postgres")
         assert ended.status == 1
         assert ended.out.startswith("1 worker synchronises 2 mailboxes\n")
         assert "The password is refused: give the right one." in ended.out
-        assert (await desk.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
-        desk.passwords()
-        ended = await desk.run("retry", "--postgres", "--mailbox", BOB)
+        assert (await sync_runner.run("status", "--max-age", "60", "--status-file", "report.json")).status == 0
+        sync_runner.write_passwords()
+        ended = await sync_runner.run("retry", "--postgres", "--mailbox", BOB)
         assert (ended.status, ended.out.split()[0]) == (0, "1")
-        await desk.deliver(BOB, "his")
+        await sync_runner.deliver(BOB, "his")
         await line_with(process, "1 new")
         process.send_signal(signal.SIGTERM)
         _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    document = json.loads((await desk.run("status", "--postgres", "--json")).out)
+    document = json.loads((await sync_runner.run("status", "--postgres", "--json")).out)
     assert [(each["mailbox"], each["status"], each["messages"]) for each in document["mailboxes"]] == [
         (ALICE, "up to date", 1),
         (BOB, "up to date", 1),

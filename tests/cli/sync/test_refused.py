@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import ALICE, BOB
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import ALICE, BOB
 
 BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 HERS = ("--mailbox", ALICE)
@@ -57,13 +57,13 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ),
     ],
 )
-async def test_what_can_not_be_is_named(desk: Desk, options: list[str], named: str) -> None:
-    desk.folder.joinpath("latin").write_bytes(b"caf\xe9")
-    desk.folder.joinpath("none").write_text("# nobody yet\n")
-    desk.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
-    desk.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
-    desk.passwords("known")
-    ended = await desk.run("run", *options)
+async def test_invalid_argument_is_named(sync_runner: SyncRunner, options: list[str], named: str) -> None:
+    sync_runner.folder.joinpath("latin").write_bytes(b"caf\xe9")
+    sync_runner.folder.joinpath("none").write_text("# nobody yet\n")
+    sync_runner.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
+    sync_runner.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
+    sync_runner.write_passwords("known")
+    ended = await sync_runner.run("run", *options)
     assert (ended.status, ended.out) == (2, "")
     assert named in ended.err
     assert "bob" not in ended.err
@@ -71,64 +71,80 @@ async def test_what_can_not_be_is_named(desk: Desk, options: list[str], named: s
     assert "Traceback" not in ended.err
 
 
-async def test_the_mailbox_of_the_environment_is_checked_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_mailbox_of_the_environment_is_checked_too(
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
-    ended = await desk.run("run", "--once")
+    ended = await sync_runner.run("run", "--once")
     assert ended.err == "directsuite: DIRECTSUITE_MAILBOX is no address: nurse@direct.example.org is one\n"
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
-    ended = await desk.run("run", "--postgres")  # a fleet may have none of its own to add
+    ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
     assert "set DIRECTSUITE_POSTGRES" in ended.err
 
 
-async def test_a_password_as_an_argument_is_told_of_the_options_that_there_are(desk: Desk) -> None:
-    ended = await desk.run("run", "--password", "hunter2")
+async def test_a_password_as_an_argument_is_told_of_the_options_that_there_are(sync_runner: SyncRunner) -> None:
+    ended = await sync_runner.run("run", "--password", "hunter2")
     assert "give --passwords FILE" in ended.err
     assert "hunter2" not in ended.err
 
 
-async def test_no_url_is_refused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_url_is_refused(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords())
+    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords())
     assert ended.status == 2
     assert "Set DIRECTSUITE_MESSAGE_URL" in ended.err
 
 
-async def test_a_fleet_without_a_database_is_refused(desk: Desk) -> None:
-    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",)):
-        ended = await desk.run(*arguments, "--postgres")
+async def test_a_fleet_without_a_database_is_refused(sync_runner: SyncRunner) -> None:
+    for arguments in (("run", *BOTH, "--passwords", sync_runner.write_passwords()), ("status",), ("audit",)):
+        ended = await sync_runner.run(*arguments, "--postgres")
         assert ended.status == 2
         assert "set DIRECTSUITE_POSTGRES" in ended.err
 
 
-async def test_a_database_that_is_not_there_is_refused_with_what_to_check(desk: Desk, nowhere: str) -> None:
-    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",), ("retry",)):
-        ended = await desk.run(*arguments, "--postgres")
+async def test_a_database_that_is_not_there_is_refused_with_what_to_check(
+    sync_runner: SyncRunner, nowhere: str
+) -> None:
+    for arguments in (
+        ("run", *BOTH, "--passwords", sync_runner.write_passwords()),
+        ("status",),
+        ("audit",),
+        ("retry",),
+    ):
+        ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.endswith(": check DIRECTSUITE_POSTGRES, and whether PostgreSQL runs\n")
         assert nowhere not in ended.err
 
 
 async def test_what_names_no_database_is_refused_by_the_variable_s_name(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
     monkeypatch.setenv("DIRECTSUITE_POSTGRES", "nonsense")
-    for arguments in (("run", *BOTH, "--passwords", desk.passwords()), ("status",), ("audit",), ("retry",)):
-        ended = await desk.run(*arguments, "--postgres")
+    for arguments in (
+        ("run", *BOTH, "--passwords", sync_runner.write_passwords()),
+        ("status",),
+        ("audit",),
+        ("retry",),
+    ):
+        ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES has to be a URI or keywords and values")
         assert "nonsense" not in ended.err
 
 
-async def test_a_store_that_can_not_be_opened_is_refused(desk: Desk) -> None:
-    desk.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
+async def test_a_store_that_can_not_be_opened_is_refused(sync_runner: SyncRunner) -> None:
+    sync_runner.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
     stores = {"letter.db": "no SQLite database", "letter.db/sync.db": "can't be opened"}
     for store, said in stores.items():
-        ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once", "--store", store)
+        ended = await sync_runner.run(
+            "run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once", "--store", store
+        )
         assert (ended.status, ended.out) == (2, "")
         assert said in ended.err
     for command in ("status", "audit", "retry"):
         for store, said in {"letter.db": "no SQLite database", "s" * 5000: "File name too long"}.items():
-            ended = await desk.run(command, "--store", store)
+            ended = await sync_runner.run(command, "--store", store)
             assert (ended.status, ended.out) == (2, "")
             assert said in ended.err

@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from directsuite.cli.sync import folders_of
+from directsuite.cli.sync import parse_folders
 from directsuite.sync import SqliteStore, StoreError, Synchronizer
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import ALICE, BOB, PASSWORD
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import ALICE, BOB, PASSWORD
 
 BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
@@ -22,34 +22,34 @@ def subjects(path: str = "directsuite-sync.db") -> list[str]:
         return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
-async def test_messages_go_into_the_store_once(desk: Desk) -> None:
-    await desk.deliver(ALICE, "one", "two")
-    await desk.deliver(BOB, "three")
-    passwords = desk.passwords()
+async def test_messages_go_into_the_store_once(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(ALICE, "one", "two")
+    await sync_runner.deliver(BOB, "three")
+    passwords = sync_runner.write_passwords()
     for delivered in ("four", None):
-        ended = await desk.run("run", *BOTH, "--passwords", passwords, "--once")
+        ended = await sync_runner.run("run", *BOTH, "--passwords", passwords, "--once")
         assert (ended.status, ended.err) == (0, "")
         assert ended.out.endswith("2 up to date\n")
         if delivered:
             assert subjects() == ["one", "three", "two"]
-            await desk.deliver(BOB, delivered)
+            await sync_runner.deliver(BOB, delivered)
     assert subjects() == ["four", "one", "three", "two"]
     assert "direct.example" not in ended.out
 
 
-async def test_messages_go_into_maildirs(desk: Desk) -> None:
-    await desk.deliver(ALICE, "one")
-    passwords = desk.passwords()
-    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
+async def test_messages_go_into_maildirs(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(ALICE, "one")
+    passwords = sync_runner.write_passwords()
+    ended = await sync_runner.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
     assert ended.status == 0
-    assert len(list(desk.folder.glob("mail/alice*/new/*.eml"))) == 1
+    assert len(list(sync_runner.folder.glob("mail/alice*/new/*.eml"))) == 1
 
 
-async def test_all_folders_or_some_of_them(desk: Desk) -> None:
-    passwords = desk.passwords()
+async def test_all_folders_or_some_of_them(sync_runner: SyncRunner) -> None:
+    passwords = sync_runner.write_passwords()
     sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
     for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
-        ended = await desk.run(
+        ended = await sync_runner.run(
             "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", store, *options
         )
         assert ended.status == 0
@@ -60,50 +60,54 @@ async def test_all_folders_or_some_of_them(desk: Desk) -> None:
 
 
 async def test_mailboxes_from_a_file_and_a_password_from_the_environment(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    desk.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
+    sync_runner.folder.joinpath("addresses").write_text(f"# the ward\n\n  {ALICE}  \n{ALICE}\n")
     monkeypatch.setenv("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
-    ended = await desk.run("run", "--mailboxes", "addresses", "--once")
+    ended = await sync_runner.run("run", "--mailboxes", "addresses", "--once")
     assert (ended.status, ended.out.split()[-4:]) == (0, ["1", "up", "to", "date"])
 
 
-async def test_the_mailbox_of_the_environment_where_none_is_given(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_mailbox_of_the_environment_where_none_is_given(
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", ALICE)
-    passwords = desk.passwords()
+    passwords = sync_runner.write_passwords()
     for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
-        ended = await desk.run("run", *options, "--passwords", passwords, "--once")
+        ended = await sync_runner.run("run", *options, "--passwords", passwords, "--once")
         assert (ended.status, ended.err) == (0, "")
         with closing(sqlite3.connect("directsuite-sync.db")) as connection:
             assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
 
 
-async def test_mailboxes_from_a_file_that_begins_with_a_byte_order_mark(desk: Desk) -> None:
-    desk.folder.joinpath("addresses").write_text(f"{ALICE}\n", "utf-8-sig")
-    passwords = desk.passwords()
-    assert (await desk.run("run", "--mailboxes", "addresses", "--passwords", passwords, "--once")).status == 0
+async def test_mailboxes_from_a_file_that_begins_with_a_byte_order_mark(sync_runner: SyncRunner) -> None:
+    sync_runner.folder.joinpath("addresses").write_text(f"{ALICE}\n", "utf-8-sig")
+    passwords = sync_runner.write_passwords()
+    assert (await sync_runner.run("run", "--mailboxes", "addresses", "--passwords", passwords, "--once")).status == 0
 
 
-async def test_a_folder_that_is_named_twice_is_looked_at_once_and_inbox_in_any_case(desk: Desk) -> None:
+async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(sync_runner: SyncRunner) -> None:
     folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
-    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", *folders)
+    ended = await sync_runner.run(
+        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", *folders
+    )
     assert (ended.status, ended.err) == (0, "")
-    assert folders_of(folders[1::2]) == ["INBOX", "INBOX.Sent"]
+    assert parse_folders(folders[1::2]) == ["INBOX", "INBOX.Sent"]
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
         assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
 
 
-async def test_a_mistyped_folder_is_told_in_words_that_fit(desk: Desk) -> None:
-    ended = await desk.run(
-        "run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--folder", "INBOX.Snet"
+async def test_a_mistyped_folder_is_told_in_words_that_fit(sync_runner: SyncRunner) -> None:
+    ended = await sync_runner.run(
+        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
     assert ended.status == 1
     assert "There is no such folder on the server: make it there, or leave it out here." in ended.out
 
 
-async def test_a_mailbox_that_fails_is_told_without_its_name_and_the_others_go_on(desk: Desk) -> None:
-    await desk.deliver(BOB, "his")
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(alice="wrong"), "--once")
+async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(BOB, "his")
+    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
     assert ended.status == 1
     assert "The password is refused: give the right one." in ended.out
     assert ended.out.endswith("1 up to date, 1 failing\n")
@@ -111,35 +115,41 @@ async def test_a_mailbox_that_fails_is_told_without_its_name_and_the_others_go_o
     assert subjects() == ["his"]
 
 
-async def test_as_json_each_round_is_a_line(desk: Desk) -> None:
-    await desk.deliver(ALICE, "one", "two")
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(bob="wrong"), "--once", "--json")
+async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(ALICE, "one", "two")
+    ended = await sync_runner.run(
+        "run", *BOTH, "--passwords", sync_runner.write_passwords(bob="wrong"), "--once", "--json"
+    )
     lines = [json.loads(line) for line in ended.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
-    document = json.loads((await desk.run("status", "--json")).out)
+    document = json.loads((await sync_runner.run("status", "--json")).out)
     numbers = {each["mailbox"]: each["number"] for each in document["mailboxes"]}
     assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
-    assert lines[0] == {"event": "started", "words": f"messages go into {desk.folder / 'directsuite-sync.db'}"}
+    assert lines[0] == {"event": "started", "words": f"messages go into {sync_runner.folder / 'directsuite-sync.db'}"}
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
         "The password is refused: give the right one."
     ]
     assert ended.status == 1
 
 
-async def test_log_lines_name_mailboxes_where_that_is_wanted(desk: Desk) -> None:
-    await desk.deliver(ALICE, "one")
-    ended = await desk.run("run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--log-names")
+async def test_log_lines_name_mailboxes_where_that_is_wanted(sync_runner: SyncRunner) -> None:
+    await sync_runner.deliver(ALICE, "one")
+    ended = await sync_runner.run(
+        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names"
+    )
     assert f" mailbox 1 ({ALICE}): 1 new\n" in ended.out
-    await desk.deliver(ALICE, "two")
-    ended = await desk.run(
-        "run", "--mailbox", ALICE, "--passwords", desk.passwords(), "--once", "--log-names", "--json"
+    await sync_runner.deliver(ALICE, "two")
+    ended = await sync_runner.run(
+        "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--log-names", "--json"
     )
     assert json.loads(ended.out.splitlines()[1])["name"] == ALICE
 
 
-async def test_a_store_that_fails_under_the_worker_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_under_the_worker_is_status_1(
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     once = Synchronizer.once
 
     async def fail(synchronizer: Synchronizer) -> None:
@@ -147,24 +157,26 @@ async def test_a_store_that_fails_under_the_worker_is_status_1(desk: Desk, monke
         raise StoreError("The disk of the store is full.")
 
     monkeypatch.setattr(Synchronizer, "once", fail)
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
     assert ended.status == 1
     assert ended.err.endswith("directsuite: The disk of the store is full\n")
 
 
 async def test_a_store_that_fails_before_the_first_turn_is_status_2(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: SqliteStore, __: str) -> None:
         raise StoreError("The disk of the store is full.")
 
     monkeypatch.setattr(SqliteStore, "bind", fail)
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
     assert ended.status == 2
     assert ended.err.endswith("directsuite: The disk of the store is full\n")
 
 
-async def test_a_store_that_fails_on_the_way_is_status_1(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_on_the_way_is_status_1(
+    sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     close = SqliteStore.aclose
 
     async def fail(store: SqliteStore) -> None:
@@ -172,5 +184,5 @@ async def test_a_store_that_fails_on_the_way_is_status_1(desk: Desk, monkeypatch
         raise StoreError("The disk of the store is full.")
 
     monkeypatch.setattr(SqliteStore, "aclose", fail)
-    ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+    ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
     assert (ended.status, ended.err) == (1, "directsuite: The disk of the store is full\n")

@@ -14,20 +14,20 @@ import pytest
 
 from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, SyncStatus
 from directsuite.sync.status import WorkerStatus, write_status
-from tests.cli.sync.conftest import Desk
-from tests.integration.world import ALICE, BOB
+from tests.cli.sync.conftest import SyncRunner
+from tests.integration.scenario import ALICE, BOB
 
 BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 
-async def ran(desk: Desk, **passwords: str) -> None:
+async def ran(desk: SyncRunner, **passwords: str) -> None:
     """A worker that has brought both mailboxes up to date, or tried to."""
     await desk.deliver(ALICE, "one")
-    await desk.run("run", *BOTH, "--passwords", desk.passwords(**passwords), "--once")
+    await desk.run("run", *BOTH, "--passwords", desk.write_passwords(**passwords), "--once")
 
 
 def report(
-    desk: Desk, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
+    desk: SyncRunner, age: float, *mailboxes: MailboxProgress, pid: int | None = None, host: str | None = None
 ) -> None:
     """A worker's report that was written so many seconds ago."""
     written = WorkerStatus(
@@ -47,17 +47,17 @@ def held_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: now)
 
 
-async def test_a_store_that_is_not_there_is_told(desk: Desk) -> None:
+async def test_a_store_that_is_not_there_is_told(sync_runner: SyncRunner) -> None:
     for command in ("status", "audit", "retry"):
-        ended = await desk.run(command)
+        ended = await sync_runner.run(command)
         assert (ended.status, ended.out) == (2, "")
         assert ended.err.startswith("directsuite: There is no store at this path")
-    assert list(desk.folder.iterdir()) == []
+    assert list(sync_runner.folder.iterdir()) == []
 
 
-async def test_after_a_worker_it_tells_what_that_left(desk: Desk) -> None:
-    await ran(desk)
-    ended = await desk.run("status")
+async def test_after_a_worker_it_tells_what_that_left(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner)
+    ended = await sync_runner.run("status")
     assert (ended.status, ended.err) == (0, "")
     first, header, *rows = ended.out.splitlines()
     assert first.startswith("no worker is running: the last one ended")
@@ -66,23 +66,23 @@ async def test_after_a_worker_it_tells_what_that_left(desk: Desk) -> None:
     assert all("up to date" in row for row in rows)
 
 
-async def test_a_mailbox_that_fails_is_status_1_and_stands_first(desk: Desk) -> None:
-    await ran(desk, bob="wrong")
-    ended = await desk.run("status")
+async def test_a_mailbox_that_fails_is_status_1_and_stands_first(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner, bob="wrong")
+    ended = await sync_runner.run("status")
     assert ended.status == 1
     row = ended.out.splitlines()[2]
     assert row.split()[1] == BOB
     assert "The password is refused: give the right one." in row
-    assert (await desk.run("status", "--mailbox", ALICE)).status == 0
-    failing = await desk.run("status", "--failing")
+    assert (await sync_runner.run("status", "--mailbox", ALICE)).status == 0
+    failing = await sync_runner.run("status", "--failing")
     assert [line.split()[1] for line in failing.out.splitlines()[2:]] == [BOB]
-    unknown = await desk.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
+    unknown = await sync_runner.run("status", "--mailbox", ALICE, "--mailbox", "nobody@direct.example.test")
     assert (unknown.status, unknown.out) == (2, "")
     assert unknown.err.startswith("directsuite: number 2 of --mailbox is not known to the store")
 
 
-async def test_mailboxes_are_sorted_and_paged(desk: Desk) -> None:
-    await ran(desk, bob="wrong")
+async def test_mailboxes_are_sorted_and_paged(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner, bob="wrong")
     orders = {
         "status": [BOB, ALICE],
         "lag": [BOB, ALICE],
@@ -91,19 +91,19 @@ async def test_mailboxes_are_sorted_and_paged(desk: Desk) -> None:
         "number": [ALICE, BOB],
     }
     for order, names in orders.items():
-        document = json.loads((await desk.run("status", "--json", "--sort", order)).out)
+        document = json.loads((await sync_runner.run("status", "--json", "--sort", order)).out)
         assert [each["mailbox"] for each in document["mailboxes"]] == names, order
-    first = await desk.run("status", "--limit", "1")
+    first = await sync_runner.run("status", "--limit", "1")
     assert (BOB in first.out, ALICE in first.out) == (True, False)
     assert first.err == "directsuite: 1 more: --limit 2, or --offset 1 for the next ones\n"
-    second = await desk.run("status", "--limit", "1", "--offset", "1")
+    second = await sync_runner.run("status", "--limit", "1", "--offset", "1")
     assert (BOB in second.out, ALICE in second.out, second.err) == (False, True, "")
     assert (first.status, second.status) == (1, 1)
 
 
-async def test_as_json_it_is_one_document(desk: Desk) -> None:
-    await ran(desk, bob="wrong")
-    document = json.loads((await desk.run("status", "--json")).out)
+async def test_as_json_it_is_one_document(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner, bob="wrong")
+    document = json.loads((await sync_runner.run("status", "--json")).out)
     assert document["worker"]["running"] is False
     bob, alice = document["mailboxes"]
     assert (alice["mailbox"], alice["status"], alice["messages"]) == (ALICE, "up to date", 1)
@@ -116,7 +116,7 @@ async def test_as_json_it_is_one_document(desk: Desk) -> None:
 
 
 @pytest.mark.usefixtures("held_clock")
-async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
+async def test_beside_a_worker_that_has_the_store_open(sync_runner: SyncRunner) -> None:
     failing = MailboxProgress(
         name=ALICE,
         status=SyncStatus.FAILING,
@@ -125,8 +125,8 @@ async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
         folders={"INBOX.Ward": "There is no such folder on the server."},
     )
     async with SqliteStore("directsuite-sync.db", sink=SqliteSink()):
-        report(desk, 2.0, failing, MailboxProgress(name=BOB))
-        ended = await desk.run("status")
+        report(sync_runner, 2.0, failing, MailboxProgress(name=BOB))
+        ended = await sync_runner.run("status")
         assert ended.status == 1
         assert ended.out.startswith(f"the worker (process {os.getpid()}) has reported 2 s ago\n")
         assert "(for 2 h)" in ended.out
@@ -136,37 +136,39 @@ async def test_beside_a_worker_that_has_the_store_open(desk: Desk) -> None:
 @pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(2.0, 0), (100.0, 1)])
 async def test_a_worker_that_was_killed_is_status_1_though_no_mailbox_fails(
-    desk: Desk, age: float, status: int
+    sync_runner: SyncRunner, age: float, status: int
 ) -> None:
-    await ran(desk)
-    report(desk, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
-    ended = await desk.run("status")
+    await ran(sync_runner)
+    report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE))
+    ended = await sync_runner.run("status")
     assert ended.status == status
     assert ("silent, or was killed: it reported 100 s ago" in ended.out) == bool(status)
-    assert (await desk.run("status", "--json", "--mailbox", BOB)).status == status
+    assert (await sync_runner.run("status", "--json", "--mailbox", BOB)).status == status
 
 
-async def test_without_a_report_it_tells_what_the_store_knows(desk: Desk) -> None:
-    await ran(desk)
-    desk.folder.joinpath("directsuite-sync.db.status.json").unlink()
-    ended = await desk.run("status")
+async def test_without_a_report_it_tells_what_the_store_knows(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner)
+    sync_runner.folder.joinpath("directsuite-sync.db.status.json").unlink()
+    ended = await sync_runner.run("status")
     assert ended.status == 0
     assert ended.out.startswith("no worker of `directsuite sync run` has reported: this is what the store knows\n")
     assert [row.split()[2] for row in ended.out.splitlines()[2:]] == ["unknown", "unknown"]
     assert ALICE in ended.out
-    ended = await desk.run("status", "--failing")
+    ended = await sync_runner.run("status", "--failing")
     assert (ended.status, "no worker has reported" in ended.err) == (0, True)
-    document = json.loads((await desk.run("status", "--json")).out)
+    document = json.loads((await sync_runner.run("status", "--json")).out)
     assert {each["status"] for each in document["mailboxes"]} == {"unknown"}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody can tell there")
 @pytest.mark.parametrize(("host", "is_seen"), [(socket.gethostname(), True), ("elsewhere", False)])
-async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(desk: Desk, host: str, is_seen: bool) -> None:
-    await ran(desk)
+async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(
+    sync_runner: SyncRunner, host: str, is_seen: bool
+) -> None:
+    await ran(sync_runner)
     nobody = 2**30  # more than a process's number can be
-    report(desk, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
-    ended = await desk.run("status")
+    report(sync_runner, 2.0, MailboxProgress(name=ALICE, status=SyncStatus.UP_TO_DATE), pid=nobody, host=host)
+    ended = await sync_runner.run("status")
     assert ended.status == is_seen
     assert (f"the worker (process {nobody}) is silent, or was killed" in ended.out) is is_seen
 
@@ -174,70 +176,74 @@ async def test_a_worker_that_was_killed_is_seen_at_once_on_its_machine(desk: Des
 @pytest.mark.usefixtures("held_clock")
 @pytest.mark.parametrize(("age", "status"), [(1.0, 0), (119.0, 0), (125.0, 1)])
 async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
-    desk: Desk, age: float, status: int
+    sync_runner: SyncRunner, age: float, status: int
 ) -> None:
-    report(desk, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
-    ended = await desk.run("status", "--max-age", "120")
+    report(sync_runner, age, MailboxProgress(name=ALICE, status=SyncStatus.FAILING, problem="It fails."))
+    ended = await sync_runner.run("status", "--max-age", "120")
     assert ended.status == status
     assert ended.out == f"the worker has reported {age:.0f} s ago\n"
 
 
-async def test_a_worker_that_has_ended_does_not_live(desk: Desk) -> None:
+async def test_a_worker_that_has_ended_does_not_live(sync_runner: SyncRunner) -> None:
     for _ in range(2):
-        ended = await desk.run("status", "--max-age", "120")
+        ended = await sync_runner.run("status", "--max-age", "120")
         assert (ended.status, ended.out) == (1, "no worker is running\n")
-        await ran(desk)
+        await ran(sync_runner)
 
 
-async def test_one_of_a_fleet_is_known_by_its_report(desk: Desk) -> None:
-    ended = await desk.run("status", "--postgres", "--max-age", "120")
+async def test_one_of_a_fleet_is_known_by_its_report(sync_runner: SyncRunner) -> None:
+    ended = await sync_runner.run("status", "--postgres", "--max-age", "120")
     assert (ended.status, "--status-file" in ended.err) == (2, True)
-    report(desk, 1.0)
-    ended = await desk.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
+    report(sync_runner, 1.0)
+    ended = await sync_runner.run("status", "--max-age", "120", "--status-file", "directsuite-sync.db.status.json")
     assert ended.status == 0
 
 
-async def test_requests_are_left_and_applied_by_the_next_run(desk: Desk) -> None:
-    await ran(desk)
-    before = json.loads((await desk.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
-    ended = await desk.run("audit", "--mailbox", ALICE)
+async def test_requests_are_left_and_applied_by_the_next_run(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner)
+    before = json.loads((await sync_runner.run("status", "--json")).out)["mailboxes"][0]["folders"]["INBOX"][
+        "audited_at"
+    ]
+    ended = await sync_runner.run("audit", "--mailbox", ALICE)
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith("1 mailbox: everything is compared with the server")
-    ended = await desk.run("retry")
+    ended = await sync_runner.run("retry")
     assert ended.out.startswith("2 mailboxes: what was quarantined, or fails, is tried again")
-    desk.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
-    await ran(desk)
-    assert [rule["applied"] for rule in desk.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [1]
+    sync_runner.sandbox.inject_fault("GetMessageMetaData", "latency", seconds=0.001)
+    await ran(sync_runner)
+    assert [rule["applied"] for rule in sync_runner.sandbox.faults() if rule["operation"] == "GetMessageMetaData"] == [
+        1
+    ]
     assert before is not None
 
 
-async def test_what_is_quarantined_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_quarantined_is_told(sync_runner: SyncRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DIRECTSUITE_RETRY_ATTEMPTS", "1")
-    await ran(desk)
-    ended = await desk.run("status", "--quarantined")
+    await ran(sync_runner)
+    ended = await sync_runner.run("status", "--quarantined")
     assert (ended.status, ended.out) == (0, "no message is quarantined\n")
-    await desk.deliver(ALICE, "two")
-    desk.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
+    await sync_runner.deliver(ALICE, "two")
+    sync_runner.sandbox.inject_fault("GetMessagesByUIDs", "status", status=500, times=60)
     for _ in range(2):  # in the second round it isn't asked for again
-        ended = await desk.run("run", *BOTH, "--passwords", desk.passwords(), "--once")
+        ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once")
         assert (ended.status, ended.out.splitlines()[-1].split(" ", 1)[1]) == (0, "2 up to date, 1 message quarantined")
-    ended = await desk.run("status", "--quarantined")
+    ended = await sync_runner.run("status", "--quarantined")
     assert (ended.status, ended.err) == (1, "")
     header, row = ended.out.splitlines()
     assert header.split() == ["no.", "mailbox", "folder", "uid", "problem", "attempts", "next", "try"]
     assert row.split()[1:6] == [ALICE, "INBOX", "2", "ServerError", "1"]
-    ended = await desk.run("status", "--quarantined", "--json", "--mailbox", ALICE)
+    ended = await sync_runner.run("status", "--quarantined", "--json", "--mailbox", ALICE)
     (told,) = json.loads(ended.out)["quarantined"]
     assert (told["mailbox"], told["uid"], told["problem"], told["attempts"]) == (ALICE, 2, "ServerError", 1)
     assert told["next_try_at"] == row.split()[6]
-    assert (await desk.run("status", "--quarantined", "--mailbox", BOB)).status == 0
-    assert (await desk.run("status")).status == 0
+    assert (await sync_runner.run("status", "--quarantined", "--mailbox", BOB)).status == 0
+    assert (await sync_runner.run("status")).status == 0
 
 
-async def test_a_request_for_somebody_unknown_is_refused(desk: Desk) -> None:
-    await ran(desk)
+async def test_a_request_for_somebody_unknown_is_refused(sync_runner: SyncRunner) -> None:
+    await ran(sync_runner)
     for known in ((), ("--mailbox", ALICE)):
-        ended = await desk.run("retry", *known, "--mailbox", "nobody@direct.example.test")
+        ended = await sync_runner.run("retry", *known, "--mailbox", "nobody@direct.example.test")
         assert (ended.status, ended.out) == (2, "")
         assert f"number {len(known) // 2 + 1} of --mailbox is not known to the store" in ended.err
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.delivery.scene import clinic
-from tests.jobs.delivery.trackers import Scene
+from tests.jobs.delivery.clinic import open_clinic
+from tests.jobs.delivery.trackers import TrackerFactory
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with clinic() as opened:
-        yield Scene(opened, tmp_path)
+async def tracker_factory(tmp_path: Path) -> AsyncIterator[TrackerFactory]:
+    async with open_clinic() as opened:
+        yield TrackerFactory(opened, tmp_path)

@@ -7,48 +7,48 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import attrs
 
 import directsuite as ds
-from tests.integration.world import ALICE, PASSWORD
-from tests.jobs.delivery.scene import Clinic
+from tests.integration.scenario import ALICE, PASSWORD
+from tests.jobs.delivery.clinic import Clinic
 
-Answer = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
+StatusResponder = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
 """The statuses of messages by smtp_id and recipient; raises what the service refuses."""
 
 
 class FragileMailbox(ds.Mailbox):
     """Asks a function in place of a service. asked: the smtp_ids of each request."""
 
-    asked: list[Sequence[str]]
-    answer: Answer
+    requested_ids: list[Sequence[str]]
+    responder: StatusResponder
 
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> ds.DirectMessageStatusReportResponse:
         """What the function says."""
         listed = list(smtp_ids)
-        self.asked.append(listed)
+        self.requested_ids.append(listed)
         logs = [
             ds.DirectMessageLog(message_id=smtp_id, to=recipient, status=ds.MessageStatus(status))
-            for smtp_id, statuses in self.answer(listed).items()
+            for smtp_id, statuses in self.responder(listed).items()
             for recipient, status in statuses.items()
         ]
         return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
 
 
-def fragile_mailbox(clinic: Clinic, answer: Answer, *, address: str = ALICE) -> FragileMailbox:
+def make_fragile_mailbox(clinic: Clinic, responder: StatusResponder, *, address: str = ALICE) -> FragileMailbox:
     """Alice's, or another's, in that clinic's suite."""
     box = FragileMailbox(clinic.box._transport, address, PASSWORD)
-    box.asked, box.answer = [], answer
+    box.requested_ids, box.responder = [], responder
     return box
 
 
 @attrs.frozen
-class Refusing:
+class RejectingResponder:
     """Delivers everything, and refuses each request that names one of these."""
 
-    bad: frozenset[str]
-    error: Callable[[], ds.DirectSuiteError]
+    rejected_ids: frozenset[str]
+    make_error: Callable[[], ds.DirectSuiteError]
 
     def __call__(self, smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        if self.bad & {*smtp_ids}:
-            raise self.error()
+        if self.rejected_ids & {*smtp_ids}:
+            raise self.make_error()
         return {smtp_id: {"bob@hospital.example.test": "Delivered"} for smtp_id in smtp_ids}

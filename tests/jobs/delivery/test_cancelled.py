@@ -8,68 +8,74 @@ from typing import Any
 
 import pytest
 
-from directsuite.jobs.delivery import DeliveryChange, Journal
-from tests.jobs.delivery.trackers import NEVER, PROMPT, Scene, course, told
-from tests.waiting import until
+from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal
+from tests.jobs.delivery.trackers import (
+    DELIVERED_RECIPIENT,
+    UNCONFIRMED_RECIPIENT,
+    TrackerFactory,
+    collect_changes,
+    list_statuses,
+)
+from tests.waiting import wait_until
 
 
-async def test_one_whose_adding_was_cancelled_after_its_commit_is_followed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_committed_add_is_followed_though_cancelled(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        assert await told(tracker) == []
-        smtp_id = await scene.clinic.send(PROMPT)
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        assert await collect_changes(tracker) == []
+        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
         cancel_after(journal, "add", monkeypatch)
         await cancelled(tracker.add(smtp_id))
         await tracker.add(smtp_id)
-        assert course(await told(tracker), PROMPT) == ["Delivered"]
+        assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
-async def test_one_whose_adding_was_cancelled_after_its_commit_wakes_a_loop_that_waits(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_committed_add_wakes_waiting_loop_though_cancelled(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        scene.clinic.time.hold()
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        tracker_factory.clinic.time.hold()
         loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await until(lambda: len(scene.clinic.time.slept) == 1)
-        smtp_id = await scene.clinic.send(PROMPT)
+        await wait_until(lambda: len(tracker_factory.clinic.time.sleeps) == 1)
+        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
         cancel_after(journal, "add", monkeypatch)
         await cancelled(tracker.add(smtp_id))
         async with asyncio.timeout(5):
             assert (await loop).smtp_id == smtp_id
 
 
-async def test_a_change_that_was_noted_as_its_loop_was_cancelled_is_told_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_change_committed_while_loop_is_cancelled_is_yielded_once(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT))
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
         cancel_after(journal, "record", monkeypatch)
-        await cancelled(told(tracker))
-        assert course(await told(tracker), PROMPT) == ["Delivered"]
-        assert await told(tracker) == []
+        await cancelled(collect_changes(tracker))
+        assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
+        assert await collect_changes(tracker) == []
 
 
-async def test_a_status_that_was_noted_as_its_loop_was_cancelled_is_told_once(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_status_committed_while_loop_is_cancelled_is_yielded_once(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(NEVER))
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(UNCONFIRMED_RECIPIENT))
         cancel_after(journal, "record", monkeypatch)
-        await cancelled(told(tracker))
-        assert course(await told(tracker), NEVER) == ["Waiting", "NO MDN Received"]
+        await cancelled(collect_changes(tracker))
+        assert list_statuses(await collect_changes(tracker), UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
 
 
-async def test_one_whose_adding_was_cancelled_while_changes_were_read_does_not_end_the_loop(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+async def test_committed_add_during_read_keeps_loop_running(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scene.journal() as journal:
-        tracker, pending, reads = scene.tracker(journal), journal.records.pending, list[None]()
-        smtp_id = await scene.clinic.send(PROMPT)
+    async with tracker_factory.make_journal() as journal:
+        tracker, pending, reads = tracker_factory.make_tracker(journal), journal.records.list_pending, list[None]()
+        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
 
         async def read(mailbox: str, most: int) -> list[DeliveryChange]:
             """With that, the first time."""
@@ -82,11 +88,11 @@ async def test_one_whose_adding_was_cancelled_while_changes_were_read_does_not_e
             return changes
 
         with monkeypatch.context() as slow:
-            slow.setattr(journal.records, "pending", read)
-            assert course(await told(tracker), PROMPT) == ["Delivered"]
+            slow.setattr(journal.records, "list_pending", read)
+            assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
-def cancel_after(journal: Journal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def cancel_after(journal: DeliveryJournal, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the task that next calls this method cancelled just after the commit."""
     work = getattr(journal.records, method)
 

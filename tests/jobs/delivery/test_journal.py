@@ -12,130 +12,141 @@ import pytest
 
 import directsuite as ds
 from directsuite.durable.database import sql
-from directsuite.jobs.delivery import DeliveryTracker, JournalError
-from tests.integration.world import ALICE, BOB, PASSWORD
-from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
-from tests.jobs.delivery.trackers import NEVER, PROMPT, SLOW, Scene, course, first_of, told
+from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker
+from tests.integration.scenario import ALICE, BOB, PASSWORD
+from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
+from tests.jobs.delivery.trackers import (
+    DELIVERED_RECIPIENT,
+    SLOW_RECIPIENT,
+    UNCONFIRMED_RECIPIENT,
+    TrackerFactory,
+    collect_changes,
+    list_statuses,
+    read_first_change,
+)
 
 
-async def test_a_restart_goes_on_and_tells_what_was_not_done(scene: Scene) -> None:
-    smtp_id = await scene.clinic.send(PROMPT, SLOW)
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
+async def test_a_restart_goes_on_and_tells_what_was_not_done(tracker_factory: TrackerFactory) -> None:
+    smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT, SLOW_RECIPIENT)
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
         await tracker.add(smtp_id, recipients=2)
-        [first] = [change async for change in first_of(tracker)]
-    scene.clinic.sandbox.clock.advance(timedelta(days=3))
-    async with scene.journal() as journal:
-        changes = await told(scene.tracker(journal))
+        [first] = [change async for change in read_first_change(tracker)]
+    tracker_factory.clinic.sandbox.clock.advance(timedelta(days=3))
+    async with tracker_factory.make_journal() as journal:
+        changes = await collect_changes(tracker_factory.make_tracker(journal))
     assert changes[0].id == first.id
-    assert course(changes, PROMPT) == ["Delivered"]
-    assert course(changes, SLOW) == ["Waiting", "Delivered"]
+    assert list_statuses(changes, DELIVERED_RECIPIENT) == ["Delivered"]
+    assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
     assert not any(change.given_up for change in changes)
-    assert scene.asked == 2
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
+    assert tracker_factory.status_requests == 2
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
         await tracker.add(smtp_id)  # the program begins its batch anew
-        assert await told(tracker) == []
+        assert await collect_changes(tracker) == []
 
 
-async def test_a_file_of_an_earlier_form_is_refused_and_left_as_it_is(scene: Scene) -> None:
-    async with scene.journal():
+async def test_a_file_of_an_earlier_form_is_refused_and_left_as_it_is(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal():
         pass
-    with contextlib.closing(sqlite3.connect(scene.file)) as connection:
+    with contextlib.closing(sqlite3.connect(tracker_factory.file)) as connection:
         connection.execute("PRAGMA user_version = 1")
-    before = scene.file.read_bytes()
-    with pytest.raises(JournalError, match="give the journal another path"):
-        async with scene.journal():
+    before = tracker_factory.file.read_bytes()
+    with pytest.raises(DeliveryJournalError, match="give the journal another path"):
+        async with tracker_factory.make_journal():
             pass
-    assert scene.file.read_bytes() == before
+    assert tracker_factory.file.read_bytes() == before
 
 
-async def test_one_with_and_without_angle_brackets_is_the_same(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        smtp_id = await scene.clinic.send(PROMPT)
+async def test_id_is_the_same_with_and_without_angle_brackets(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        smtp_id = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
         await tracker.add(smtp_id.strip("<>"))
         await tracker.add(smtp_id)
-        other = await scene.clinic.send(PROMPT)
+        other = await tracker_factory.clinic.send(DELIVERED_RECIPIENT)
         await tracker.add(other)
         assert await tracker.followed() == [smtp_id.strip("<>"), other]
-        assert len(await told(tracker)) == 2
+        assert len(await collect_changes(tracker)) == 2
 
 
-async def test_two_mailboxes_share_a_journal(scene: Scene) -> None:
-    await scene.clinic.sandbox.add_account(BOB, PASSWORD)
-    bob = scene.clinic.suite.mailbox(BOB, PASSWORD)
-    sent = await bob.send(ds.Message(subject="Reply", recipients=[ds.Recipient(PROMPT)]))
-    async with scene.journal() as journal:
-        alice_s, bob_s = scene.tracker(journal), scene.tracker(journal, bob)
-        await alice_s.add(await scene.clinic.send(PROMPT))
+async def test_two_mailboxes_share_a_journal(tracker_factory: TrackerFactory) -> None:
+    await tracker_factory.clinic.sandbox.add_account(BOB, PASSWORD)
+    bob = tracker_factory.clinic.suite.mailbox(BOB, PASSWORD)
+    sent = await bob.send(ds.Message(subject="Reply", recipients=[ds.Recipient(DELIVERED_RECIPIENT)]))
+    async with tracker_factory.make_journal() as journal:
+        alice_s, bob_s = tracker_factory.make_tracker(journal), tracker_factory.make_tracker(journal, bob)
+        await alice_s.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
         await bob_s.add(sent.smtp_id)
-        assert [change.smtp_id for change in await told(bob_s)] == [sent.smtp_id]
-        assert len(await told(alice_s)) == 1
+        assert [change.smtp_id for change in await collect_changes(bob_s)] == [sent.smtp_id]
+        assert len(await collect_changes(alice_s)) == 1
 
 
-async def test_the_same_message_of_two_mailboxes_is_told_to_each(scene: Scene) -> None:
+async def test_the_same_message_of_two_mailboxes_is_told_to_each(tracker_factory: TrackerFactory) -> None:
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """They have it."""
-        return {smtp_id: {PROMPT: "Delivered"} for smtp_id in smtp_ids}
+        return {smtp_id: {DELIVERED_RECIPIENT: "Delivered"} for smtp_id in smtp_ids}
 
-    async with scene.journal() as journal:
-        alice_s = scene.tracker(journal, fragile_mailbox(scene.clinic, answer))
-        bob_s = scene.tracker(journal, fragile_mailbox(scene.clinic, answer, address=BOB))
+    async with tracker_factory.make_journal() as journal:
+        alice_s = tracker_factory.make_tracker(journal, make_fragile_mailbox(tracker_factory.clinic, answer))
+        bob_s = tracker_factory.make_tracker(journal, make_fragile_mailbox(tracker_factory.clinic, answer, address=BOB))
         for tracker in (alice_s, bob_s):
             await tracker.add("<1@direct.example.test>")
-        [in_hand] = [change async for change in first_of(alice_s)]
-        [of_bob] = await told(bob_s)
+        [in_hand] = [change async for change in read_first_change(alice_s)]
+        [of_bob] = await collect_changes(bob_s)
         assert in_hand.id != of_bob.id
-        assert [change.id for change in await told(alice_s)] == [in_hand.id]
+        assert [change.id for change in await collect_changes(alice_s)] == [in_hand.id]
 
 
-async def test_what_is_over_can_be_forgotten_and_then_followed_anew(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        over, open_ = await scene.clinic.send(PROMPT), await scene.clinic.send(NEVER)
+async def test_finished_message_can_be_forgotten_and_added_again(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        over, open_ = (
+            await tracker_factory.clinic.send(DELIVERED_RECIPIENT),
+            await tracker_factory.clinic.send(UNCONFIRMED_RECIPIENT),
+        )
         await tracker.add(over)
-        before = await told(tracker)
+        before = await collect_changes(tracker)
         await tracker.add(open_)
-        now = scene.clinic.sandbox.clock.now() + timedelta(seconds=1)
+        now = tracker_factory.clinic.sandbox.clock.now() + timedelta(seconds=1)
         assert await journal.forget(now - timedelta(days=1)) == 0
         assert await journal.forget(now) == 1
         assert await tracker.followed() == [open_]
         await tracker.add(over)
-        again = [change for change in await told(tracker) if change.smtp_id == over]
+        again = [change for change in await collect_changes(tracker) if change.smtp_id == over]
         assert [change.id for change in again] == [change.id for change in before]
 
 
-async def test_the_journal_has_neither_password_nor_mailbox_and_forgets_recipients(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT))
-        async for change in first_of(tracker):
-            assert PROMPT not in repr(change)
+async def test_journal_has_no_password_or_mailbox_and_drops_recipients(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+        async for change in read_first_change(tracker):
+            assert DELIVERED_RECIPIENT not in repr(change)
             assert change.smtp_id not in repr(change)
-        written = b"".join(file.read_bytes() for file in scene.file.parent.iterdir())
-        assert PROMPT.encode() in written
+        written = b"".join(file.read_bytes() for file in tracker_factory.file.parent.iterdir())
+        assert DELIVERED_RECIPIENT.encode() in written
         assert PASSWORD.encode() not in written
         assert ALICE.encode() not in written
-        await told(tracker)
+        await collect_changes(tracker)
         # pages that were written over remain in the file until it is vacuumed; the tables are what is asked for
         assert await journal._database.fetch(sql("SELECT * FROM recipient")) == []
 
 
-async def test_a_tracker_takes_a_journal_and_not_its_path(scene: Scene) -> None:
+async def test_a_tracker_takes_a_journal_and_not_its_path(tracker_factory: TrackerFactory) -> None:
     with pytest.raises(ds.InvalidArgumentError) as refused:
-        DeliveryTracker(scene.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        DeliveryTracker(tracker_factory.clinic.box, journal="delivery.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert refused.value.parameter == "journal"
 
 
-async def test_one_is_added_to_an_open_journal_alone(scene: Scene) -> None:
-    tracker = scene.tracker(scene.journal())
+async def test_message_can_be_added_only_to_open_journal(tracker_factory: TrackerFactory) -> None:
+    tracker = tracker_factory.make_tracker(tracker_factory.make_journal())
     with pytest.raises(ds.ClosedError):
         await tracker.add("<1@direct.example.test>")
 
 
 @pytest.mark.parametrize("before", [datetime(2026, 1, 1), "2026-01-01"], ids=["naive", "text"])  # noqa: DTZ001
-async def test_only_an_aware_moment_says_what_to_forget(scene: Scene, before: Any) -> None:
-    async with scene.journal() as journal:
+async def test_only_an_aware_moment_says_what_to_forget(tracker_factory: TrackerFactory, before: Any) -> None:
+    async with tracker_factory.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await journal.forget(before)

@@ -8,76 +8,78 @@ import contextlib
 import pytest
 
 from directsuite.jobs.delivery import AnotherLoopError
-from tests.jobs.delivery.trackers import PROMPT, REFUSED, Scene, told
-from tests.waiting import until
+from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, REJECTED_RECIPIENT, TrackerFactory, collect_changes
+from tests.waiting import wait_until
 
 
-async def test_another_is_refused_while_one_makes_a_request(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT))
-        scene.clinic.sandbox.inject_fault("GetMessageStatusMany", "hang", times=1)
+async def test_second_loop_is_rejected_during_a_request(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
+        tracker_factory.clinic.sandbox.inject_fault("GetMessageStatusMany", "hang", times=1)
         loop = asyncio.create_task(anext(tracker.changes()))
-        await until(lambda: scene.asked == 1)
+        await wait_until(lambda: tracker_factory.status_requests == 1)
         with pytest.raises(AnotherLoopError, match="aclose"):
             await anext(tracker.changes())
         loop.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await loop
-        assert len(await told(tracker)) == 1
+        assert len(await collect_changes(tracker)) == 1
 
 
-async def test_another_tracker_s_is_refused_while_one_waits(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        scene.clinic.time.hold()
-        loop = asyncio.create_task(anext(scene.tracker(journal).changes(endless=True)))
-        await until(lambda: len(scene.clinic.time.slept) == 1)
+async def test_loop_of_another_tracker_is_rejected_while_one_waits(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker_factory.clinic.time.hold()
+        loop = asyncio.create_task(anext(tracker_factory.make_tracker(journal).changes(endless=True)))
+        await wait_until(lambda: len(tracker_factory.clinic.time.sleeps) == 1)
         with pytest.raises(AnotherLoopError):
-            await anext(scene.tracker(journal).changes())
+            await anext(tracker_factory.make_tracker(journal).changes())
         loop.cancel()
         await asyncio.wait([loop])
 
 
-async def test_another_is_refused_while_one_is_in_its_body_which_goes_on(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker, recipients = scene.tracker(journal), list[str | None]()
-        await tracker.add(await scene.clinic.send(PROMPT, REFUSED), recipients=2)
+async def test_second_loop_is_rejected_while_first_is_in_its_body(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker, recipients = tracker_factory.make_tracker(journal), list[str | None]()
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
         async for change in tracker.changes():
             recipients.append(change.recipient)
             with pytest.raises(AnotherLoopError):
-                await told(tracker)
-        assert {*recipients} == {PROMPT, REFUSED}
+                await collect_changes(tracker)
+        assert {*recipients} == {DELIVERED_RECIPIENT, REJECTED_RECIPIENT}
 
 
-async def test_one_that_is_left_by_break_is_in_nobody_s_way(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT, REFUSED), recipients=2)
+async def test_loop_left_by_break_blocks_no_other(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2)
         keys = list[str]()
         for _ in range(2):
             async for change in tracker.changes():
                 keys.append(change.id)
                 break
         assert len({*keys}) == 1
-        assert len(await told(tracker)) == 2
+        assert len(await collect_changes(tracker)) == 2
 
 
-async def test_one_that_is_kept_is_in_the_way_until_it_is_closed(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        tracker = scene.tracker(journal)
-        await tracker.add(await scene.clinic.send(PROMPT))
+async def test_referenced_loop_blocks_others_until_closed(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        tracker = tracker_factory.make_tracker(journal)
+        await tracker.add(await tracker_factory.clinic.send(DELIVERED_RECIPIENT))
         kept = tracker.changes()
         first = await anext(kept)
         with pytest.raises(AnotherLoopError):
-            await told(tracker)
+            await collect_changes(tracker)
         await kept.aclose()
-        assert [change.id for change in await told(tracker)] == [first.id]
+        assert [change.id for change in await collect_changes(tracker)] == [first.id]
 
 
-async def test_of_two_that_begin_together_one_goes_on(scene: Scene) -> None:
-    async with scene.journal() as journal:
-        await scene.tracker(journal).add(await scene.clinic.send(PROMPT, REFUSED), recipients=2)
-        loops = (told(scene.tracker(journal)) for _ in range(2))
+async def test_only_one_of_two_concurrent_loops_continues(tracker_factory: TrackerFactory) -> None:
+    async with tracker_factory.make_journal() as journal:
+        await tracker_factory.make_tracker(journal).add(
+            await tracker_factory.clinic.send(DELIVERED_RECIPIENT, REJECTED_RECIPIENT), recipients=2
+        )
+        loops = (collect_changes(tracker_factory.make_tracker(journal)) for _ in range(2))
         changes, refused = await asyncio.gather(*loops, return_exceptions=True)
         assert isinstance(changes, list)
         assert len(changes) == 2

@@ -15,53 +15,55 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker, JournalError
+from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker
 from directsuite.jobs.delivery.journal import Records
-from tests.jobs.delivery.trackers import PROMPT, SLOW, Scene, told
+from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, TrackerFactory, collect_changes
 
-LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(PROMPT), ds.Recipient(SLOW)])
+LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
 KEY = "Jane Doe's referral"
 
 
 @asynccontextmanager
-async def run(scene: Scene) -> AsyncGenerator[DeliveryTracker]:
+async def run(scene: TrackerFactory) -> AsyncGenerator[DeliveryTracker]:
     """A tracker of a run of the program: the journal's file is all that the next one has of it."""
-    async with scene.journal() as journal:
-        yield scene.tracker(journal)
+    async with scene.make_journal() as journal:
+        yield scene.make_tracker(journal)
 
 
-async def sends(scene: Scene) -> int:
+async def sends(scene: TrackerFactory) -> int:
     """How many messages really went out."""
     return await scene.clinic.box.get_message_count("INBOX.Sent")
 
 
-def lose_the_answer(scene: Scene) -> None:
+def lose_the_answer(scene: TrackerFactory) -> None:
     """Have the next message sent, its answer lost, and no search of INBOX.Sent answered."""
     scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_after")
     scene.clinic.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=500, times=100)
 
 
-async def test_a_second_run_asks_for_nothing_and_gives_the_same_id(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_a_second_run_asks_for_nothing_and_gives_the_same_id(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         first = await tracker.send(LETTER, key=KEY)
-    requests = scene.clinic.requests.total()
-    async with run(scene) as tracker:
+    requests = tracker_factory.clinic.request_counts.total()
+    async with run(tracker_factory) as tracker:
         second = await tracker.send(LETTER, key=KEY)
         assert (second.success, second.smtp_id) == (True, first.smtp_id)
-        assert scene.clinic.requests.total() == requests
+        assert tracker_factory.clinic.request_counts.total() == requests
         assert await tracker.followed() == [first.smtp_id]
-        ends = [change.recipient for change in await told(tracker) if change.is_end]
-    assert sorted(map(str, ends)) == sorted([PROMPT, SLOW])
-    assert await sends(scene) == 1
+        ends = [change.recipient for change in await collect_changes(tracker) if change.is_end]
+    assert sorted(map(str, ends)) == sorted([DELIVERED_RECIPIENT, SLOW_RECIPIENT])
+    assert await sends(tracker_factory) == 1
 
 
-async def test_the_first_attempt_does_not_search(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_the_first_attempt_does_not_search(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         await tracker.send(LETTER, key=KEY)
-    assert [*scene.clinic.requests] == ["SendWithHeader"]
+    assert [*tracker_factory.clinic.request_counts] == ["SendWithHeader"]
 
 
-async def test_a_crash_after_the_send_finds_it(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crash_after_the_send_finds_it(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def dies(*_: Any, **__: Any) -> None:
         """The program ends before the journal has the message."""
         raise asyncio.CancelledError
@@ -69,120 +71,120 @@ async def test_a_crash_after_the_send_finds_it(scene: Scene, monkeypatch: pytest
     for method in ("add", "end_send"):
         with monkeypatch.context() as patched:
             patched.setattr(Records, method, dies)
-            async with run(scene) as tracker:
+            async with run(tracker_factory) as tracker:
                 with pytest.raises(asyncio.CancelledError):
                     await tracker.send(LETTER, key=KEY)
-        assert await sends(scene) == 1
-    async with run(scene) as tracker:
+        assert await sends(tracker_factory) == 1
+    async with run(tracker_factory) as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(scene) == 1
-    assert scene.clinic.requests["SendWithHeader"] == 1
+    assert await sends(tracker_factory) == 1
+    assert tracker_factory.clinic.request_counts["SendWithHeader"] == 1
 
 
-async def test_a_crash_before_the_send_sends_it(scene: Scene) -> None:
-    async with run(scene) as tracker:
-        scene.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
+async def test_a_crash_before_the_send_sends_it(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
+        tracker_factory.clinic.sandbox.inject_fault("SendWithHeader", "reset_before")
         with suppress(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY, settle=0.0)
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
-    assert await sends(scene) == 1
+    assert await sends(tracker_factory) == 1
 
 
-async def test_a_lost_answer_is_looked_for_by_the_next_run_too(scene: Scene) -> None:
-    lose_the_answer(scene)
-    async with run(scene) as tracker:
+async def test_a_lost_answer_is_looked_for_by_the_next_run_too(tracker_factory: TrackerFactory) -> None:
+    lose_the_answer(tracker_factory)
+    async with run(tracker_factory) as tracker:
         with pytest.raises(ds.OutcomeUnknownError, match="call send again later, with the same key"):
             await tracker.send(LETTER, key=KEY)
-    scene.clinic.sandbox.clear_faults()
-    async with run(scene) as tracker:
+    tracker_factory.clinic.sandbox.clear_faults()
+    async with run(tracker_factory) as tracker:
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(scene) == 1
+    assert await sends(tracker_factory) == 1
 
 
-async def test_one_that_surely_was_not_sent_is_sent_without_a_search(scene: Scene) -> None:
-    scene.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
-    async with run(scene) as tracker:
+async def test_unsent_message_is_sent_without_a_search(tracker_factory: TrackerFactory) -> None:
+    tracker_factory.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
+    async with run(tracker_factory) as tracker:
         with pytest.raises(ds.RateLimitedError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError):
             await tracker.send(ds.Message(recipients=[ds.Recipient("nobody")]), key=KEY)
         assert (await tracker.send(LETTER, key=KEY)).smtp_id
-    assert {*scene.clinic.requests} == {"SendWithHeader"}
-    assert await sends(scene) == 1
+    assert {*tracker_factory.clinic.request_counts} == {"SendWithHeader"}
+    assert await sends(tracker_factory) == 1
 
 
-async def test_several_tasks_send_it_once(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_several_tasks_send_it_once(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
     assert len({answer.smtp_id for answer in answers}) == 1
-    assert await sends(scene) == 1
+    assert await sends(tracker_factory) == 1
 
 
 async def test_nothing_is_sent_where_the_journal_cannot_be_written(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
-        raise JournalError("the disk is full")
+        raise DeliveryJournalError("the disk is full")
 
     monkeypatch.setattr(Records, "begin_send", full)
-    async with run(scene) as tracker:
-        with pytest.raises(JournalError, match="full"):
+    async with run(tracker_factory) as tracker:
+        with pytest.raises(DeliveryJournalError, match="full"):
             await tracker.send(LETTER, key=KEY)
-    assert scene.clinic.requests.total() == 0
+    assert tracker_factory.clinic.request_counts.total() == 0
 
 
 async def test_a_message_without_an_id_is_sent_once_and_not_followed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nameless(*_: Any, **__: Any) -> ds.SendMessageResponse:
         return ds.SendMessageResponse(success=True, code=0)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", nameless)
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         monkeypatch.undo()
         assert not (await tracker.send(LETTER, key=KEY)).smtp_id
         assert await tracker.followed() == []
-    assert scene.clinic.requests.total() == 0
+    assert tracker_factory.clinic.request_counts.total() == 0
 
 
 @pytest.mark.parametrize("smtp_id", ["<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
 async def test_an_id_that_no_request_can_name_is_returned_and_not_followed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, smtp_id: str
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
 ) -> None:
     async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
         return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", odd)
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
         monkeypatch.undo()
         assert (await tracker.send(LETTER, key=KEY)).success
         assert await tracker.followed() == []
-    assert scene.clinic.requests.total() == 0
+    assert tracker_factory.clinic.request_counts.total() == 0
 
 
 @pytest.mark.parametrize("method", ["add", "end_send"])
-async def test_a_journal_that_is_full_after_the_send_leaves_no_doubt_that_it_was_sent(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, method: str
+async def test_full_disk_after_send_still_reports_message_as_sent(
+    tracker_factory: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
-        raise JournalError("the disk is full")
+        raise DeliveryJournalError("the disk is full")
 
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         with monkeypatch.context() as patched:
             patched.setattr(Records, method, full)
             with pytest.raises(ds.OutcomeUnknownError) as caught:
                 await tracker.send(LETTER, key=KEY)
         assert caught.value.happened
-        assert isinstance(caught.value.__cause__, JournalError)
+        assert isinstance(caught.value.__cause__, DeliveryJournalError)
         assert "same key" in caught.value.how_to_find_out
         sent = await tracker.send(LETTER, key=KEY)
         assert await tracker.followed() == [sent.smtp_id]
-    assert await sends(scene) == 1
+    assert await sends(tracker_factory) == 1
 
 
 class SilentFile(io.RawIOBase):
@@ -208,10 +210,10 @@ class SilentFile(io.RawIOBase):
         return 0
 
 
-async def test_the_timeout_covers_reading_attachments(scene: Scene) -> None:
+async def test_the_timeout_covers_reading_attachments(tracker_factory: TrackerFactory) -> None:
     file = SilentFile()
     attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         with pytest.raises(ds.DeadlineExceededError) as caught:
             await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
         file.is_released.set()
@@ -219,8 +221,8 @@ async def test_the_timeout_covers_reading_attachments(scene: Scene) -> None:
         assert (await tracker.send(LETTER, key=KEY)).smtp_id  # nothing was recorded for the key
 
 
-async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         started = asyncio.Event()
         hold = asyncio.Event()
 
@@ -238,35 +240,35 @@ async def test_the_timeout_covers_waiting_for_another_task_that_sends_the_same(s
         await first
 
 
-async def test_keys_of_two_mailboxes_are_their_own(scene: Scene) -> None:
-    await scene.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
-    bob = scene.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
-    async with scene.journal() as journal:
-        first = await scene.tracker(journal).send(LETTER, key=KEY)
-        second = await scene.tracker(journal, bob).send(LETTER, key=KEY)
+async def test_keys_of_two_mailboxes_are_their_own(tracker_factory: TrackerFactory) -> None:
+    await tracker_factory.clinic.sandbox.add_account("bob@clinic.example.test", "bob's own password")
+    bob = tracker_factory.clinic.suite.mailbox("bob@clinic.example.test", "bob's own password")
+    async with tracker_factory.make_journal() as journal:
+        first = await tracker_factory.make_tracker(journal).send(LETTER, key=KEY)
+        second = await tracker_factory.make_tracker(journal, bob).send(LETTER, key=KEY)
     assert first.smtp_id != second.smtp_id
 
 
-async def test_the_file_holds_no_key(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_the_file_holds_no_key(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="key"):
             await tracker.send(LETTER, key="")
-    assert KEY.encode() not in scene.file.read_bytes()
+    assert KEY.encode() not in tracker_factory.file.read_bytes()
 
 
-async def test_forgetting_a_message_forgets_its_key(scene: Scene) -> None:
-    async with run(scene) as tracker:
+async def test_forgetting_a_message_forgets_its_key(tracker_factory: TrackerFactory) -> None:
+    async with run(tracker_factory) as tracker:
         await tracker.send(LETTER, key=KEY)
-        await told(tracker)
-    scene.clinic.sandbox.clock.advance(timedelta(days=30))
-    async with scene.journal() as journal:
-        assert await journal.forget(datetime.fromtimestamp(scene.clinic.time.monotonic(), UTC)) == 1
-        await scene.tracker(journal).send(LETTER, key=KEY)
-    assert await sends(scene) == 2
+        await collect_changes(tracker)
+    tracker_factory.clinic.sandbox.clock.advance(timedelta(days=30))
+    async with tracker_factory.make_journal() as journal:
+        assert await journal.forget(datetime.fromtimestamp(tracker_factory.clinic.time.monotonic(), UTC)) == 1
+        await tracker_factory.make_tracker(journal).send(LETTER, key=KEY)
+    assert await sends(tracker_factory) == 2
 
 
-async def test_another_message_under_a_key_is_refused(scene: Scene, tmp_path: Path) -> None:
+async def test_another_message_under_a_key_is_refused(tracker_factory: TrackerFactory, tmp_path: Path) -> None:
     document = tmp_path / "dose.xml"
     document.write_bytes(b"<dose>10 mg</dose>")
 
@@ -275,25 +277,25 @@ async def test_another_message_under_a_key_is_refused(scene: Scene, tmp_path: Pa
         attached = [ds.Attachment.from_path(document)]
         return attrs.evolve(LETTER, attachment_list=attached, **changes)
 
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         first = await tracker.send(letter(), key=KEY)
-    async with run(scene) as tracker:
+    async with run(tracker_factory) as tracker:
         assert (await tracker.send(letter(), key=KEY)).smtp_id == first.smtp_id
-        for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW)]), LETTER):
+        for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW_RECIPIENT)]), LETTER):
             with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
                 await tracker.send(another, key=KEY)
         document.write_bytes(b"<dose>50 mg</dose>")
         with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
             await tracker.send(letter(), key=KEY)
         assert (await tracker.send(letter(), key=f"{KEY}, corrected")).smtp_id != first.smtp_id
-    assert await sends(scene) == 2
+    assert await sends(tracker_factory) == 2
 
 
-async def test_another_message_is_refused_where_the_first_may_have_gone(scene: Scene) -> None:
-    lose_the_answer(scene)
-    async with run(scene) as tracker:
+async def test_another_message_is_rejected_if_first_may_be_sent(tracker_factory: TrackerFactory) -> None:
+    lose_the_answer(tracker_factory)
+    async with run(tracker_factory) as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
         with pytest.raises(ds.InvalidArgumentError, match="or may have gone"):
             await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
-    assert await sends(scene) == 1
+    assert await sends(tracker_factory) == 1

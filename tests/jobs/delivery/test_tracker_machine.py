@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
-from directsuite.messaging.tracking import ENDS
-from tests.examples import examples
-from tests.jobs.delivery.fragile_mailbox import fragile_mailbox
-from tests.jobs.delivery.scene import Clinic, clinic
+from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal, DeliveryTracker
+from directsuite.messaging.tracking import FINAL_STATUSES
+from tests.examples import scale_examples
+from tests.jobs.delivery.clinic import Clinic, open_clinic
+from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 
 pytestmark = pytest.mark.wide
 
@@ -29,7 +29,7 @@ Course = Sequence[tuple[float, str]]
 """A recipient's statuses, each with the age of the message from which on it is shown."""
 
 statuses = st.sampled_from(["Waiting", "Queued somewhere", "Waiting"])
-ends = st.sampled_from([str(end) for end in sorted(ENDS)])
+ends = st.sampled_from([str(end) for end in sorted(FINAL_STATUSES)])
 ages = st.floats(0, 5_000)
 
 
@@ -70,12 +70,12 @@ async def _followed(
 ) -> list[DeliveryChange]:
     """All that is told, run by run; leaves: after how many changes a run is left, in the body of the last of them."""
     told = list[DeliveryChange]()
-    async with clinic() as stage:
+    async with open_clinic() as stage:
         service = Service(stage, messages, stage.time.monotonic(), failures)
-        box = fragile_mailbox(stage, service)
+        box = make_fragile_mailbox(stage, service)
         for _ in range(_RUNS):
             most = leaves.pop() if leaves else 1_000
-            async with Journal(folder / "delivery.db") as journal:
+            async with DeliveryJournal(folder / "delivery.db") as journal:
                 tracker = DeliveryTracker(box, journal=journal, now=stage.time.monotonic)
                 for smtp_id, recipients in messages.items():
                     await tracker.add(smtp_id, recipients=len(recipients))
@@ -120,7 +120,7 @@ def _holds(number: int) -> None:
 
 
 def test_each_end_is_told() -> None:
-    _holds(examples(40))
+    _holds(scale_examples(40))
 
 
 @pytest.mark.slow

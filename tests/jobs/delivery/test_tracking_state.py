@@ -18,35 +18,35 @@ def message(number: int, **members: object) -> TrackedMessage:
     return followed
 
 
-async def test_what_was_seen_is_the_journal_s_and_when_to_look_is_the_tracker_s() -> None:
+async def test_reload_takes_statuses_from_journal_and_schedule_from_tracker() -> None:
     seen = {"bob@x.test": RecipientStatus("bob@x.test", ds.MessageStatus.WAITING, 1, is_end=False)}
-    state = TrackingState(messages={"1@x.test": message(1, latest=40.0, isolated=True)})
+    state = TrackingState(messages={"1@x.test": message(1, latest_poll_at=40.0, isolated=True)})
 
     async def read() -> Sequence[TrackedMessage]:
         return [message(1, seen=seen)]
 
     await state.load(read)
     loaded = state.messages["1@x.test"]
-    assert (loaded.seen, loaded.latest, loaded.isolated) == (seen, 40.0, True)
+    assert (loaded.seen, loaded.latest_poll_at, loaded.isolated) == (seen, 40.0, True)
 
 
-async def test_one_that_was_forgotten_and_added_again_is_the_journal_s() -> None:
-    state = TrackingState(messages={"1@x.test": message(1, latest=40.0)})
+async def test_forgotten_and_added_message_is_taken_from_journal() -> None:
+    state = TrackingState(messages={"1@x.test": message(1, latest_poll_at=40.0)})
 
     async def read() -> Sequence[TrackedMessage]:
         return [message(2)]
 
     await state.load(read)
     loaded = state.messages["1@x.test"]
-    assert (loaded.number, loaded.latest) == (2, 0.0)
+    assert (loaded.number, loaded.latest_poll_at) == (2, 0.0)
 
 
-async def test_one_that_is_added_while_the_journal_is_read_stays_as_it_was_added() -> None:
+async def test_message_added_during_reload_is_unchanged() -> None:
     state = TrackingState()
 
     async def read() -> Sequence[TrackedMessage]:
-        state.messages["1@x.test"] = message(1, latest=5.0)
+        state.messages["1@x.test"] = message(1, latest_poll_at=5.0)
         return [message(1)]
 
     await state.load(read)
-    assert state.messages["1@x.test"].latest == 5.0
+    assert state.messages["1@x.test"].latest_poll_at == 5.0

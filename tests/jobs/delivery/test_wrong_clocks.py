@@ -10,12 +10,18 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
-from directsuite.messaging.tracking import GIVE_UP_AFTER
-from tests.integration.world import ALICE, PASSWORD
-from tests.jobs.delivery.fragile_mailbox import FragileMailbox, fragile_mailbox
-from tests.jobs.delivery.scene import SharedTime
-from tests.jobs.delivery.trackers import NEVER, SLOW, Scene, course, told
+from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal, DeliveryTracker
+from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
+from tests.integration.scenario import ALICE, PASSWORD
+from tests.jobs.delivery.clinic import SandboxTimeClock
+from tests.jobs.delivery.fragile_mailbox import FragileMailbox, make_fragile_mailbox
+from tests.jobs.delivery.trackers import (
+    SLOW_RECIPIENT,
+    UNCONFIRMED_RECIPIENT,
+    TrackerFactory,
+    collect_changes,
+    list_statuses,
+)
 
 HOUR, DAY, YEAR = 3_600.0, 86_400.0, 365 * 86_400.0
 SMTP_ID = "<1@direct.example.test>"
@@ -25,7 +31,7 @@ SMTP_ID = "<1@direct.example.test>"
 class Machine:
     """What a machine takes for Unix time: `off` by so many seconds, which the clock of waits doesn't count."""
 
-    time: SharedTime
+    time: SandboxTimeClock
     off: float = 0.0
 
     def now(self) -> float:
@@ -34,112 +40,114 @@ class Machine:
 
 
 @pytest.fixture
-def machine(scene: Scene) -> Machine:
-    return Machine(scene.clinic.time)
+def machine(tracker_factory: TrackerFactory) -> Machine:
+    return Machine(tracker_factory.clinic.time)
 
 
-def waiting(scene: Scene) -> FragileMailbox:
+def waiting(scene: TrackerFactory) -> FragileMailbox:
     """A mailbox whose messages all wait."""
 
     def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
         """For ever."""
-        return {smtp_id: {NEVER: "Waiting"} for smtp_id in smtp_ids}
+        return {smtp_id: {UNCONFIRMED_RECIPIENT: "Waiting"} for smtp_id in smtp_ids}
 
-    return fragile_mailbox(scene.clinic, answer)
+    return make_fragile_mailbox(scene.clinic, answer)
 
 
-def tracker(journal: Journal, box: ds.Mailbox, machine: Machine) -> DeliveryTracker:
+def tracker(journal: DeliveryJournal, box: ds.Mailbox, machine: Machine) -> DeliveryTracker:
     """One that goes by the machine's time."""
     return DeliveryTracker(box, journal=journal, now=machine.now)
 
 
-async def test_one_that_was_added_by_a_clock_that_was_ahead_is_followed_as_any(scene: Scene, machine: Machine) -> None:
-    box = waiting(scene)
-    async with scene.journal() as journal:
+async def test_message_added_by_fast_clock_is_followed(tracker_factory: TrackerFactory, machine: Machine) -> None:
+    box = waiting(tracker_factory)
+    async with tracker_factory.make_journal() as journal:
         machine.off = YEAR
         await tracker(journal, box, machine).add(SMTP_ID)
         machine.off = 0.0
-    async with scene.journal() as journal:
-        changes = await told(tracker(journal, box, machine))
+    async with tracker_factory.make_journal() as journal:
+        changes = await collect_changes(tracker(journal, box, machine))
     assert [change.given_up for change in changes] == [False, True]
-    assert len(box.asked) == 18
-    assert sum(scene.clinic.time.slept) == pytest.approx(GIVE_UP_AFTER, abs=1)
+    assert len(box.requested_ids) == 18
+    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
-async def test_one_that_was_added_by_a_clock_that_was_ahead_ages_from_the_next_start(
-    scene: Scene, machine: Machine, ahead: float
+async def test_message_added_by_fast_clock_ages_from_next_start(
+    tracker_factory: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
-    box = waiting(scene)
-    async with scene.journal() as journal:
+    box = waiting(tracker_factory)
+    async with tracker_factory.make_journal() as journal:
         machine.off = ahead
         await tracker(journal, box, machine).add(SMTP_ID)
         machine.off = 0.0
     for _ in range(3):  # runs of a program that each end before the message is given up
-        async with scene.journal() as journal, tracker(journal, box, machine).changes() as changes:
+        async with tracker_factory.make_journal() as journal, tracker(journal, box, machine).changes() as changes:
             await anext(changes)
-        scene.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
-    async with scene.journal() as journal:
-        assert [change.given_up for change in await told(tracker(journal, box, machine))] == [False, True]
-    assert sum(scene.clinic.time.slept) == pytest.approx(300, abs=1)
+        tracker_factory.clinic.sandbox.clock.advance(timedelta(seconds=3_000))
+    async with tracker_factory.make_journal() as journal:
+        assert [change.given_up for change in await collect_changes(tracker(journal, box, machine))] == [False, True]
+    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(300, abs=1)
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
-async def test_one_that_was_added_by_a_clock_that_was_ahead_is_forgotten_in_time(
-    scene: Scene, machine: Machine, ahead: float
+async def test_message_added_by_fast_clock_is_forgotten_in_time(
+    tracker_factory: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
     machine.off = ahead
-    async with scene.journal() as journal:
-        followed = tracker(journal, scene.clinic.box, machine)
-        await followed.add(await scene.clinic.send(SLOW))
-        await told(followed)
+    async with tracker_factory.make_journal() as journal:
+        followed = tracker(journal, tracker_factory.clinic.box, machine)
+        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
+        await collect_changes(followed)
     machine.off = 0.0
-    async with scene.journal() as journal:
-        await told(tracker(journal, scene.clinic.box, machine))
+    async with tracker_factory.make_journal() as journal:
+        await collect_changes(tracker(journal, tracker_factory.clinic.box, machine))
         assert await journal.forget(datetime.fromtimestamp(machine.now() + 1, UTC)) == 1
 
 
-async def test_a_clock_that_is_set_back_delays_no_look(scene: Scene, machine: Machine) -> None:
-    async with scene.journal() as journal:
-        followed = tracker(journal, scene.clinic.box, machine)
-        await followed.add(await scene.clinic.send(SLOW))
+async def test_a_clock_that_is_set_back_delays_no_look(tracker_factory: TrackerFactory, machine: Machine) -> None:
+    async with tracker_factory.make_journal() as journal:
+        followed = tracker(journal, tracker_factory.clinic.box, machine)
+        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
         async for change in followed.changes():
             machine.off = -DAY
             if change.is_end:
                 assert change.delivered
-    assert sum(scene.clinic.time.slept) < 3_600
-    assert scene.asked == 10
+    assert sum(tracker_factory.clinic.time.sleeps) < 3_600
+    assert tracker_factory.status_requests == 10
 
 
-async def test_one_that_is_past_its_time_at_the_beginning_is_looked_at_for_minutes_first(
-    scene: Scene, machine: Machine
+async def test_overdue_message_is_polled_for_minutes_at_start(
+    tracker_factory: TrackerFactory, machine: Machine
 ) -> None:
-    box = waiting(scene)
-    async with scene.journal() as journal:
+    box = waiting(tracker_factory)
+    async with tracker_factory.make_journal() as journal:
         await tracker(journal, box, machine).add(SMTP_ID)
     machine.off = 3 * YEAR
-    async with scene.journal() as journal:
-        changes = await told(tracker(journal, box, machine))
+    async with tracker_factory.make_journal() as journal:
+        changes = await collect_changes(tracker(journal, box, machine))
     assert [change.given_up for change in changes] == [False, True]
-    assert sum(scene.clinic.time.slept) == pytest.approx(300, abs=1)
-    assert len(box.asked) == 8
+    assert sum(tracker_factory.clinic.time.sleeps) == pytest.approx(300, abs=1)
+    assert len(box.requested_ids) == 8
 
 
-async def test_a_clock_that_is_set_forward_costs_a_look_and_gives_nothing_up(scene: Scene, machine: Machine) -> None:
-    async with scene.journal() as journal:
-        followed = tracker(journal, scene.clinic.box, machine)
-        await followed.add(await scene.clinic.send(SLOW))
+async def test_clock_set_forward_gives_up_no_message(tracker_factory: TrackerFactory, machine: Machine) -> None:
+    async with tracker_factory.make_journal() as journal:
+        followed = tracker(journal, tracker_factory.clinic.box, machine)
+        await followed.add(await tracker_factory.clinic.send(SLOW_RECIPIENT))
         changes = list[DeliveryChange]()
         async for change in followed.changes():
             machine.off = 3 * YEAR
             changes.append(change)
-    assert course(changes, SLOW) == ["Waiting", "Delivered"]
-    assert scene.asked == 11
+    assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
+    assert tracker_factory.status_requests == 11
 
 
-async def test_a_machine_that_slept_looks_within_a_minute_of_waking(scene: Scene, machine: Machine) -> None:
-    time = scene.clinic.time
-    sleep, box = time.sleep, waiting(scene)
+async def test_a_machine_that_slept_looks_within_a_minute_of_waking(
+    tracker_factory: TrackerFactory, machine: Machine
+) -> None:
+    time = tracker_factory.clinic.time
+    sleep, box = time.sleep, waiting(tracker_factory)
 
     async def fall_asleep(seconds: float) -> None:
         """For an hour, in the first wait of some length."""
@@ -147,14 +155,16 @@ async def test_a_machine_that_slept_looks_within_a_minute_of_waking(scene: Scene
         if seconds >= 60:
             time.sleep = sleep  # type: ignore[method-assign]
             machine.off = 3_600
-            box.answer = lambda smtp_ids: {smtp_id: {NEVER: "NO MDN Received"} for smtp_id in smtp_ids}
+            box.responder = lambda smtp_ids: {
+                smtp_id: {UNCONFIRMED_RECIPIENT: "NO MDN Received"} for smtp_id in smtp_ids
+            }
 
     time.sleep = fall_asleep  # type: ignore[method-assign]
-    async with scene.journal() as journal:
+    async with tracker_factory.make_journal() as journal:
         followed = tracker(journal, box, machine)
         await followed.add(SMTP_ID)
-        assert course(await told(followed), NEVER) == ["Waiting", "NO MDN Received"]
-    assert time.slept == [5, 5, 10, 20, 40, 60]
+        assert list_statuses(await collect_changes(followed), UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
+    assert time.sleeps == [5, 5, 10, 20, 40, 60]
 
 
 class Unanswered(ds.Mailbox):
@@ -167,16 +177,16 @@ class Unanswered(ds.Mailbox):
         raise ds.OutcomeUnknownError("it may have been sent", how_to_find_out="look")
 
 
-LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW)])
+LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(SLOW_RECIPIENT)])
 
 
-async def first_attempts(scene: Scene, machine: Machine, off: float) -> Sequence[datetime | None]:
+async def first_attempts(scene: TrackerFactory, machine: Machine, off: float) -> Sequence[datetime | None]:
     """The `since` of three attempts to send a message, of which the first was made while the clock was wrong."""
     box = Unanswered(scene.clinic.box._transport, ALICE, PASSWORD)
     box.since = []
     machine.off = off
     for _ in range(3):
-        async with scene.journal() as journal:
+        async with scene.make_journal() as journal:
             with pytest.raises(ds.OutcomeUnknownError):
                 await tracker(journal, box, machine).send(LETTER, key="letter")
         machine.off = 0.0
@@ -185,28 +195,32 @@ async def first_attempts(scene: Scene, machine: Machine, off: float) -> Sequence
 
 @pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
 async def test_a_send_begun_by_a_clock_that_was_ahead_is_looked_for_everywhere(
-    scene: Scene, machine: Machine, ahead: float
+    tracker_factory: TrackerFactory, machine: Machine, ahead: float
 ) -> None:
-    first, second, third = await first_attempts(scene, machine, ahead)
+    first, second, third = await first_attempts(tracker_factory, machine, ahead)
     assert first is None
     assert second == datetime.max.replace(tzinfo=UTC)  # nothing is sent
     assert third == datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("behind", [HOUR, 2 * YEAR])
-async def test_a_send_begun_by_a_clock_that_was_behind_is_looked_for_from_then_on(
-    scene: Scene, machine: Machine, behind: float
+async def test_send_started_by_slow_clock_is_searched_from_its_start(
+    tracker_factory: TrackerFactory, machine: Machine, behind: float
 ) -> None:
     began = datetime.fromtimestamp(machine.now() - behind, UTC)
-    assert await first_attempts(scene, machine, -behind) == [None, began, began]
+    assert await first_attempts(tracker_factory, machine, -behind) == [None, began, began]
 
 
-async def test_a_send_is_looked_for_by_its_age_if_the_tracker_has_another_clock(scene: Scene) -> None:
-    machine = Machine(scene.clinic.time, off=datetime.now(UTC).timestamp() + YEAR - scene.clinic.time.monotonic())
-    box = Unanswered(scene.clinic.box._transport, ALICE, PASSWORD)
+async def test_a_send_is_looked_for_by_its_age_if_the_tracker_has_another_clock(
+    tracker_factory: TrackerFactory,
+) -> None:
+    machine = Machine(
+        tracker_factory.clinic.time, off=datetime.now(UTC).timestamp() + YEAR - tracker_factory.clinic.time.monotonic()
+    )
+    box = Unanswered(tracker_factory.clinic.box._transport, ALICE, PASSWORD)
     box.since = []
     for _ in range(2):
-        async with scene.journal() as journal:
+        async with tracker_factory.make_journal() as journal:
             with pytest.raises(ds.OutcomeUnknownError):
                 await tracker(journal, box, machine).send(LETTER, key="letter")
         machine.off += 3 * DAY

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.jobs.delivery import DeliveryTracker, Journal
-from directsuite.messaging.tracking import next_poll
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
+from directsuite.messaging.tracking import compute_next_poll
 from directsuite.sandbox.clock import Clock as SandboxClock
-from tests.jobs.delivery.scene import Clinic, SharedTime, clinic
+from tests.jobs.delivery.clinic import Clinic, SandboxTimeClock, open_clinic
 
 DOMAIN = "hospital.example.test"
-LAST_ONE = "nomdn"
-FATES: Mapping[str, tuple[float, str]] = {
+LAST_USER = "nomdn"
+DELIVERY_OUTCOMES: Mapping[str, tuple[float, str]] = {
     # what the sandbox does by this local part: seconds until it is known, and as what
     "deliver": (0, "Delivered"),
     "deliver+1s": (1, "Delivered"),
@@ -33,11 +33,11 @@ FATES: Mapping[str, tuple[float, str]] = {
     "slow+5m": (300, "Delivered"),
     "slow+30m": (1_800, "Delivered"),
     "bounce+10s": (10, "Remotely Failed"),
-    LAST_ONE: (3_600, "NO MDN Received"),
+    LAST_USER: (3_600, "NO MDN Received"),
 }
 
 
-class SendingTime(SharedTime):
+class AgendaClock(SandboxTimeClock):
     """Time in which something is done at certain moments, while whoever sleeps does so. agenda: Unix times, works."""
 
     def __init__(self, clock: SandboxClock) -> None:
@@ -57,7 +57,7 @@ class SendingTime(SharedTime):
 
 
 @attrs.frozen(kw_only=True)
-class Figures:
+class TrackingFigures:
     """What it took. ends: recipients by their last status. delays: seconds from what happened until it was told."""
 
     messages: int
@@ -66,17 +66,19 @@ class Figures:
     delays: Sequence[float]
 
 
-async def followed(stage: Clinic, time: SendingTime, folder: Path, names: Sequence[str], every: float) -> Figures:
+async def send_and_track(
+    stage: Clinic, time: AgendaClock, folder: Path, names: Sequence[str], every: float
+) -> TrackingFigures:
     """Send a message to each of these, so many seconds after the one before, and follow them all meanwhile."""
     known_at, ends, delays = dict[str, float](), Counter[str](), list[float]()
-    async with Journal(folder / f"{len(names)}-{every}.db") as journal:
+    async with DeliveryJournal(folder / f"{len(names)}-{every}.db") as journal:
         tracker = DeliveryTracker(stage.box, journal=journal, now=time.monotonic)
-        before, began = stage.requests["GetMessageStatusMany"], time.monotonic()
+        before, began = stage.request_counts["GetMessageStatusMany"], time.monotonic()
 
         async def send(name: str) -> None:
             """Send one, and have it followed."""
             smtp_id = await stage.send(f"{name}@{DOMAIN}")
-            known_at[smtp_id] = time.monotonic() + FATES[name][0]
+            known_at[smtp_id] = time.monotonic() + DELIVERY_OUTCOMES[name][0]
             await tracker.add(smtp_id)
 
         def sending(name: str) -> Callable[[], Awaitable[None]]:
@@ -93,40 +95,44 @@ async def followed(stage: Clinic, time: SendingTime, folder: Path, names: Sequen
                 if sum(ends.values()) == len(names):
                     break
         assert await tracker.followed() == []
-    requests = stage.requests["GetMessageStatusMany"] - before
-    return Figures(messages=len(names), requests=requests, ends=ends, delays=sorted(delays))
+    requests = stage.request_counts["GetMessageStatusMany"] - before
+    return TrackingFigures(messages=len(names), requests=requests, ends=ends, delays=sorted(delays))
 
 
-async def measured(folder: Path, messages: int, every: float) -> Figures:
+async def measure_tracking(folder: Path, messages: int, every: float) -> TrackingFigures:
     """Figures of messages to whom everything happens in turn, or of a single one that is never confirmed."""
-    names = [[*FATES][number % len(FATES)] for number in range(messages)] if messages > 1 else [LAST_ONE]
-    times = list[SendingTime]()
+    names = (
+        [[*DELIVERY_OUTCOMES][number % len(DELIVERY_OUTCOMES)] for number in range(messages)]
+        if messages > 1
+        else [LAST_USER]
+    )
+    times = list[AgendaClock]()
 
-    def made(clock: SandboxClock) -> SendingTime:
+    def made(clock: SandboxClock) -> AgendaClock:
         """The time, for the clinic and for us."""
-        times.append(SendingTime(clock))
+        times.append(AgendaClock(clock))
         return times[-1]
 
-    async with clinic(time=made) as stage:
-        return await followed(stage, times[-1], folder, names, every)
+    async with open_clinic(time=made) as stage:
+        return await send_and_track(stage, times[-1], folder, names, every)
 
 
-def one_by_one(messages: int) -> int:
+def count_single_requests(messages: int) -> int:
     """Requests where each message is followed on its own, by the same looks, reckoned."""
     looks = Counter[str]()
-    for name, (seconds, _) in FATES.items():
+    for name, (seconds, _) in DELIVERY_OUTCOMES.items():
         age = 0.0
         while age < seconds or not looks[name]:
-            age = next_poll(age).latest
+            age = compute_next_poll(age).latest
             looks[name] += 1
-    return sum(looks.values()) * messages // len(FATES)
+    return sum(looks.values()) * messages // len(DELIVERY_OUTCOMES)
 
 
 ROWS = [(1, 0.0, "one, never confirmed"), (1_000, 0.0, "1,000 at once"), (1_000, 0.1, "1,000 within 100 seconds")]
-LONG = (1_000, 3.6, "1,000 within an hour")
+LONG_ROW = (1_000, 3.6, "1,000 within an hour")
 
 
-async def page() -> str:
+async def format_page() -> str:
     """The page, in Markdown."""
     lines = [
         "# Delivery tracking",
@@ -139,19 +145,22 @@ async def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as name:
-        for messages, every, words in [*ROWS, LONG]:
-            figures = await measured(Path(name), messages, every)
+        for messages, every, words in [*ROWS, LONG_ROW]:
+            figures = await measure_tracking(Path(name), messages, every)
             ends = ", ".join(f"{count} {status}" for status, count in sorted(figures.ends.items()))
             told = [figures.delays[place] for place in (messages // 2, messages * 95 // 100, -1)]
             delays = " | ".join(f"{seconds:.0f} s" for seconds in told)
             lines.append(f"| {words} | {figures.requests} | {ends} | {delays} |")
     lines += [
         "",
-        f"Followed one by one, by the same looks, the 1,000 would take {one_by_one(1_000):,} requests (reckoned).",
+        (
+            f"Followed one by one, by the same looks, the 1,000 would take {count_single_requests(1_000):,} requests "
+            "(reckoned)."
+        ),
         "`told after`: from the moment at which the service knows an end until the program is told of it.",
     ]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(page()))
+    sys.stdout.write(asyncio.run(format_page()))

@@ -7,46 +7,46 @@ from pathlib import Path
 from typing import Any
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker, Journal
-from tests.jobs.delivery.scene import Clinic
+from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal, DeliveryTracker
+from tests.jobs.delivery.clinic import Clinic
 
-PROMPT, SLOW = "deliver@hospital.example.test", "slow+30m@hospital.example.test"
-NEVER, REFUSED = "nomdn@pharmacy.example.test", "nocert@hospital.example.test"
+DELIVERED_RECIPIENT, SLOW_RECIPIENT = "deliver@hospital.example.test", "slow+30m@hospital.example.test"
+UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT = "nomdn@pharmacy.example.test", "nocert@hospital.example.test"
 
 
-class Scene:
+class TrackerFactory:
     """Makes trackers of Alice's mailbox on one journal's file."""
 
     def __init__(self, clinic: Clinic, folder: Path) -> None:
         self.clinic = clinic
         self.file = folder / "delivery.db"
 
-    def journal(self) -> Journal:
+    def make_journal(self) -> DeliveryJournal:
         """The journal, to be opened."""
-        return Journal(self.file)
+        return DeliveryJournal(self.file)
 
-    def tracker(self, journal: Journal, box: ds.Mailbox | None = None, **options: Any) -> DeliveryTracker:
+    def make_tracker(self, journal: DeliveryJournal, box: ds.Mailbox | None = None, **options: Any) -> DeliveryTracker:
         """One of them."""
         now = self.clinic.time.monotonic
         return DeliveryTracker(box or self.clinic.box, journal=journal, now=now, **options)
 
     @property
-    def asked(self) -> int:
+    def status_requests(self) -> int:
         """Requests for the status of messages."""
-        return self.clinic.requests["GetMessageStatusMany"]
+        return self.clinic.request_counts["GetMessageStatusMany"]
 
 
-async def told(tracker: DeliveryTracker) -> list[DeliveryChange]:
+async def collect_changes(tracker: DeliveryTracker) -> list[DeliveryChange]:
     """All changes until the loop ends by itself."""
     return [change async for change in tracker.changes()]
 
 
-def course(changes: list[DeliveryChange], recipient: str) -> list[str]:
+def list_statuses(changes: list[DeliveryChange], recipient: str) -> list[str]:
     """A recipient's statuses, one after the other."""
     return [str(change.status) for change in changes if change.recipient == recipient]
 
 
-async def first_of(tracker: DeliveryTracker) -> AsyncIterator[DeliveryChange]:
+async def read_first_change(tracker: DeliveryTracker) -> AsyncIterator[DeliveryChange]:
     """The first change, whose loop is left in its body."""
     async with tracker.changes() as changes:
         async for change in changes:

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 
-from directsuite.jobs.signing import Journal
-from directsuite.jobs.signing.journal import Chunk
-from tests.jobs.signing.jobs import Jobs
-from tests.waiting import happened
+from directsuite.jobs.signing import SigningJournal
+from directsuite.jobs.signing.journal import LeasedBatch
+from tests.jobs.signing.job_factory import JobFactory
+from tests.waiting import notify_waiters
 
 
 @pytest.fixture(scope="module", autouse=True)
-def journals_tell() -> Generator[None]:
+def notify_on_journal_access() -> Generator[None]:
     """Have tests that wait look whenever a journal was read or written: a job goes on with that before they do."""
 
     def telling(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @functools.wraps(method)
         async def tell(*values: Any, **options: Any) -> Any:
             result = await method(*values, **options)
-            happened()
+            notify_waiters()
             return result
 
         return tell
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("known", "put", "abandon"):
-            patch.setattr(Chunk, name, telling(getattr(Chunk, name)))
+        for name in ("find_entries", "put", "abandon"):
+            patch.setattr(LeasedBatch, name, telling(getattr(LeasedBatch, name)))
         yield
 
 
 @pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+async def job_factory(tmp_path: Path) -> AsyncIterator[JobFactory]:
     """On a journal of their own."""
-    async with Journal(tmp_path / "journal.db") as journal:
-        yield Jobs(tmp_path, journal)
+    async with SigningJournal(tmp_path / "journal.db") as journal:
+        yield JobFactory(tmp_path, journal)

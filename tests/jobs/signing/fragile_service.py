@@ -14,9 +14,9 @@ import attrs
 
 import directsuite as ds
 from directsuite.core.download import PathSink
-from tests.waiting import happened
+from tests.waiting import notify_waiters
 
-SIGNATURE = b"\n/ByteRange [0 1 2 3]"
+SIGNATURE_BYTES = b"\n/ByteRange [0 1 2 3]"
 
 
 class CrashError(BaseException):
@@ -27,7 +27,7 @@ class Fault(enum.Enum):
     """What happens to a request."""
 
     REQUEST_LOST = enum.auto()
-    ANSWER_LOST = enum.auto()
+    RESPONSE_LOST = enum.auto()
     LATE = enum.auto()
     """It is acted on later, when nobody waits any more."""
     NOT_SENT = enum.auto()
@@ -43,28 +43,28 @@ class FragileService:
 
     faults: list[Fault | None] = attrs.field(factory=list[Fault | None])
     stored: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
-    asked: Counter[str] = attrs.field(factory=Counter[str])
-    late: list[tuple[str, int]] = attrs.field(factory=list[tuple[str, int]])
-    made: int = 0
-    missing: type[ds.ServiceError] = ds.NotFoundError
+    request_counts: Counter[str] = attrs.field(factory=Counter[str])
+    pending_requests: list[tuple[str, int]] = attrs.field(factory=list[tuple[str, int]])
+    documents_created: int = 0
+    not_found_error: type[ds.ServiceError] = ds.NotFoundError
     timestamps: int = 0
     """The document time stamps that the service adds beside the signatures of a request."""
 
-    def act_late(self) -> None:
+    def apply_pending(self) -> None:
         """Do what was asked for and put off."""
-        for identifier, signatures in self.late:
+        for identifier, signatures in self.pending_requests:
             if identifier in self.stored:
-                self.stored[identifier] += SIGNATURE * signatures
-        self.late.clear()
+                self.stored[identifier] += SIGNATURE_BYTES * signatures
+        self.pending_requests.clear()
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
         fault = self._begin()
-        self.made += 1
-        identifier = f"document-{self.made}"
+        self.documents_created += 1
+        identifier = f"document-{self.documents_created}"
         self.stored[identifier] = pdf if isinstance(pdf, bytes) else await asyncio.to_thread(pdf.read_bytes)
         self._end(fault, repeatable=True)
-        return ds.StoredDocument(identifier=identifier, document_digest=str(self.made))
+        return ds.StoredDocument(identifier=identifier, document_digest=str(self.documents_created))
 
     async def sign_and_pull(
         self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
@@ -77,17 +77,17 @@ class FragileService:
     ) -> Path | bytes:
         """Sign a document."""
         if destination is None:
-            return self._signed(identifier, len(signatures))
-        async with _opened(destination) as sink:  # as the client has it: nothing is sent without
-            return await _put(sink, self._signed(identifier, len(signatures)))
+            return self._sign(identifier, len(signatures))
+        async with _open_destination(destination) as sink:  # as the client has it: nothing is sent without
+            return await _write_to_sink(sink, self._sign(identifier, len(signatures)))
 
-    def _signed(self, identifier: str, signatures: int) -> bytes:
+    def _sign(self, identifier: str, signatures: int) -> bytes:
         fault = self._begin(identifier, changes=True)
-        self.asked[identifier] += 1
+        self.request_counts[identifier] += 1
         if fault is Fault.LATE:
-            self.late.append((identifier, signatures))
-            raise _unknown()
-        self.stored[identifier] += SIGNATURE * (signatures + self.timestamps)
+            self.pending_requests.append((identifier, signatures))
+            raise _make_unknown_error()
+        self.stored[identifier] += SIGNATURE_BYTES * (signatures + self.timestamps)
         self._end(fault)
         return self.stored[identifier]
 
@@ -99,10 +99,10 @@ class FragileService:
 
     async def download(self, identifier: str, destination: Path) -> Path:
         """Give a document."""
-        async with _opened(destination) as sink:
+        async with _open_destination(destination) as sink:
             fault = self._begin(identifier)
             self._end(fault, repeatable=True)
-            return await _put(sink, self.stored[identifier])
+            return await _write_to_sink(sink, self.stored[identifier])
 
     async def delete(self, identifier: str) -> ds.DocumentUpdate:
         """Forget a document."""
@@ -112,7 +112,7 @@ class FragileService:
         return ds.DocumentUpdate(identifier=identifier)
 
     def _begin(self, identifier: str | None = None, *, changes: bool = False) -> Fault | None:
-        happened()
+        notify_waiters()
         fault = self.faults.pop(0) if self.faults else None
         if fault is Fault.CRASH_BEFORE:
             raise CrashError
@@ -122,23 +122,23 @@ class FragileService:
             raise ds.ConnectFailedError("nothing was sent", operation="Any", outcome=ds.Outcome.NOT_SENT)
         if fault is Fault.REQUEST_LOST:
             if changes and identifier is not None:
-                self.asked[identifier] += 1
-                raise _unknown()
-            raise _lost()
+                self.request_counts[identifier] += 1
+                raise _make_unknown_error()
+            raise _make_lost_error()
         if identifier is not None and identifier not in self.stored:
-            raise self.missing("there is no such document", operation="Any", status=404)
+            raise self.not_found_error("there is no such document", operation="Any", status=404)
         return fault
 
     def _end(self, fault: Fault | None, *, repeatable: bool = False) -> None:
-        happened()
+        notify_waiters()
         if fault is Fault.CRASH_AFTER:
             raise CrashError
-        if fault in (Fault.ANSWER_LOST, Fault.LATE):
-            raise _lost() if repeatable else _unknown()
+        if fault in (Fault.RESPONSE_LOST, Fault.LATE):
+            raise _make_lost_error() if repeatable else _make_unknown_error()
 
 
 @contextlib.asynccontextmanager
-async def _opened(destination: Path) -> AsyncGenerator[PathSink]:
+async def _open_destination(destination: Path) -> AsyncGenerator[PathSink]:
     sink = PathSink(destination)
     try:
         await sink.open()
@@ -147,22 +147,22 @@ async def _opened(destination: Path) -> AsyncGenerator[PathSink]:
         await sink.close()
 
 
-async def _put(sink: PathSink, content: bytes) -> Path:
+async def _write_to_sink(sink: PathSink, content: bytes) -> Path:
     await sink.begin()
     await sink.write(content)
     await sink.finish()
-    await sink.keep()
+    await sink.publish()
     return sink.result
 
 
-def digest_of(content: bytes) -> str:
+def compute_digest(content: bytes) -> str:
     """As journals have it."""
     return hashlib.sha256(content).hexdigest()
 
 
-def _lost() -> ds.TransportError:
+def _make_lost_error() -> ds.TransportError:
     return ds.ConnectionLostError("no answer", operation="Any", outcome=ds.Outcome.UNKNOWN)
 
 
-def _unknown() -> ds.OutcomeUnknownError:
+def _make_unknown_error() -> ds.OutcomeUnknownError:
     return ds.OutcomeUnknownError("no answer", how_to_find_out="look", operation="Any")

@@ -12,10 +12,10 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import JobStoppedError, Pdf, State
-from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService, digest_of
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
-from tests.waiting import until
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService, compute_digest
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
+from tests.waiting import wait_until
 
 NAMES = [f"{number}.pdf" for number in range(30)]
 DENIED = ds.PermissionDeniedError("permission denied", operation="Any", status=403, outcome=ds.Outcome.FAILED)
@@ -71,53 +71,55 @@ class Refuses(FragileService):
 @pytest.mark.parametrize(
     ("operation", "refusal", "state"),
     [
-        ("save", DENIED, State.NEW),
-        ("save", NO_ENDPOINT, State.NEW),
-        *(("save", refusal, State.NEW) for refusal in ASTRAY.values()),
-        ("sign", DENIED, State.SAVED),
-        ("sign", ASTRAY[302], State.SAVED),
-        ("sign", ASTRAY[405], State.SAVED),
+        ("save", DENIED, DocumentState.NEW),
+        ("save", NO_ENDPOINT, DocumentState.NEW),
+        *(("save", refusal, DocumentState.NEW) for refusal in ASTRAY.values()),
+        ("sign", DENIED, DocumentState.SAVED),
+        ("sign", ASTRAY[302], DocumentState.SAVED),
+        ("sign", ASTRAY[405], DocumentState.SAVED),
     ],
     ids=["save 403", "save 404", *(f"save {status}" for status in ASTRAY), "sign 403", "sign 302", "sign 405"],
 )
-async def test_it_stops_the_job_at_once_and_the_next_run_goes_on(
-    operation: str, refusal: ds.ServiceError, state: State, jobs: Jobs
+async def test_denied_account_stops_job_and_next_run_continues(
+    operation: str, refusal: ds.ServiceError, state: DocumentState, job_factory: JobFactory
 ) -> None:
     service = Refuses(refusals={operation: refusal})
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()
+        await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
-    assert jobs.clock.slept == []
-    states = (await jobs.journal.tally()).states
+    assert job_factory.clock.slept == []
+    states = (await job_factory.journal.tally()).states
     assert states[state] >= 1
-    assert not states.keys() - {state, State.NEW}
+    assert not states.keys() - {state, DocumentState.NEW}
     service.refusals.clear()
-    assert (await jobs.job(pdfs(*NAMES), service=service).run()).done == len(NAMES)
-    assert set(service.asked.values()) == {1}
-    assert (await jobs.journal.tally()).abandoned == 0
+    assert (await job_factory.make_job(yield_pdfs(*NAMES), service=service).run()).done == len(NAMES)
+    assert set(service.request_counts.values()) == {1}
+    assert (await job_factory.journal.tally()).abandoned == 0
 
 
 @pytest.mark.parametrize("refusal", FOR_NOW.values(), ids=[str(status) for status in FOR_NOW])
-async def test_what_passes_by_waiting_is_waited_for_and_fails_no_document(refusal: ds.ServiceError, jobs: Jobs) -> None:
+async def test_transient_rejection_is_retried_and_fails_no_document(
+    refusal: ds.ServiceError, job_factory: JobFactory
+) -> None:
     service = Refuses(refusals={"save": refusal})
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()
+        await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()
     assert stopped.value.__cause__ is refusal
-    assert State.FAILED not in (await jobs.journal.tally()).states
+    assert DocumentState.FAILED not in (await job_factory.journal.tally()).states
 
 
 @pytest.mark.parametrize("refusal", [DENIED, ASTRAY[302], ASTRAY[405]], ids=["403", "302", "405"])
-async def test_a_signature_that_may_be_there_is_not_given_up_by_the_run_that_stored_it_and_may_not_look(
-    refusal: ds.ServiceError, jobs: Jobs
+async def test_possible_signature_is_not_abandoned_if_download_is_denied(
+    refusal: ds.ServiceError, job_factory: JobFactory
 ) -> None:
-    service = Refuses(refusals={"download": refusal}, faults=[None, Fault.ANSWER_LOST])
+    service = Refuses(refusals={"download": refusal}, faults=[None, Fault.RESPONSE_LOST])
     with pytest.raises(JobStoppedError):
-        await jobs.job(pdfs("a.pdf"), service=service).run()
-    assert (await jobs.journal.tally()).states == {State.SIGNING: 1}
+        await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()
+    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: 1}
     service.refusals.clear()
-    assert (await jobs.job(pdfs("a.pdf"), service=service).run()).done == 1
-    assert service.asked.total() == 1
-    assert (jobs.out / "a.pdf").read_bytes() == CONTENT + SIGNATURE
+    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert service.request_counts.total() == 1
+    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
 
 REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.Outcome.FAILED)
@@ -126,54 +128,54 @@ REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.
 @pytest.mark.parametrize(
     ("state", "refusals"),
     [
-        (State.SAVED, {"sign": DENIED}),
-        (State.SAVED, {"sign": NO_ENDPOINT}),
-        (State.SAVED, {"sign": REFUSED, "look": DENIED}),
-        (State.SIGNING, {"download": DENIED}),
-        (State.SIGNING, {"download": NO_ENDPOINT}),
+        (DocumentState.SAVED, {"sign": DENIED}),
+        (DocumentState.SAVED, {"sign": NO_ENDPOINT}),
+        (DocumentState.SAVED, {"sign": REFUSED, "look": DENIED}),
+        (DocumentState.SIGNING, {"download": DENIED}),
+        (DocumentState.SIGNING, {"download": NO_ENDPOINT}),
     ],
     ids=["sign 403", "sign 404", "sign 400, look 403", "download 403", "download 404"],
 )
-async def test_what_an_earlier_run_stored_and_this_one_may_not_have_is_abandoned_since_it_may_be_another_accounts(
-    state: State, refusals: dict[str, ds.ServiceError], jobs: Jobs
+async def test_denied_document_of_an_earlier_run_is_abandoned(
+    state: DocumentState, refusals: dict[str, ds.ServiceError], job_factory: JobFactory
 ) -> None:
-    service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": CONTENT})
-    [entry] = await jobs.journal.entries(["0.pdf"])
-    source = digest_of(CONTENT)
+    service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": PDF_CONTENT})
+    [entry] = await job_factory.journal.entries(["0.pdf"])
+    source = compute_digest(PDF_CONTENT)
     theirs = attrs.evolve(entry, state=state, identifier="theirs", saved_at=0.0, source_sha=source)
-    await jobs.journal.put(theirs)
-    assert (await jobs.job(pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
-    tally = await jobs.journal.tally()
-    assert (tally.abandoned, tally.requested) == (1, int(state is State.SIGNING))
-    assert (jobs.out / "0.pdf").read_bytes() == CONTENT + SIGNATURE
-    assert set(service.asked.values()) == {1}
+    await job_factory.journal.put(theirs)
+    assert (await job_factory.make_job(yield_pdfs(*NAMES), service=service, concurrency=2).run()).done == len(NAMES)
+    tally = await job_factory.journal.tally()
+    assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
+    assert (job_factory.out / "0.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert set(service.request_counts.values()) == {1}
 
 
-async def test_an_account_that_may_store_nothing_stops_the_job_when_it_has_abandoned_an_earlier_ones(
-    jobs: Jobs,
+async def test_denied_save_stops_job_after_abandoning_earlier_document(
+    job_factory: JobFactory,
 ) -> None:
-    service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": CONTENT})
-    [entry] = await jobs.journal.entries(["0.pdf"])
-    theirs = attrs.evolve(entry, state=State.SIGNING, identifier="theirs", saved_at=0.0, source_sha=digest_of(CONTENT))
-    await jobs.journal.put(theirs)
+    service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
+    [entry] = await job_factory.journal.entries(["0.pdf"])
+    theirs = attrs.evolve(
+        entry, state=DocumentState.SIGNING, identifier="theirs", saved_at=0.0, source_sha=compute_digest(PDF_CONTENT)
+    )
+    await job_factory.journal.put(theirs)
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.job(pdfs("0.pdf"), service=service).run()
-    tally = await jobs.journal.tally()
-    assert (tally.states, tally.abandoned) == ({State.NEW: 1}, 1)
+            await job_factory.make_job(yield_pdfs("0.pdf"), service=service).run()
+    tally = await job_factory.journal.tally()
+    assert (tally.states, tally.abandoned) == ({DocumentState.NEW: 1}, 1)
 
 
 @pytest.mark.parametrize("refusal", [DENIED, FOR_NOW[421]], ids=["403", "421"])
-async def test_a_document_that_was_never_asked_for_costs_no_try_however_many_runs_end_before(
-    refusal: ds.ServiceError, jobs: Jobs
-) -> None:
+async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceError, job_factory: JobFactory) -> None:
     service = Refuses(refusals={"sign": refusal})
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.job(pdfs("a.pdf"), service=service, patience=0.5).run()
+            await job_factory.make_job(yield_pdfs("a.pdf"), service=service, max_outage=0.5).run()
     service.refusals.clear()
-    assert (await jobs.job(pdfs("a.pdf"), service=service).run()).done == 1
-    assert service.asked.total() == 1
+    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1
+    assert service.request_counts.total() == 1
 
 
 @attrs.define
@@ -184,8 +186,8 @@ class Filtering(FragileService):
 
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
         """Store a PDF."""
-        if pdf == CONTENT + b" of Ada":
-            await until(self.when)
+        if pdf == PDF_CONTENT + b" of Ada":
+            await wait_until(self.when)
             raise DENIED
         return await FragileService.save(self, pdf)
 
@@ -193,10 +195,10 @@ class Filtering(FragileService):
 async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
     """Documents of which the fifth is denied."""
     for number, name in enumerate(names, 1):
-        yield Pdf(name, CONTENT + b" of Ada" if number == 5 else CONTENT)
+        yield Pdf(name, PDF_CONTENT + b" of Ada" if number == 5 else PDF_CONTENT)
 
 
-async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(jobs: Jobs) -> None:
+async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job_factory: JobFactory) -> None:
     seen = [0]
 
     def another_is_done() -> bool:
@@ -206,36 +208,38 @@ async def test_a_document_that_is_denied_while_others_are_signed_fails_alone(job
             return True
         return False
 
-    job = jobs.job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
+    job = job_factory.make_job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
     progress = await job.run()
     assert (progress.done, progress.failed) == (29, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.name == NAMES[4]
 
 
-async def test_one_that_is_denied_holds_up_no_other_where_they_come_one_by_one(jobs: Jobs) -> None:
-    progress = await jobs.job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
+async def test_denied_document_blocks_no_later_document(job_factory: JobFactory) -> None:
+    progress = await job_factory.make_job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
     assert (progress.done, progress.failed) == (29, 1)
 
 
-async def test_one_that_is_denied_when_the_others_are_signed_fails_too(jobs: Jobs) -> None:
-    job = jobs.job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10)
+async def test_one_that_is_denied_when_the_others_are_signed_fails_too(job_factory: JobFactory) -> None:
+    job = job_factory.make_job(
+        one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10
+    )
     progress = await job.run()
     assert (progress.done, progress.failed) == (4, 1)
 
 
-async def test_what_all_are_denied_in_the_middle_stops_the_job_and_fails_none(jobs: Jobs) -> None:
+async def test_denial_of_all_documents_stops_job_and_fails_none(job_factory: JobFactory) -> None:
     service = Refuses()
 
     async def source() -> AsyncGenerator[Pdf]:
         for number, name in enumerate(NAMES):
             if number == 10:
-                await until(lambda: job.progress.done == 10)
+                await wait_until(lambda: job.progress.done == 10)
                 service.refusals["save"] = DENIED
-            yield Pdf(name, CONTENT)
+            yield Pdf(name, PDF_CONTENT)
 
-    job = jobs.job(source(), service=service, concurrency=5)
+    job = job_factory.make_job(source(), service=service, concurrency=5)
     with pytest.raises(JobStoppedError) as stopped:
         await job.run()
     assert stopped.value.__cause__ is DENIED
-    assert await jobs.journal.failures() == []
+    assert await job_factory.journal.failures() == []

@@ -10,112 +10,116 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import Entry, Folder, Journal, Pdf, State
+from directsuite.jobs.signing import DocumentState, Folder, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.job import DocumentQueue
-from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, Fault
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
-async def test_a_name_that_comes_again_is_signed_once(concurrency: int, jobs: Jobs) -> None:
-    progress = await jobs.job(pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency).run()
+async def test_a_name_that_comes_again_is_signed_once(concurrency: int, job_factory: JobFactory) -> None:
+    progress = await job_factory.make_job(
+        yield_pdfs("a.pdf", "a.pdf", "b.pdf", "a.pdf", "b.pdf"), concurrency=concurrency
+    ).run()
     assert progress.done == 2
-    assert jobs.service.made == 2
+    assert job_factory.service.documents_created == 2
 
 
-async def test_those_that_failed_are_tried_again_alone(jobs: Jobs) -> None:
-    (jobs.out / "a.pdf").mkdir(parents=True)
-    (jobs.out / "b.pdf").mkdir()
-    assert (await jobs.job(pdfs("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).run()).failed == 3
-    problems = {each.name: each.problem for each in await jobs.journal.failures()}
-    (jobs.out / "a.pdf").rmdir()
-    again = pdfs("new.pdf", "d.pdf", "b.pdf", "a.pdf", "../c.pdf", content=CONTENT + b" changed")
-    progress = await jobs.job(again).run_failed(problems["a.pdf"])
+async def test_failed_documents_are_retried_alone(job_factory: JobFactory) -> None:
+    (job_factory.out / "a.pdf").mkdir(parents=True)
+    (job_factory.out / "b.pdf").mkdir()
+    assert (await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf", "../c.pdf", "d.pdf")).run()).failed == 3
+    problems = {each.name: each.problem for each in await job_factory.journal.failures()}
+    (job_factory.out / "a.pdf").rmdir()
+    again = yield_pdfs("new.pdf", "d.pdf", "b.pdf", "a.pdf", "../c.pdf", content=PDF_CONTENT + b" changed")
+    progress = await job_factory.make_job(again).run_failed(problems["a.pdf"])
     assert (progress.done, progress.failed, progress.passed_over) == (1, 1, 3)
-    assert jobs.signed() == ["a.pdf", "d.pdf"]
-    assert (jobs.out / "a.pdf").read_bytes() == CONTENT + b" changed" + SIGNATURE
-    assert (await jobs.journal.tally()).states == {State.DONE: 2, State.FAILED: 2}
+    assert job_factory.list_outputs() == ["a.pdf", "d.pdf"]
+    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + b" changed" + SIGNATURE_BYTES
+    assert (await job_factory.journal.tally()).states == {DocumentState.DONE: 2, DocumentState.FAILED: 2}
 
 
 @pytest.mark.parametrize("becomes", ["changed", "removed"])
-async def test_what_becomes_of_the_source_of_a_document_that_the_target_has_is_of_no_matter(
-    becomes: str, jobs: Jobs, tmp_path: Path
-) -> None:
+async def test_source_of_a_published_document_is_ignored(becomes: str, job_factory: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "in" / "a.pdf"
     file.parent.mkdir()
-    file.write_bytes(CONTENT)
-    jobs.service.faults = [None, None, Fault.CRASH_BEFORE]
+    file.write_bytes(PDF_CONTENT)
+    job_factory.service.faults = [None, None, Fault.CRASH_BEFORE]
     with pytest.raises(BaseExceptionGroup) as crash:
-        await jobs.job(Folder(file.parent)).run()
+        await job_factory.make_job(Folder(file.parent)).run()
     assert crash.group_contains(CrashError)
-    assert (await jobs.journal.tally()).states == {State.SIGNED: 1}
+    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNED: 1}
     if becomes == "changed":
-        file.write_bytes(CONTENT + b" other")
+        file.write_bytes(PDF_CONTENT + b" other")
     else:
         file.unlink()
 
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", file)
 
-    progress = await jobs.job(source()).run()
+    progress = await job_factory.make_job(source()).run()
     assert (progress.done, progress.failed) == (1, 0)
-    assert (jobs.out / "a.pdf").read_bytes() == CONTENT + SIGNATURE
-    assert jobs.service.stored == {}
+    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert job_factory.service.stored == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-async def test_a_name_that_is_no_unicode_text_is_a_name(jobs: Jobs, tmp_path: Path) -> None:
+async def test_a_name_that_is_no_unicode_text_is_a_name(job_factory: JobFactory, tmp_path: Path) -> None:
     name = os.fsdecode(b"Gr\xfc\xdfe.pdf")
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / name).write_bytes(CONTENT)
-    assert (await jobs.job(Folder(tmp_path / "in")).run()).done == 1
-    assert jobs.signed() == [name]
-    assert (await jobs.job(Folder(tmp_path / "in")).run()).passed_over == 1
-    [entry] = await jobs.journal.entries([name])
-    assert (entry.name, entry.state) == (name, State.DONE)
+    (tmp_path / "in" / name).write_bytes(PDF_CONTENT)
+    assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).done == 1
+    assert job_factory.list_outputs() == [name]
+    assert (await job_factory.make_job(Folder(tmp_path / "in")).run()).passed_over == 1
+    [entry] = await job_factory.journal.entries([name])
+    assert (entry.name, entry.state) == (name, DocumentState.DONE)
 
 
-async def test_what_was_abandoned_long_ago_has_expired_and_nobody_asks_for_it(jobs: Jobs) -> None:
-    [entry] = await jobs.journal.entries(["a.pdf"])
-    await jobs.journal.put(Entry(number=entry.number, name="a.pdf", state=State.SAVED, identifier="old"))
-    saved = (await jobs.journal.entries(["a.pdf"]))[0]
-    await jobs.journal.abandon(saved, at=-5 * 3600.0, then=State.FAILED)
-    jobs.service.faults = [Fault.CRASH_BEFORE]
-    await jobs.job(pdfs()).run()
-    assert await jobs.journal.abandoned() == []
+async def test_long_abandoned_document_is_not_requested(job_factory: JobFactory) -> None:
+    [entry] = await job_factory.journal.entries(["a.pdf"])
+    await job_factory.journal.put(
+        SigningEntry(number=entry.number, name="a.pdf", state=DocumentState.SAVED, identifier="old")
+    )
+    saved = (await job_factory.journal.entries(["a.pdf"]))[0]
+    await job_factory.journal.abandon(saved, at=-5 * 3600.0, then=DocumentState.FAILED)
+    job_factory.service.faults = [Fault.CRASH_BEFORE]
+    await job_factory.make_job(yield_pdfs()).run()
+    assert await job_factory.journal.list_abandoned() == []
 
 
 async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path: Path) -> None:
-    async with Journal(tmp_path / "other.db") as journal:
+    async with SigningJournal(tmp_path / "other.db") as journal:
         for entry in await journal.entries([f"{number}.pdf" for number in range(5)]):
-            stored = Entry(number=entry.number, name=entry.name, state=State.SAVED, identifier=f"id{entry.number}")
-            await journal.abandon(stored, at=0.0, then=State.FAILED, problem="it is refused")
+            stored = SigningEntry(
+                number=entry.number, name=entry.name, state=DocumentState.SAVED, identifier=f"id{entry.number}"
+            )
+            await journal.abandon(stored, at=0.0, then=DocumentState.FAILED, problem="it is refused")
         first = await journal.failures(most=2)
         rest = await journal.failures(after=first[-1].number)
         assert [each.name for each in (*first, *rest)] == [f"{number}.pdf" for number in range(5)]
-        assert await journal.abandoned(after="id2", most=2) == ["id3", "id4"]
+        assert await journal.list_abandoned(after="id2", limit=2) == ["id3", "id4"]
 
 
 async def test_names_in_capital_letters_are_found(tmp_path: Path) -> None:
     for name in ("a.pdf", "B.PDF", "c.txt"):
-        (tmp_path / name).write_bytes(CONTENT)
+        (tmp_path / name).write_bytes(PDF_CONTENT)
     assert sorted([pdf.name async for pdf in Folder(tmp_path)]) == ["B.PDF", "a.pdf"]
 
 
 async def test_a_source_that_fails_while_the_job_is_drained_is_told_of() -> None:
-    async def look_up(pdfs: Sequence[Pdf]) -> Sequence[Entry | None]:
+    async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
         return [None] * len(pdfs)
 
     async def source() -> AsyncGenerator[Pdf]:
         for name in list[str]():
-            yield Pdf(name, CONTENT)
+            yield Pdf(name, PDF_CONTENT)
         asyncio.get_running_loop().call_soon(queue.stop)  # before anybody has taken what comes now
         raise LookupError("the list ends here")
 
     gate = asyncio.Event()
     gate.set()
     queue = DocumentQueue(source(), look_up, ahead=4, gate=gate)
-    async with queue.reading():
+    async with queue.run_reader():
         with pytest.raises(LookupError):
             await queue.next()
         assert await queue.next() is None

@@ -12,12 +12,12 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, TargetFolder
 from directsuite.jobs.signing.fleet import SigningFleet
-from directsuite.jobs.signing.journal import Chunk, JournalError, LostChunkError, PostgresJournal
-from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN
-from tests.waiting import happened, until
+from directsuite.jobs.signing.journal import LeasedBatch, LostLeaseError, PostgresJournal, SigningJournalError
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
+from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES
+from tests.waiting import notify_waiters, wait_until
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
 
@@ -63,11 +63,11 @@ class Interrupted(Connections):
 
     faults = 0
 
-    async def _bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run_bounded(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         if self.faults:
             self.faults -= 1
-            raise JournalError("PostgreSQL is away.")
-        return await super()._bounded(work)
+            raise SigningJournalError("PostgreSQL is away.")
+        return await super()._run_bounded(work)
 
 
 class HeldService(FragileService):
@@ -94,7 +94,7 @@ class HeldService(FragileService):
 
 
 @attrs.define
-class Scene:
+class FleetScenario:
     """A fleet's journal, service and folder."""
 
     journal: PostgresJournal
@@ -102,14 +102,14 @@ class Scene:
     out: Path
     service: FragileService = attrs.field(factory=FragileService)
 
-    def worker(self, **options: Any) -> SigningFleet:
+    def make_worker(self, **options: Any) -> SigningFleet:
         """A worker, as another process would have it."""
         service: Any = self.service
-        signatures = options.pop("signatures", SIGN)
+        signatures = options.pop("signatures", SIGNATURES)
         clock = options.pop("clock", None) or BriefClock()
         return SigningFleet(
             service,
-            lambda name: Pdf(name, CONTENT),
+            lambda name: Pdf(name, PDF_CONTENT),
             TargetFolder(self.out),
             signatures,
             journal=self.journal,
@@ -127,7 +127,7 @@ class Scene:
         if has_queue:
             await self.connections.fetch(_WORKERS_TOO)
 
-    async def taken(self) -> Chunk:
+    async def taken(self) -> LeasedBatch:
         """The first chunk that is there to be taken."""
         for key in range(1, 10):
             chunk = await self.journal.lease(key, 30.0)
@@ -142,143 +142,152 @@ class Scene:
         noted = {bytes(name).decode(): digest for name, digest in rows}
         outputs = {each.name: each.read_bytes() for each in self.out.iterdir()}
         return (
-            tally.states == {State.DONE: len(names)}
-            and outputs == dict.fromkeys(names, CONTENT + SIGNATURE)
+            tally.states == {DocumentState.DONE: len(names)}
+            and outputs == dict.fromkeys(names, PDF_CONTENT + SIGNATURE_BYTES)
             and {name: hashlib.sha256(content).hexdigest() for name, content in outputs.items()} == noted
-            and set(self.service.asked.values()) == {1}
+            and set(self.service.request_counts.values()) == {1}
         )
 
 
 async def some_more(worker: SigningFleet, running: asyncio.Task[object]) -> None:
     """Return when a worker has done some more. Raises what it ended with."""
     before = worker.progress.done
-    running.add_done_callback(lambda _: happened())
-    await until(lambda: worker.progress.done > before or running.done())
+    running.add_done_callback(lambda _: notify_waiters())
+    await wait_until(lambda: worker.progress.done > before or running.done())
     if running.done():
         running.result()
 
 
 @pytest.fixture
-async def scene(conninfo: str, tmp_path: Path) -> AsyncIterator[Scene]:
+async def scenario(conninfo: str, tmp_path: Path) -> AsyncIterator[FleetScenario]:
     async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
         assert await journal.add(NAMES) == len(NAMES)
         await journal.connections.aclose()
-        journal.connections = connections = Interrupted(conninfo, error=JournalError, most=8)
+        journal.connections = connections = Interrupted(conninfo, error=SigningJournalError, max_connections=8)
         journal._database = PostgresDatabase(connections)
-        yield Scene(journal, connections, tmp_path / "out")
+        yield FleetScenario(journal, connections, tmp_path / "out")
 
 
-async def test_workers_share_the_documents_and_sign_each_once(scene: Scene) -> None:
-    assert await scene.journal.add([*NAMES, "0.pdf"]) == 0
-    assert await scene.journal.open_chunks() == 3
-    workers = [scene.worker(concurrency=1) for _ in range(3)]
+async def test_workers_share_the_documents_and_sign_each_once(scenario: FleetScenario) -> None:
+    assert await scenario.journal.add([*NAMES, "0.pdf"]) == 0
+    assert await scenario.journal.count_open_batches() == 3
+    workers = [scenario.make_worker(concurrency=1) for _ in range(3)]
     ended = await asyncio.gather(*(worker.run() for worker in workers))
     assert sum(each.done for each in ended) == len(NAMES)
     assert sum(each.chunks for each in ended) == 3
-    assert await scene.agrees()
-    assert (await scene.worker().run()).chunks == 0
+    assert await scenario.agrees()
+    assert (await scenario.make_worker().run()).chunks == 0
 
 
 async def test_no_two_chunks_have_one_part_of_a_staging_folder(
-    scene: Scene, conninfo: str, postgres: PostgresServer
+    scenario: FleetScenario, conninfo: str, postgres: PostgresServer
 ) -> None:
-    first, second = await scene.taken(), await scene.taken()
-    parts = {await first.part(), await second.part()}
-    await scene.lose_all()
-    again = await scene.taken()
-    assert (again.id, await again.part()) == (first.id, await first.part())  # where the earlier lease's is taken away
-    with postgres.lent_database() as elsewhere:
+    first, second = await scenario.taken(), await scenario.taken()
+    parts = {await first.get_shard(), await second.get_shard()}
+    await scenario.lose_all()
+    again = await scenario.taken()
+    assert (again.id, await again.get_shard()) == (
+        first.id,
+        await first.get_shard(),
+    )  # where the earlier lease's is taken away
+    with postgres.borrow_database() as elsewhere:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
             async with PostgresJournal(place, job) as journal:
                 await journal.add(["a.pdf"])
-                [key] = await journal.due(30.0)
+                [key] = await journal.list_due(30.0)
                 chunk = await journal.lease(key, 30.0)
                 assert chunk is not None
-                parts |= {await chunk.part(), journal.part_of(first.id)}
+                parts |= {await chunk.get_shard(), journal.build_shard_name(first.id)}
     assert len(parts) == (2 + 2 + 1)  # elsewhere it is the first chunk, too
 
 
-async def test_what_a_dead_worker_leaves_is_adopted_if_signed_and_else_abandoned(scene: Scene) -> None:
-    chunk = await scene.taken()
+async def test_document_of_dead_worker_is_adopted_if_signed_else_abandoned(scenario: FleetScenario) -> None:
+    chunk = await scenario.taken()
     names = await chunk.names()
-    service: Any = scene.service
+    service: Any = scenario.service
     for number, entry in enumerate(await chunk.entries(names[:3])):
-        stored = await scene.service.save(CONTENT)
-        source = hashlib.sha256(CONTENT).hexdigest()
-        saved = attrs.evolve(entry, state=State.SAVED, identifier=stored.identifier, saved_at=0.0, source_sha=source)
+        stored = await scenario.service.save(PDF_CONTENT)
+        source = hashlib.sha256(PDF_CONTENT).hexdigest()
+        saved = attrs.evolve(
+            entry, state=DocumentState.SAVED, identifier=stored.identifier, saved_at=0.0, source_sha=source
+        )
         if number < 2:
-            saved = attrs.evolve(saved, state=State.SIGNING)
+            saved = attrs.evolve(saved, state=DocumentState.SIGNING)
         await chunk.put(saved)
         if number == 0:
-            await service.multi_sign_and_pull(stored.identifier, SIGN, destination=scene.out.with_suffix(".lost"))
-    await scene.lose_all()
-    await scene.worker().run()
-    assert await scene.agrees()
-    tally = await scene.journal.tally()
+            await service.multi_sign_and_pull(
+                stored.identifier, SIGNATURES, destination=scenario.out.with_suffix(".lost")
+            )
+    await scenario.lose_all()
+    await scenario.make_worker().run()
+    assert await scenario.agrees()
+    tally = await scenario.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, 1)
-    assert scene.service.made == len(NAMES) + 1
-    assert scene.service.stored == {}
+    assert scenario.service.documents_created == len(NAMES) + 1
+    assert scenario.service.stored == {}
 
 
-async def test_one_that_comes_back_too_late_writes_nothing(scene: Scene) -> None:
-    late = await scene.taken()
+async def test_worker_with_expired_lease_writes_nothing(scenario: FleetScenario) -> None:
+    late = await scenario.taken()
     [entry, *_] = await late.entries(await late.names())
-    await scene.lose_all()
-    now = await scene.taken()
-    assert (now.id, now.fence) == (late.id, late.fence + 1)
+    await scenario.lose_all()
+    now = await scenario.taken()
+    assert (now.id, now.lease_number) == (late.id, late.lease_number + 1)
     for attempt in (
         late.confirm(),
-        late.put(attrs.evolve(entry, state=State.SIGNING)),
+        late.put(attrs.evolve(entry, state=DocumentState.SIGNING)),
         late.abandon(attrs.evolve(entry, identifier="x"), at=0.0),
     ):
-        with pytest.raises(LostChunkError):
+        with pytest.raises(LostLeaseError):
             await attempt
     await late.release()
     assert await now.entries([entry.name]) == [entry]
-    assert await now.abandoned() == []
+    assert await now.list_abandoned() == []
     await now.confirm()
     await now.release()
-    with pytest.raises(LostChunkError):
+    with pytest.raises(LostLeaseError):
         await now.confirm()  # it would keep others from it
-    assert await scene.journal.open_chunks() == 3
+    assert await scenario.journal.count_open_batches() == 3
 
 
 @pytest.mark.parametrize("has_signed", [False, True])
-async def test_a_worker_that_hangs_while_it_signs_keeps_nothing_when_it_goes_on(has_signed: bool, scene: Scene) -> None:
-    held = scene.service = HeldService(scene.out.with_name("aside") if has_signed else None)
+async def test_worker_that_hangs_while_signing_publishes_nothing(has_signed: bool, scenario: FleetScenario) -> None:
+    held = scenario.service = HeldService(scenario.out.with_name("aside") if has_signed else None)
     clock = BriefClock()
-    hanging = scene.worker(concurrency=1, patience=1e9, clock=clock)
+    hanging = scenario.make_worker(concurrency=1, worker_timeout=1e9, clock=clock)
     first = asyncio.create_task(hanging.run())
     await held.asked_first.wait()
     clock.goes.clear()
     await clock.is_asked.wait()
-    await scene.lose_all()
-    await scene.worker().run()
-    assert await scene.agrees()
+    await scenario.lose_all()
+    await scenario.make_worker().run()
+    assert await scenario.agrees()
     clock.goes.set()
     held.let_go.set()
     await first
-    assert await scene.agrees()
-    assert not (scene.out / ".directsuite").exists()
-    assert (await scene.journal.tally()).requested == (not has_signed)
+    assert await scenario.agrees()
+    assert not (scenario.out / ".directsuite").exists()
+    assert (await scenario.journal.tally()).requested == (not has_signed)
 
 
-async def test_postgres_is_waited_for(scene: Scene) -> None:
-    worker = scene.worker(concurrency=2, patience=1.0)  # a chunk that it could not hand back is free again then
+async def test_postgres_is_waited_for(scenario: FleetScenario) -> None:
+    worker = scenario.make_worker(
+        concurrency=2, worker_timeout=1.0
+    )  # a chunk that it could not hand back is free again then
     running = asyncio.create_task(worker.run())
     for _ in range(4):
         await some_more(worker, running)
-        scene.connections.faults = 2
+        scenario.connections.faults = 2
     await running
-    assert await scene.agrees()
+    assert await scenario.agrees()
 
 
 async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServer, tmp_path: Path) -> None:
-    conninfo = shaky_postgres.new_database()
+    conninfo = shaky_postgres.create_database()
     async with PostgresJournal(conninfo, "consents", chunk=5) as journal:
         await journal.add(NAMES)
-        scene = Scene(journal, Interrupted(conninfo, error=JournalError), tmp_path / "out")
-        worker = scene.worker(concurrency=1, patience=1.0)
+        scene = FleetScenario(journal, Interrupted(conninfo, error=SigningJournalError), tmp_path / "out")
+        worker = scene.make_worker(concurrency=1, worker_timeout=1.0)
         running = asyncio.create_task(worker.run())
         await some_more(worker, running)
         await asyncio.to_thread(shaky_postgres.stop)
@@ -289,116 +298,118 @@ async def test_a_restart_of_postgresql_is_outlived(shaky_postgres: PostgresServe
         await scene.connections.aclose()
 
 
-async def test_jobs_in_one_database_leave_each_other_alone(scene: Scene, conninfo: str, tmp_path: Path) -> None:
+async def test_jobs_in_one_database_leave_each_other_alone(
+    scenario: FleetScenario, conninfo: str, tmp_path: Path
+) -> None:
     async with PostgresJournal(conninfo, "reports") as journal:
         await journal.add(["a.pdf"])
-        other = Scene(journal, scene.connections, tmp_path / "reports")
-        first, second = await asyncio.gather(scene.worker(concurrency=1).run(), other.worker().run())
+        other = FleetScenario(journal, scenario.connections, tmp_path / "reports")
+        first, second = await asyncio.gather(scenario.make_worker(concurrency=1).run(), other.make_worker().run())
     assert (first.chunks, second.chunks) == (3, 1)
     assert [each.name for each in other.out.iterdir()] == ["a.pdf"]
-    assert len(list(scene.out.iterdir())) == len(NAMES)
+    assert len(list(scenario.out.iterdir())) == len(NAMES)
 
 
-async def test_drained_or_cancelled_it_hands_its_chunk_back(scene: Scene) -> None:
-    drained = scene.worker(concurrency=1)
+async def test_drained_or_cancelled_it_hands_its_chunk_back(scenario: FleetScenario) -> None:
+    drained = scenario.make_worker(concurrency=1)
     running = asyncio.create_task(drained.run())
     await some_more(drained, running)
     drained.drain()
     assert (await running).done < len(NAMES)
-    at_once = scene.worker()
+    at_once = scenario.make_worker()
     running = asyncio.create_task(at_once.run())
     at_once.drain()  # before it begins
     assert (await running).chunks == 0
-    cancelled = scene.worker(concurrency=1)
+    cancelled = scenario.make_worker(concurrency=1)
     running = asyncio.create_task(cancelled.run())
     await some_more(cancelled, running)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await scene.worker().run()
-    assert await scene.agrees()
+    await scenario.make_worker().run()
+    assert await scenario.agrees()
 
 
-async def test_other_signatures_are_refused(scene: Scene) -> None:
-    await scene.worker().run()
-    await scene.journal.add(["more.pdf"])
+async def test_other_signatures_are_refused(scenario: FleetScenario) -> None:
+    await scenario.make_worker().run()
+    await scenario.journal.add(["more.pdf"])
     with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
-        await scene.worker(signatures=[ds.Signature(name="other")]).run()
-    await scene.worker().run()
-    assert (await scene.journal.tally()).states == {State.DONE: len(NAMES) + 1}
+        await scenario.make_worker(signatures=[ds.Signature(name="other")]).run()
+    await scenario.make_worker().run()
+    assert (await scenario.journal.tally()).states == {DocumentState.DONE: len(NAMES) + 1}
 
 
-async def test_trouble_that_lasts_ends_a_worker_and_others_go_on(scene: Scene) -> None:
-    scene.service.faults = [Fault.NOT_SENT] * 1000
+async def test_trouble_that_lasts_ends_a_worker_and_others_go_on(scenario: FleetScenario) -> None:
+    scenario.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long"):
-        await scene.worker(service_patience=-1).run()
-    scene.service.faults = []
-    await scene.worker().run()
-    assert await scene.agrees()
+        await scenario.make_worker(max_outage=-1).run()
+    scenario.service.faults = []
+    await scenario.make_worker().run()
+    assert await scenario.agrees()
 
 
-async def test_failures_are_tried_again_alone(scene: Scene) -> None:
-    await scene.journal.add(["../x.pdf"])
-    worker = await scene.worker().run()
+async def test_failures_are_tried_again_alone(scenario: FleetScenario) -> None:
+    await scenario.journal.add(["../x.pdf"])
+    worker = await scenario.make_worker().run()
     assert (worker.done, worker.failed) == (len(NAMES), 1)
-    [failed] = await scene.journal.failures()
-    assert await scene.journal.renew(failed.problem) == 1
-    again = await scene.worker().run()
+    [failed] = await scenario.journal.failures()
+    assert await scenario.journal.retry(failed.problem) == 1
+    again = await scenario.make_worker().run()
     assert (again.done, again.failed, again.chunks) == (0, 1, 1)
 
 
-async def test_a_document_under_another_name_ends_the_worker(scene: Scene) -> None:
+async def test_a_document_under_another_name_ends_the_worker(scenario: FleetScenario) -> None:
     def other(name: str) -> Pdf:
         """Not the one that was asked for."""
-        return Pdf(f"other-{name}", CONTENT)
+        return Pdf(f"other-{name}", PDF_CONTENT)
 
-    worker = scene.worker()
+    worker = scenario.make_worker()
     worker._named = other
     with pytest.raises(ds.ConfigurationError, match="keep its name"):
         await worker.run()
 
 
-async def test_closed_connections_end_a_worker(scene: Scene) -> None:
-    await scene.connections.aclose()
+async def test_closed_connections_end_a_worker(scenario: FleetScenario) -> None:
+    await scenario.connections.aclose()
     with pytest.raises(ds.ClosedError):
-        await scene.worker().run()
+        await scenario.make_worker().run()
 
 
-async def test_a_journal_that_is_not_open_is_told(scene: Scene, conninfo: str) -> None:
+async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conninfo: str) -> None:
     journal = PostgresJournal(conninfo, "consents")
-    for call in (journal.tally, journal.failures, journal.open_chunks):
+    for call in (journal.tally, journal.failures, journal.count_open_batches):
         with pytest.raises(ds.ConfigurationError, match="the journal isn't open"):
             await call()
     with pytest.raises(ds.ConfigurationError, match="chunk has to be 1 or more"):
         PostgresJournal(conninfo, "consents", chunk=0)
     with pytest.raises(ds.ConfigurationError, match=r"\[name\] for one"):
-        await scene.journal.add("Ada.pdf")
+        await scenario.journal.add("Ada.pdf")
 
 
-async def test_a_worker_that_comes_late_leaves_its_successor_s_staging_folder_alone(scene: Scene) -> None:
-    await scene.journal.add(NAMES)
-    [chunk, *_] = await scene.journal.due(60.0)
-    first = await scene.journal.lease(chunk, 60.0)
+async def test_late_worker_keeps_staging_folder_of_successor(scenario: FleetScenario) -> None:
+    await scenario.journal.add(NAMES)
+    [chunk, *_] = await scenario.journal.list_due(60.0)
+    first = await scenario.journal.lease(chunk, 60.0)
     assert first is not None
-    await scene.journal.connections.fetch(_LONG_AGO)
-    second = await scene.journal.lease(chunk, 60.0)
+    await scenario.journal.connections.fetch(_LONG_AGO)
+    second = await scenario.journal.lease(chunk, 60.0)
     assert second is not None
-    target = TargetFolder(scene.out)
-    async with target.staging_dir(await second.part(), second.fence) as room:
-        (room / "1.pdf").write_bytes(CONTENT)
-        async with target.staging_dir(await first.part(), first.fence):
+    target = TargetFolder(scenario.out)
+    async with target.staging_dir(await second.get_shard(), second.lease_number) as room:
+        (room / "1.pdf").write_bytes(PDF_CONTENT)
+        async with target.staging_dir(await first.get_shard(), first.lease_number):
             assert (room / "1.pdf").exists()
         assert (room / "1.pdf").exists()
 
 
-async def test_what_expired_is_forgotten_whichever_chunk_it_was_of(scene: Scene) -> None:
-    chunks = [await scene.journal.lease(each, 60.0) for each in await scene.journal.due(60.0)]
+async def test_expired_documents_are_forgotten_in_every_batch(scenario: FleetScenario) -> None:
+    chunks = [await scenario.journal.lease(each, 60.0) for each in await scenario.journal.list_due(60.0)]
     taken = [each for each in chunks if each is not None]
     assert len(taken) > 1
     for chunk in taken:
         [entry, *_] = await chunk.entries(await chunk.names())
-        stored = attrs.evolve(entry, state=State.SAVED, identifier=f"of {entry.name}", saved_at=0.0)
+        stored = attrs.evolve(entry, state=DocumentState.SAVED, identifier=f"of {entry.name}", saved_at=0.0)
         await chunk.abandon(await chunk.put(stored), at=0.0)
-    assert [len(await each.abandoned()) for each in taken] == [1] * len(taken)
+    assert [len(await each.list_abandoned()) for each in taken] == [1] * len(taken)
     await taken[0].forget_expired(1.0, 0.0)
-    assert [len(await each.abandoned()) for each in taken] == [0] * len(taken)
+    assert [len(await each.list_abandoned()) for each in taken] == [0] * len(taken)

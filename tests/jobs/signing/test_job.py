@@ -10,19 +10,19 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import (
+    DocumentState,
     Folder,
     JobStoppedError,
-    Journal,
-    JournalError,
     Pdf,
     SigningJob,
-    State,
+    SigningJournal,
+    SigningJournalError,
     TargetFolder,
 )
 from directsuite.sandbox import Sandbox
-from tests.jobs.signing.fragile_service import SIGNATURE, Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
-from tests.waiting import until
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
+from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
+from tests.waiting import wait_until
 
 
 class RefusesAll(FragileService):
@@ -33,130 +33,130 @@ class RefusesAll(FragileService):
         raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
-async def test_a_folder_is_signed_name_by_name_and_a_second_run_has_nothing_to_do(jobs: Jobs, tmp_path: Path) -> None:
+async def test_folder_is_signed_by_name_and_second_run_does_nothing(job_factory: JobFactory, tmp_path: Path) -> None:
     source = tmp_path / "in"
     for name in ("a.pdf", "b/c.pdf", "b/d.pdf"):
         file = source / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(CONTENT)
+        file.write_bytes(PDF_CONTENT)
     (source / "e.txt").write_text("no PDF")
-    progress = await jobs.job(Folder(source)).run()
+    progress = await job_factory.make_job(Folder(source)).run()
     assert (progress.done, progress.failed, progress.passed_over) == (3, 0, 0)
-    assert jobs.signed() == ["a.pdf", "b/c.pdf", "b/d.pdf"]
-    assert (jobs.out / "b" / "c.pdf").read_bytes() == CONTENT + SIGNATURE
-    assert jobs.service.stored == {}
-    again = await jobs.job(Folder(source)).run()
+    assert job_factory.list_outputs() == ["a.pdf", "b/c.pdf", "b/d.pdf"]
+    assert (job_factory.out / "b" / "c.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert job_factory.service.stored == {}
+    again = await job_factory.make_job(Folder(source)).run()
     assert (again.done, again.passed_over) == (0, 3)
-    assert jobs.service.made == 3
+    assert job_factory.service.documents_created == 3
 
 
-async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(jobs: Jobs) -> None:
-    progress = await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()
+async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(job_factory: JobFactory) -> None:
+    progress = await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
     assert "no path below the target" in failed.problem
-    assert jobs.service.asked.total() == 1  # nobody signs what can't be kept
-    assert (await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
-    assert await jobs.journal.renew("something else") == 0
-    assert await jobs.journal.renew(failed.problem) == 1
-    assert (await jobs.job(pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
+    assert job_factory.service.request_counts.total() == 1  # nobody signs what can't be kept
+    assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
+    assert await job_factory.journal.retry("something else") == 0
+    assert await job_factory.journal.retry(failed.problem) == 1
+    assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).failed == 1
 
 
-async def test_a_source_that_changed_meanwhile_is_not_signed(jobs: Jobs) -> None:
-    jobs.service.faults = [None, Fault.CRASH_BEFORE]
+async def test_a_source_that_changed_meanwhile_is_not_signed(job_factory: JobFactory) -> None:
+    job_factory.service.faults = [None, Fault.CRASH_BEFORE]
     with contextlib.suppress(BaseException):
-        await jobs.job(pdfs("a.pdf")).run()
-    progress = await jobs.job(pdfs("a.pdf", content=CONTENT + b" other")).run()
+        await job_factory.make_job(yield_pdfs("a.pdf")).run()
+    progress = await job_factory.make_job(yield_pdfs("a.pdf", content=PDF_CONTENT + b" other")).run()
     assert (progress.done, progress.failed) == (0, 1)
-    assert (await jobs.journal.tally()).abandoned == 1
+    assert (await job_factory.journal.tally()).abandoned == 1
 
 
-@pytest.mark.parametrize("fault", [None, Fault.ANSWER_LOST])
-async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, jobs: Jobs) -> None:
-    jobs.service.timestamps = 1
-    jobs.service.faults = [None, fault]
-    progress = await jobs.job(pdfs("a.pdf")).run()
+@pytest.mark.parametrize("fault", [None, Fault.RESPONSE_LOST])
+async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, job_factory: JobFactory) -> None:
+    job_factory.service.timestamps = 1
+    job_factory.service.faults = [None, fault]
+    progress = await job_factory.make_job(yield_pdfs("a.pdf")).run()
     assert (progress.done, progress.failed) == (1, 0)
-    assert (jobs.out / "a.pdf").read_bytes() == CONTENT + SIGNATURE * 2
-    assert jobs.service.asked.total() == 1
+    assert (job_factory.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES * 2
+    assert job_factory.service.request_counts.total() == 1
 
 
-async def test_signed_pdf_without_its_end_is_not_kept(jobs: Jobs) -> None:
+async def test_signed_pdf_without_its_end_is_not_kept(job_factory: JobFactory) -> None:
     class CutsOff(FragileService):
         """Returns the start of a signed PDF, with its signature."""
 
-        def _signed(self, identifier: str, signatures: int) -> bytes:
-            return super()._signed(identifier, signatures).replace(b"%%EOF", b"")
+        def _sign(self, identifier: str, signatures: int) -> bytes:
+            return super()._sign(identifier, signatures).replace(b"%%EOF", b"")
 
-    progress = await jobs.job(pdfs("a.pdf"), service=CutsOff()).run()
+    progress = await job_factory.make_job(yield_pdfs("a.pdf"), service=CutsOff()).run()
     assert (progress.done, progress.failed) == (0, 1)
-    assert jobs.signed() == []
+    assert job_factory.list_outputs() == []
 
 
-async def test_trouble_is_waited_out_and_nothing_fails(jobs: Jobs) -> None:
-    jobs.service.faults = [Fault.NOT_SENT] * 5
-    progress = await jobs.job(pdfs("a.pdf"), concurrency=1).run()
+async def test_trouble_is_waited_out_and_nothing_fails(job_factory: JobFactory) -> None:
+    job_factory.service.faults = [Fault.NOT_SENT] * 5
+    progress = await job_factory.make_job(yield_pdfs("a.pdf"), concurrency=1).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert jobs.clock.slept == [1, 2, 4, 8, 16]
+    assert job_factory.clock.slept == [1, 2, 4, 8, 16]
 
 
-async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(jobs: Jobs) -> None:
-    jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
+async def test_trouble_that_lasts_stops_the_job_and_the_next_run_goes_on(job_factory: JobFactory) -> None:
+    job_factory.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.job(pdfs("a.pdf", "b.pdf"), concurrency=1, patience=100).run()
+        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=100).run()
     assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
-    assert 100 < sum(jobs.clock.slept) < 200
-    jobs.service.faults = []
-    assert (await jobs.job(pdfs("a.pdf", "b.pdf")).run()).done == 1
-    assert jobs.signed() == ["a.pdf", "b.pdf"]
+    assert 100 < sum(job_factory.clock.slept) < 200
+    job_factory.service.faults = []
+    assert (await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf")).run()).done == 1
+    assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(jobs: Jobs, tmp_path: Path) -> None:
+async def test_the_rate_is_that_of_the_last_15_minutes_of_a_run(job_factory: JobFactory, tmp_path: Path) -> None:
     source = tmp_path / "in"
     source.mkdir()
     for number in range(4):
-        (source / f"{number}.pdf").write_bytes(CONTENT)
+        (source / f"{number}.pdf").write_bytes(PDF_CONTENT)
     remembered = list[int]()
 
     def signatures(pdf: Pdf) -> list[ds.Signature]:
         """An hour later."""
-        jobs.clock.now += 3600
+        job_factory.clock.now += 3600
         remembered.append(len(job._rate))
-        return SIGN
+        return SIGNATURES
 
-    job = jobs.job(Folder(source), signatures=signatures, concurrency=1)
+    job = job_factory.make_job(Folder(source), signatures=signatures, concurrency=1)
     assert (await job.run()).rate == 1 / 900
     assert remembered == [0, 1, 1, 1]  # also where nobody asks how it stands
     assert (await job.run()).rate == 0
 
 
-async def test_many_failures_in_a_row_stop_the_job(jobs: Jobs) -> None:
+async def test_many_failures_in_a_row_stop_the_job(job_factory: JobFactory) -> None:
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other"):
-        await jobs.job(pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
-    assert (await jobs.journal.tally()).states[State.FAILED] == 20
+        await job_factory.make_job(yield_pdfs(*(f"../{number}.pdf" for number in range(50))), concurrency=1).run()
+    assert (await job_factory.journal.tally()).states[DocumentState.FAILED] == 20
 
 
-async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(jobs: Jobs) -> None:
+async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(job_factory: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
     service = RefusesAll()
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.job(pdfs(*names), service=service, concurrency=1).run()
+        await job_factory.make_job(yield_pdfs(*names), service=service, concurrency=1).run()
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: see what is wrong with them")
     assert [word for word in ("run_failed", "renew", "passes them over") if word not in str(stopped.value)] == []
-    again = await jobs.job(pdfs(*names)).run()  # the service takes them by now
+    again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service takes them by now
     assert (again.done, again.passed_over) == (5, 20)
-    assert (await jobs.job(pdfs(*names)).run_failed()).done == 20
+    assert (await job_factory.make_job(yield_pdfs(*names)).run_failed()).done == 20
 
 
-async def test_what_fails_again_as_before_keeps_nothing_else_from_being_tried_again(jobs: Jobs) -> None:
+async def test_repeated_failure_does_not_block_other_retries(job_factory: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     with pytest.raises(JobStoppedError):
-        await jobs.job(pdfs(*names), service=RefusesAll(), concurrency=1).run()
-    assert (await jobs.job(pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
+        await job_factory.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()
+    assert (await job_factory.make_job(yield_pdfs(*names), service=RefusesAll(), concurrency=1).run()).failed == 10
 
     class RefusesMost(FragileService):
         """Has the last five of them."""
@@ -169,58 +169,62 @@ async def test_what_fails_again_as_before_keeps_nothing_else_from_being_tried_ag
                 raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
             return await super().save(pdf)
 
-    progress = await jobs.job(pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
+    progress = await job_factory.make_job(yield_pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
     assert (progress.done, progress.failed) == (5, 25)
 
 
-async def test_files_that_are_no_pdfs_stop_no_job(jobs: Jobs, tmp_path: Path) -> None:
+async def test_files_that_are_no_pdfs_stop_no_job(job_factory: JobFactory, tmp_path: Path) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         job = SigningJob(
-            suite.signing, pdfs(*names, content=b"no PDF"), TargetFolder(tmp_path / "out"), SIGN, journal=jobs.journal
+            suite.signing,
+            yield_pdfs(*names, content=b"no PDF"),
+            TargetFolder(tmp_path / "out"),
+            SIGNATURES,
+            journal=job_factory.journal,
         )
         assert (await job.run()).failed == 30
 
 
-async def test_paused_it_begins_nothing_and_drained_it_ends(jobs: Jobs) -> None:
-    job = jobs.job(pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
+async def test_paused_it_begins_nothing_and_drained_it_ends(job_factory: JobFactory) -> None:
+    job = job_factory.make_job(yield_pdfs(*(f"{number}.pdf" for number in range(50))), concurrency=2)
     job.pause()
     running = asyncio.create_task(job.run())
-    await until(lambda: bool(job._open._waiters))
-    assert (job.progress.done, jobs.service.made) == (0, 0)
+    await wait_until(lambda: bool(job._open._waiters))
+    assert (job.progress.done, job_factory.service.documents_created) == (0, 0)
     job.resume()
-    await until(lambda: job.progress.done > 0)
+    await wait_until(lambda: job.progress.done > 0)
     job.drain()
     progress = await running
     assert 1 <= progress.done <= 4
     assert progress.under_way == 0
-    assert len(jobs.signed()) == progress.done
-    states = (await jobs.journal.tally()).states
-    assert states[State.DONE] == progress.done
-    assert states[State.SIGNING] == states[State.SAVED] == states[State.SIGNED] == 0
+    assert len(job_factory.list_outputs()) == progress.done
+    states = (await job_factory.journal.tally()).states
+    assert states[DocumentState.DONE] == progress.done
+    assert states[DocumentState.SIGNING] == states[DocumentState.SAVED] == states[DocumentState.SIGNED] == 0
 
 
-async def test_a_journal_belongs_to_what_is_signed_with(jobs: Jobs) -> None:
-    await jobs.job(pdfs("a.pdf")).run()
+async def test_a_journal_belongs_to_what_is_signed_with(job_factory: JobFactory) -> None:
+    await job_factory.make_job(yield_pdfs("a.pdf")).run()
     with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
-        await jobs.job(pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
+        await job_factory.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
 
 
-async def test_a_journal_is_open_once(jobs: Jobs, tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="open already"):
-        async with Journal(tmp_path / "journal.db"):
+async def test_a_journal_is_open_once(job_factory: JobFactory, tmp_path: Path) -> None:
+    with pytest.raises(SigningJournalError, match="open already"):
+        async with SigningJournal(tmp_path / "journal.db"):
             pass
 
 
-def test_nothing_to_sign_with_is_refused(jobs: Jobs) -> None:
+def test_nothing_to_sign_with_is_refused(job_factory: JobFactory) -> None:
     with pytest.raises(ds.ConfigurationError, match="at least one signature"):
-        jobs.job(pdfs(), signatures=[])
+        job_factory.make_job(yield_pdfs(), signatures=[])
 
 
-async def test_what_is_stored_and_could_not_be_deleted_is_deleted_later(jobs: Jobs) -> None:
-    jobs.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
-    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
-    assert len(jobs.service.stored) == 1
-    await jobs.job(pdfs("a.pdf")).run()
-    assert jobs.service.stored == {}
-    assert await jobs.journal.abandoned() == []
+async def test_undeleted_stored_document_is_deleted_later(job_factory: JobFactory) -> None:
+    job_factory.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
+    assert (await job_factory.make_job(yield_pdfs("a.pdf")).run()).done == 1
+    assert len(job_factory.service.stored) == 1
+    await job_factory.make_job(yield_pdfs("a.pdf")).run()
+    assert job_factory.service.stored == {}
+    assert await job_factory.journal.list_abandoned() == []

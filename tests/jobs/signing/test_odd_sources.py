@@ -14,10 +14,10 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
-from directsuite.jobs.signing.documents import SMALL
-from directsuite.jobs.signing.workflow import CHANGED
+from directsuite.jobs.signing.documents import MAX_IN_MEMORY_BYTES
+from directsuite.jobs.signing.workflow import SOURCE_CHANGED
 from tests.jobs.signing.fragile_service import Fault, FragileService
-from tests.jobs.signing.jobs import CONTENT, SIGN, Jobs, pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
 
 
 def failing(error: Exception) -> Callable[[], Awaitable[bytes]]:
@@ -32,15 +32,17 @@ def failing(error: Exception) -> Callable[[], Awaitable[bytes]]:
 async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
     yield Pdf(name, content)
     for each in others:
-        yield Pdf(each, CONTENT)
+        yield Pdf(each, PDF_CONTENT)
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENAMETOOLONG])
-async def test_a_document_that_can_not_be_read_fails_and_the_others_do_not(number: int, jobs: Jobs) -> None:
+async def test_a_document_that_can_not_be_read_fails_and_the_others_do_not(
+    number: int, job_factory: JobFactory
+) -> None:
     error = OSError(number, os.strerror(number), "/in/ada.pdf")
-    progress = await jobs.job(one_of("a.pdf", failing(error), "b.pdf")).run()
+    progress = await job_factory.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.problem == f"it can't be read ({os.strerror(number)})"
 
 
@@ -48,66 +50,66 @@ TROUBLE = [OSError(errno.EIO, "I/O error", "/in/ada.pdf"), TimeoutError("ada.pdf
 
 
 @pytest.mark.parametrize("error", TROUBLE)
-async def test_a_source_in_trouble_is_waited_for(error: OSError, jobs: Jobs) -> None:
+async def test_a_source_in_trouble_is_waited_for(error: OSError, job_factory: JobFactory) -> None:
     faults = [error] * 6
 
     async def read() -> bytes:
         if faults:
             raise faults.pop()
-        return CONTENT
+        return PDF_CONTENT
 
-    assert (await jobs.job(one_of("a.pdf", read)).run()).done == 1
-    assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
+    assert (await job_factory.make_job(one_of("a.pdf", read)).run()).done == 1
+    assert job_factory.clock.slept == [1, 2, 4, 8, 16, 32]
 
 
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("error", TROUBLE)
 async def test_one_document_that_can_never_be_read_holds_up_no_other(
-    error: OSError, concurrency: int, jobs: Jobs
+    error: OSError, concurrency: int, job_factory: JobFactory
 ) -> None:
     others = [f"{number}.pdf" for number in range(20)]
-    progress = await jobs.job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
+    progress = await job_factory.make_job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (20, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.problem is not None
     assert failed.problem.startswith("it can't be read (")
     assert "ada" not in failed.problem
 
 
-async def test_a_source_that_stays_in_trouble_stops_the_job_before_it_has_cost_many(jobs: Jobs) -> None:
+async def test_permanently_failing_source_stops_job_early(job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(100):
             yield Pdf(f"{number}.pdf", failing(TimeoutError()))
 
     with pytest.raises(JobStoppedError, match=r"20 documents failed one after the other.*can't be read"):
-        await jobs.job(source(), concurrency=2).run()
-    assert len(await jobs.journal.failures()) < 25
+        await job_factory.make_job(source(), concurrency=2).run()
+    assert len(await job_factory.journal.failures()) < 25
 
 
 @pytest.mark.parametrize("concurrency", [1, 10])
-async def test_what_a_document_waited_for_and_was_cancelled_is_its_failure(concurrency: int, jobs: Jobs) -> None:
+async def test_cancelled_source_function_fails_its_document(concurrency: int, job_factory: JobFactory) -> None:
     async def cancelled() -> bytes:
         fetching = asyncio.ensure_future(asyncio.Event().wait())
         fetching.cancel()
         await fetching
-        return CONTENT
+        return PDF_CONTENT
 
-    progress = await jobs.job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
+    progress = await job_factory.make_job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
     assert (progress.done, progress.failed) == (2, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.problem == "it can't be read (it was cancelled)"
 
 
 async def test_a_target_in_which_something_is_cancelled_stops_the_job(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def keep(*_: object) -> None:
         raise asyncio.CancelledError
 
-    target = TargetFolder(jobs.out)
-    monkeypatch.setattr(target, "keep", keep)
+    target = TargetFolder(job_factory.out)
+    monkeypatch.setattr(target, "publish", keep)
     with pytest.raises(JobStoppedError, match="something was cancelled"):
-        await jobs.job(pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
+        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
 
 
 class Late(FragileService):
@@ -128,73 +130,83 @@ class Late(FragileService):
         return await super().download(identifier, destination)
 
 
-async def test_a_large_file_that_goes_while_it_is_saved_is_the_document_s_failure(jobs: Jobs, tmp_path: Path) -> None:
+async def test_file_that_disappears_during_save_fails_its_document(job_factory: JobFactory, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
-    file.write_bytes(CONTENT.rjust(SMALL + 1))
-    assert (await jobs.job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
-    [failed] = await jobs.journal.failures()
+    file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
+    assert (await job_factory.make_job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
+    [failed] = await job_factory.journal.failures()
     assert failed.problem == "it can't be read (No such file or directory)"
 
 
-async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(jobs: Jobs, tmp_path: Path) -> None:
+async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(
+    job_factory: JobFactory, tmp_path: Path
+) -> None:
     file = tmp_path / "a.pdf"
-    file.write_bytes(CONTENT)
-    service = Late(giving=lambda: file.write_bytes(CONTENT + b" of another"))
+    file.write_bytes(PDF_CONTENT)
+    service = Late(giving=lambda: file.write_bytes(PDF_CONTENT + b" of another"))
     service.faults = [None, Fault.REQUEST_LOST]
-    assert (await jobs.job(one_of("a.pdf", file), service=service).run()).failed == 1
-    [failed] = await jobs.journal.failures()
-    assert failed.problem == CHANGED
-    assert service.made == 1
+    assert (await job_factory.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
+    [failed] = await job_factory.journal.failures()
+    assert failed.problem == SOURCE_CHANGED
+    assert service.documents_created == 1
 
 
-async def test_a_name_that_comes_again_is_counted_and_warned_of(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_name_that_comes_again_is_counted_and_warned_of(
+    job_factory: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "directsuite"):
-        progress = await jobs.job(pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
+        progress = await job_factory.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
     assert (progress.done, progress.passed_over) == (2, 1)
     assert "number 1 of the journal again" in caplog.text
     assert "ada" not in caplog.text
 
 
-async def test_a_source_that_was_cancelled_does_not_count_as_read_to_its_end(jobs: Jobs) -> None:
+async def test_a_source_that_was_cancelled_does_not_count_as_read_to_its_end(job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", CONTENT)
+        yield Pdf("a.pdf", PDF_CONTENT)
         fetching = asyncio.ensure_future(asyncio.Event().wait())
         fetching.cancel()
         await fetching
 
     with pytest.raises(JobStoppedError, match="the source can't be read"):
-        await jobs.job(source()).run()
+        await job_factory.make_job(source()).run()
 
 
-async def test_what_is_in_the_making_in_a_target_is_no_document(jobs: Jobs, tmp_path: Path) -> None:
+async def test_what_is_in_the_making_in_a_target_is_no_document(job_factory: JobFactory, tmp_path: Path) -> None:
     making = tmp_path / "year" / "january" / ".directsuite" / "ab.0"
     making.mkdir(parents=True)
     for file in (making / "3.pdf", tmp_path / "year" / "january" / "ada.pdf"):
-        file.write_bytes(CONTENT)
+        file.write_bytes(PDF_CONTENT)
     assert [each.name async for each in Folder(tmp_path / "year")] == ["january/ada.pdf"]
 
 
 @pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
-async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, jobs: Jobs) -> None:
-    progress = await jobs.job(pdfs(name, "b.pdf")).run()
+async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, job_factory: JobFactory) -> None:
+    progress = await job_factory.make_job(yield_pdfs(name, "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    assert jobs.service.made == 1
+    assert job_factory.service.documents_created == 1
 
 
 @pytest.mark.parametrize(
     ("source", "signatures", "said"),
     [
-        ([Pdf("a.pdf", CONTENT)], SIGN, "source has to be"),
-        (None, SIGN[0], "signatures has to be"),
+        ([Pdf("a.pdf", PDF_CONTENT)], SIGNATURES, "source has to be"),
+        (None, SIGNATURES[0], "signatures has to be"),
         (None, [], "at least"),
     ],
 )
 async def test_what_is_no_source_or_signature_is_refused_at_once(
-    source: Any, signatures: Any, said: str, jobs: Jobs
+    source: Any, signatures: Any, said: str, job_factory: JobFactory
 ) -> None:
-    service: Any = jobs.service
+    service: Any = job_factory.service
     with pytest.raises(ds.ConfigurationError, match=said):
-        SigningJob(service, source or pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
+        SigningJob(
+            service,
+            source or yield_pdfs("a.pdf"),
+            TargetFolder(job_factory.out),
+            signatures,
+            journal=job_factory.journal,
+        )
 
 
 def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:
@@ -204,12 +216,12 @@ def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege on Windows")
-async def test_link_to_itself_in_a_folder_fails_and_the_others_do_not(tmp_path: Path, jobs: Jobs) -> None:
+async def test_link_to_itself_in_a_folder_fails_and_the_others_do_not(tmp_path: Path, job_factory: JobFactory) -> None:
     folder = tmp_path / "links"
     folder.mkdir()
     (folder / "a.pdf").symlink_to(folder / "a.pdf")
-    (folder / "b.pdf").write_bytes(CONTENT)
-    progress = await jobs.job(Folder(folder)).run()
+    (folder / "b.pdf").write_bytes(PDF_CONTENT)
+    progress = await job_factory.make_job(Folder(folder)).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert failed.problem == f"it can't be read ({os.strerror(errno.ELOOP)})"

@@ -9,12 +9,12 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import JobStoppedError, Pdf, State, TargetFolder
+from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, TargetFolder
 from directsuite.jobs.signing.workflow import OutageTracker, RetryState
-from tests.integration.world import StoppedClock
-from tests.jobs.signing.fragile_service import FragileService, digest_of
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
-from tests.waiting import until
+from tests.integration.scenario import SleepDrivenClock
+from tests.jobs.signing.fragile_service import FragileService, compute_digest
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
+from tests.waiting import wait_until
 
 AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome=ds.Outcome.REJECTED)
 
@@ -23,7 +23,7 @@ AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome
 class Away(FragileService):
     """Stores nothing for 300 s of a clock, from when that is said."""
 
-    clock: StoppedClock
+    clock: SleepDrivenClock
     back_at: float = 0.0
 
     def go_away(self) -> None:
@@ -42,65 +42,65 @@ class Slow(TargetFolder):
 
     when: Callable[[], bool] | None = None
 
-    async def keep(self, name: str, file: Path) -> None:
+    async def publish(self, name: str, file: Path) -> None:
         """Late."""
         if self.when is not None:
-            await until(self.when)
-        await super().keep(name, file)
+            await wait_until(self.when)
+        await super().publish(name, file)
 
 
 @pytest.mark.parametrize("other_ends", ["before it", "in it"])
-async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: str, jobs: Jobs) -> None:
-    service = Away(clock=jobs.clock)
-    target = Slow(jobs.out)
+async def test_an_outage_that_patience_outlasts_fails_no_document(other_ends: str, job_factory: JobFactory) -> None:
+    service = Away(clock=job_factory.clock)
+    target = Slow(job_factory.out)
 
     async def content() -> bytes:
         """It comes when the other document has come so far, and then the service goes away."""
         if other_ends == "before it":
-            await until(lambda: job.progress.done == 1)
+            await wait_until(lambda: job.progress.done == 1)
         else:
-            await until(lambda: service.asked.total() == 1)
+            await wait_until(lambda: service.request_counts.total() == 1)
         if not service.back_at:
             service.go_away()
-        return CONTENT
+        return PDF_CONTENT
 
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", content)
-        yield Pdf("b.pdf", CONTENT)
+        yield Pdf("b.pdf", PDF_CONTENT)
 
-    job = jobs.job(source(), service=service, target=target, concurrency=2)
+    job = job_factory.make_job(source(), service=service, target=target, concurrency=2)
     if other_ends == "in it":
-        target.when = lambda: bool(jobs.clock.slept)  # it is in trouble by then
+        target.when = lambda: bool(job_factory.clock.slept)  # it is in trouble by then
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
-    assert len(jobs.clock.slept) >= 8
+    assert len(job_factory.clock.slept) >= 8
 
 
 def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
     """Whether the document is to be given up, after each try; signed: how often the service had when it began."""
     told = list[bool]()
     for number in signed:
-        outage.signed = number
+        outage.signed_count = number
         retry.begin()
         told.append(retry.record_failure(AWAY))
     return told
 
 
-def test_a_failure_counts_where_the_service_has_signed_since_the_one_before() -> None:
-    outage = OutageTracker(clock=StoppedClock(), patience=900.0)
+def test_failure_counts_only_after_another_signature() -> None:
+    outage = OutageTracker(clock=SleepDrivenClock(), max_outage=900.0)
     assert not any(failures(outage, RetryState(outage), [5] * 100))  # an outage
     assert failures(outage, RetryState(outage), [1, 2, 2, 3, 4, 4, 5, 6, 6, 7, 8]) == [False] * 10 + [True]
 
 
-def test_at_the_end_of_patience_who_failed_alone_is_given_up_and_not_the_job() -> None:
-    clock = StoppedClock()
-    outage = OutageTracker(clock=clock, patience=900.0)
+def test_at_max_outage_only_document_that_failed_alone_is_given_up() -> None:
+    clock = SleepDrivenClock()
+    outage = OutageTracker(clock=clock, max_outage=900.0)
     alone, in_an_outage = RetryState(outage), RetryState(outage)
     assert failures(outage, alone, [5, 6, 6]) == [False] * 3
     assert failures(outage, in_an_outage, [6]) == [False]
     clock.now += 901
     assert failures(outage, in_an_outage, [6]) == [False]
-    assert in_an_outage.why_over(AWAY) is not None
+    assert in_an_outage.reason_to_stop_waiting(AWAY) is not None
     assert failures(outage, alone, [6]) == [True]
 
 
@@ -116,56 +116,56 @@ class Bad(FragileService):
         if pdf == b"%PDF bad %%EOF":
             self.tries += 1
             if self.tries > 1:
-                await until(lambda: self.made - len(self.stored) == self.others)
+                await wait_until(lambda: self.documents_created - len(self.stored) == self.others)
             raise ds.ServerError("it failed", operation="Save", status=500, outcome=ds.Outcome.FAILED)
-        if self.made == self.others - 1:
-            await until(lambda: bool(self.tries))
+        if self.documents_created == self.others - 1:
+            await wait_until(lambda: bool(self.tries))
         return await FragileService.save(self, pdf)
 
 
 @pytest.mark.by_default(2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
 async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
-    documents: int, bad: int, jobs: Jobs
+    documents: int, bad: int, job_factory: JobFactory
 ) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(documents):
-            yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else CONTENT)
+            yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else PDF_CONTENT)
 
-    progress = await jobs.job(source(), service=Bad(others=documents - 1)).run()
+    progress = await job_factory.make_job(source(), service=Bad(others=documents - 1)).run()
     assert (progress.done, progress.failed) == (documents - 1, 1)
-    assert jobs.clock.now < 2 * (
+    assert job_factory.clock.now < 2 * (
         900 + 60
     )  # patience starts again when another document is done; the last pause is 60 s
 
 
-async def test_what_an_earlier_run_had_signed_tells_nothing_of_the_service(jobs: Jobs) -> None:
+async def test_signatures_of_earlier_run_do_not_end_an_outage(job_factory: JobFactory) -> None:
     names = ["0.pdf", "1.pdf"]
-    for entry in await jobs.journal.entries(names):
-        signed = attrs.evolve(entry, state=State.SIGNED, identifier=entry.name, saved_at=0.0)
-        await jobs.journal.put(attrs.evolve(signed, source_sha=digest_of(CONTENT)))
-    service = Away(clock=jobs.clock, stored=dict.fromkeys(names, CONTENT))
+    for entry in await job_factory.journal.entries(names):
+        signed = attrs.evolve(entry, state=DocumentState.SIGNED, identifier=entry.name, saved_at=0.0)
+        await job_factory.journal.put(attrs.evolve(signed, source_sha=compute_digest(PDF_CONTENT)))
+    service = Away(clock=job_factory.clock, stored=dict.fromkeys(names, PDF_CONTENT))
     service.go_away()
 
     async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", CONTENT)
-        await until(lambda: bool(jobs.clock.slept))
+        yield Pdf("a.pdf", PDF_CONTENT)
+        await wait_until(lambda: bool(job_factory.clock.slept))
         for name in names:
-            yield Pdf(name, CONTENT)
+            yield Pdf(name, PDF_CONTENT)
 
-    progress = await jobs.job(source(), service=service, concurrency=2).run()
+    progress = await job_factory.make_job(source(), service=service, concurrency=2).run()
     assert (progress.done, progress.failed) == (3, 0)
 
 
-async def test_what_the_function_of_signatures_raises_is_not_the_sources(jobs: Jobs) -> None:
+async def test_what_the_function_of_signatures_raises_is_not_the_sources(job_factory: JobFactory) -> None:
     def signatures(_: Pdf) -> Sequence[ds.Signature]:
         raise FileNotFoundError("the picture of a signature")
 
     with pytest.raises(FileNotFoundError):
-        await jobs.job(pdfs("a.pdf"), signatures=signatures).run()
+        await job_factory.make_job(yield_pdfs("a.pdf"), signatures=signatures).run()
 
 
-async def test_a_wait_that_patience_does_not_outlast_stops_the_job_at_once(jobs: Jobs) -> None:
+async def test_wait_longer_than_outage_left_stops_job_at_once(job_factory: JobFactory) -> None:
     class Long(FragileService):
         """Wants to be left alone for a day."""
 
@@ -176,13 +176,13 @@ async def test_a_wait_that_patience_does_not_outlast_stops_the_job_at_once(jobs:
             raise error
 
     with pytest.raises(JobStoppedError, match=r"left alone for 86400 s.*run the job again") as stopped:
-        await jobs.job(pdfs("a.pdf", "b.pdf"), service=Long(), patience=900.0).run()
+        await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), service=Long(), max_outage=900.0).run()
     assert isinstance(stopped.value.__cause__, ds.ServerError)
-    assert jobs.clock.slept == []
-    assert State.FAILED not in (await jobs.journal.tally()).states
+    assert job_factory.clock.slept == []
+    assert DocumentState.FAILED not in (await job_factory.journal.tally()).states
 
 
-async def test_what_fits_into_the_patience_that_is_left_is_waited_for_as_long_as_the_service_wants(jobs: Jobs) -> None:
+async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactory) -> None:
     waits = [500.0, 300.0, 101.0]
 
     class Busy(FragileService):
@@ -195,11 +195,11 @@ async def test_what_fits_into_the_patience_that_is_left_is_waited_for_as_long_as
             raise error
 
     with pytest.raises(JobStoppedError, match="left alone for 101 s"):
-        await jobs.job(pdfs("a.pdf"), service=Busy(), patience=900.0).run()
-    assert jobs.clock.slept == [500.0, 300.0]
+        await job_factory.make_job(yield_pdfs("a.pdf"), service=Busy(), max_outage=900.0).run()
+    assert job_factory.clock.slept == [500.0, 300.0]
 
 
-async def test_trouble_ends_when_a_document_is_refused_after_it(jobs: Jobs) -> None:
+async def test_trouble_ends_when_a_document_is_refused_after_it(job_factory: JobFactory) -> None:
     faults: list[ds.ServiceError | None] = [
         AWAY,
         ds.BadRequestError("refused", operation="Save", status=400, outcome=ds.Outcome.FAILED),
@@ -219,24 +219,24 @@ async def test_trouble_ends_when_a_document_is_refused_after_it(jobs: Jobs) -> N
             return await FragileService.save(self, pdf)
 
     async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", CONTENT)
-        await until(lambda: job.progress.failed == 1)
+        yield Pdf("a.pdf", PDF_CONTENT)
+        await wait_until(lambda: job.progress.failed == 1)
         shown.append(job.progress.trouble)
-        jobs.clock.now += 3600
-        yield Pdf("b.pdf", CONTENT)
+        job_factory.clock.now += 3600
+        yield Pdf("b.pdf", PDF_CONTENT)
 
-    job = jobs.job(source(), service=Faulty(), concurrency=1)
+    job = job_factory.make_job(source(), service=Faulty(), concurrency=1)
     assert ((await job.run()).done, shown) == (1, [None])
 
 
-async def test_a_refusal_that_asks_no_service_does_not_prolong_the_wait(jobs: Jobs) -> None:
+async def test_a_refusal_that_asks_no_service_does_not_prolong_the_wait(job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", CONTENT)
+        yield Pdf("a.pdf", PDF_CONTENT)
         for number in range(10):
-            await until(lambda number=number: len(jobs.clock.slept) > number)  # type: ignore[misc]
-            yield Pdf(f"../{number}.pdf", CONTENT)
+            await wait_until(lambda number=number: len(job_factory.clock.slept) > number)  # type: ignore[misc]
+            yield Pdf(f"../{number}.pdf", PDF_CONTENT)
 
-    service = Away(clock=jobs.clock, back_at=1e9)
+    service = Away(clock=job_factory.clock, back_at=1e9)
     with pytest.raises(JobStoppedError, match="too long"):
-        await jobs.job(source(), service=service, concurrency=2, patience=200.0).run()
-    assert 200 < jobs.clock.now < 300
+        await job_factory.make_job(source(), service=service, concurrency=2, max_outage=200.0).run()
+    assert 200 < job_factory.clock.now < 300

@@ -10,26 +10,26 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError
-from directsuite.jobs.signing.documents import SMALL
+from directsuite.jobs.signing.documents import MAX_IN_MEMORY_BYTES
 from tests.jobs.signing.fragile_service import FragileService
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
-@pytest.mark.parametrize("size", [20, SMALL + 1])
-async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, jobs: Jobs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [20, MAX_IN_MEMORY_BYTES + 1])
+async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, job_factory: JobFactory, tmp_path: Path) -> None:
     (source := tmp_path / "in").mkdir()
     (source / "whole.pdf").write_bytes(b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 900)
     (source / "cut.pdf").write_bytes(
         b"%PDF-1.7".ljust(size) + b"%%EOF" + b" " * 1100
     )  # its end is too far from the file's
-    progress = await jobs.job(Folder(source)).run()
+    progress = await job_factory.make_job(Folder(source)).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert (failed.name, failed.problem) == (
         "cut.pdf",
         "it has no end of a PDF (%%EOF), and may be cut off: get a whole copy",
     )
-    assert jobs.service.made == 1
+    assert job_factory.service.documents_created == 1
 
 
 @attrs.define
@@ -61,39 +61,41 @@ WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
     ],
 )
 async def test_a_signature_stands_where_its_name_says_or_the_document_fails(
-    signature: ds.Signature, problem: str | None, jobs: Jobs
+    signature: ds.Signature, problem: str | None, job_factory: JobFactory
 ) -> None:
     service = WithFields(fields={"Patient": False, "Doctor": True})
-    job = jobs.job(pdfs("a.pdf"), service=service, signatures=[signature], check_fields=True)
+    job = job_factory.make_job(yield_pdfs("a.pdf"), service=service, signatures=[signature], check_fields=True)
     progress = await job.run()
     assert (progress.done, progress.failed) == ((1, 0) if problem is None else (0, 1))
-    assert service.asked.total() == progress.done
+    assert service.request_counts.total() == progress.done
     assert service.stored == {}
     if problem is not None:
-        [failed] = await jobs.journal.failures()
+        [failed] = await job_factory.journal.failures()
         assert problem in str(failed.problem)
 
 
-async def test_fields_are_not_asked_for_unless_that_is_wanted(jobs: Jobs) -> None:
-    assert (await jobs.job(pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()).done == 1
+async def test_fields_are_not_asked_for_unless_that_is_wanted(job_factory: JobFactory) -> None:
+    assert (
+        await job_factory.make_job(yield_pdfs("a.pdf"), service=WithFields(), signatures=[ds.Signature(name="N")]).run()
+    ).done == 1
 
 
 async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed(
-    jobs: Jobs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    job_factory: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (source := tmp_path / "in").mkdir()
     for name in ("same.pdf", "touched.pdf", "changed.pdf", "gone.pdf"):
-        (source / name).write_bytes(CONTENT)
-    assert (await jobs.job(Folder(source)).run()).done == 4
+        (source / name).write_bytes(PDF_CONTENT)
+    assert (await job_factory.make_job(Folder(source)).run()).done == 4
     os.utime(source / "touched.pdf", (1.0, 1.0))
-    (source / "changed.pdf").write_bytes(CONTENT.replace(b"1.7", b"1.6") + b"\n")
+    (source / "changed.pdf").write_bytes(PDF_CONTENT.replace(b"1.7", b"1.6") + b"\n")
     (source / "gone.pdf").unlink()
-    progress = await jobs.job(Folder(source)).run()
+    progress = await job_factory.make_job(Folder(source)).run()
     assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
-    [entry] = await jobs.journal.entries(["changed.pdf"])
+    [entry] = await job_factory.journal.entries(["changed.pdf"])
     [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
     assert said == f"signing: number {entry.number} of the journal was signed, and is another document now"
-    assert jobs.service.made == 4
+    assert job_factory.service.documents_created == 4
 
 
 class SignsNothing(FragileService):
@@ -112,18 +114,18 @@ class SignsNothing(FragileService):
         return await super().sign_and_pull(identifier, signature, destination=destination)
 
 
-async def test_an_outage_of_signing_alone_is_waited_out(jobs: Jobs) -> None:
-    progress = await jobs.job(pdfs("a.pdf"), service=SignsNothing()).run()
+async def test_an_outage_of_signing_alone_is_waited_out(job_factory: JobFactory) -> None:
+    progress = await job_factory.make_job(yield_pdfs("a.pdf"), service=SignsNothing()).run()
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert len(jobs.clock.slept) >= 7
+    assert len(job_factory.clock.slept) >= 7
 
 
-async def test_an_outage_of_signing_that_lasts_stops_the_job_and_says_what_the_service_answers(jobs: Jobs) -> None:
+async def test_lasting_outage_of_signing_stops_job_with_last_error(job_factory: JobFactory) -> None:
     service = SignsNothing()
     service.left = 1000
     with pytest.raises(JobStoppedError, match=r"in trouble, and has been for too long: .* \(HTTP 503\)"):
-        await jobs.job(pdfs("a.pdf"), service=service, patience=60.0).run()
-    tally = await jobs.journal.tally()
+        await job_factory.make_job(yield_pdfs("a.pdf"), service=service, max_outage=60.0).run()
+    tally = await job_factory.journal.tally()
     assert tally.requested == tally.abandoned == 1000 - service.left
     service.left = 0
-    assert (await jobs.job(pdfs("a.pdf"), service=service).run()).done == 1
+    assert (await job_factory.make_job(yield_pdfs("a.pdf"), service=service).run()).done == 1

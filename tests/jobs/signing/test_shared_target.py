@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from directsuite.durable.files import FileLock, lock_file
-from directsuite.jobs.signing import Journal, Pdf, SigningJob, TargetFolder
-from tests.jobs.signing.fragile_service import SIGNATURE
-from tests.jobs.signing.jobs import CONTENT, Jobs, pdfs
+from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, TargetFolder
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
 
 class SharedFolder(TargetFolder):
@@ -23,56 +23,58 @@ class SharedFolder(TargetFolder):
 
     other: SigningJob | None = None
 
-    async def keep(self, name: str, file: Path) -> None:
+    async def publish(self, name: str, file: Path) -> None:
         """Late."""
         if self.other is not None:
             other, self.other = self.other, None
             await other.run()
-        await super().keep(name, file)
+        await super().publish(name, file)
 
 
-async def test_each_output_is_made_of_its_own_source(jobs: Jobs, tmp_path: Path) -> None:
-    one, other = CONTENT + b" of Ada", CONTENT + b" of Bob"
-    target = SharedFolder(jobs.out)
-    job = jobs.job(pdfs("Ada.pdf", content=one), target=target)
-    async with Journal(tmp_path / "other.db") as journal:
-        target.other = Jobs(tmp_path, journal).job(pdfs("Bob.pdf", content=other), service=jobs.service)
+async def test_each_output_is_made_of_its_own_source(job_factory: JobFactory, tmp_path: Path) -> None:
+    one, other = PDF_CONTENT + b" of Ada", PDF_CONTENT + b" of Bob"
+    target = SharedFolder(job_factory.out)
+    job = job_factory.make_job(yield_pdfs("Ada.pdf", content=one), target=target)
+    async with SigningJournal(tmp_path / "other.db") as journal:
+        target.other = JobFactory(tmp_path, journal).make_job(
+            yield_pdfs("Bob.pdf", content=other), service=job_factory.service
+        )
         assert (await job.run()).done == 1
-    assert (jobs.out / "Ada.pdf").read_bytes() == one + SIGNATURE
-    assert (jobs.out / "Bob.pdf").read_bytes() == other + SIGNATURE
-    assert sorted(each.name for each in jobs.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
+    assert (job_factory.out / "Ada.pdf").read_bytes() == one + SIGNATURE_BYTES
+    assert (job_factory.out / "Bob.pdf").read_bytes() == other + SIGNATURE_BYTES
+    assert sorted(each.name for each in job_factory.out.iterdir()) == ["Ada.pdf", "Bob.pdf"]
 
 
-async def test_what_a_job_left_in_the_making_is_taken_away_when_its_next_run_begins(jobs: Jobs) -> None:
-    TargetFolder(jobs.out)
-    left = jobs.out / ".directsuite" / f"{await jobs.journal.part()}.0" / "1.pdf"
-    others = jobs.out / ".directsuite" / "other.0" / "1.pdf"
+async def test_staging_folder_of_last_run_is_removed_at_start(job_factory: JobFactory) -> None:
+    TargetFolder(job_factory.out)
+    left = job_factory.out / ".directsuite" / f"{await job_factory.journal.get_shard()}.0" / "1.pdf"
+    others = job_factory.out / ".directsuite" / "other.0" / "1.pdf"
     for file in (left, others):
         file.parent.mkdir(parents=True)
-        file.write_bytes(CONTENT)
+        file.write_bytes(PDF_CONTENT)
     seen = list[bool]()
 
     async def source() -> AsyncGenerator[Pdf]:
         seen.append(left.exists())
-        yield Pdf("a.pdf", CONTENT)
+        yield Pdf("a.pdf", PDF_CONTENT)
 
-    await jobs.job(source()).run()
+    await job_factory.make_job(source()).run()
     assert seen == [False]
     assert others.exists()
 
 
-async def test_a_turn_takes_away_what_earlier_ones_left_and_nothing_of_a_later_one(jobs: Jobs) -> None:
-    target = TargetFolder(jobs.out)
+async def test_run_removes_staging_folders_of_earlier_leases_only(job_factory: JobFactory) -> None:
+    target = TargetFolder(job_factory.out)
     async with target.staging_dir("part", 1) as earlier, target.staging_dir("part", 2) as later:
         assert not earlier.exists()
         async with target.staging_dir("part", 1):  # its worker was paused before it came to this
             assert later.exists()
 
 
-async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocked(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+async def test_cancel_while_creating_staging_folder_releases_lock(
+    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = TargetFolder(jobs.out)
+    target = TargetFolder(job_factory.out)
     begun, go_on, made = threading.Event(), threading.Event(), list[FileLock]()
 
     def slowly(folder: Path) -> FileLock:
@@ -81,8 +83,8 @@ async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocke
         made.append(lock_file(folder / "lock"))
         return made[0]
 
-    monkeypatch.setattr("directsuite.jobs.signing.targets._locked", slowly)
-    working = asyncio.create_task(jobs.job(pdfs("a.pdf"), target=target).run())
+    monkeypatch.setattr("directsuite.jobs.signing.targets._lock_dir", slowly)
+    working = asyncio.create_task(job_factory.make_job(yield_pdfs("a.pdf"), target=target).run())
     await asyncio.to_thread(begun.wait, 20)
     working.cancel()
     await asyncio.wait([working])
@@ -91,8 +93,10 @@ async def test_who_is_cancelled_while_a_staging_folder_is_made_leaves_it_unlocke
     assert not is_open(made[0].descriptor)
 
 
-async def test_run_after_a_cancelled_one_keeps_its_staging_folder(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = TargetFolder(jobs.out)
+async def test_run_after_a_cancelled_one_keeps_its_staging_folder(
+    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = TargetFolder(job_factory.out)
     begun, go_on = threading.Event(), threading.Event()
 
     def lock_slowly(folder: Path) -> FileLock:
@@ -106,7 +110,7 @@ async def test_run_after_a_cancelled_one_keeps_its_staging_folder(jobs: Jobs, mo
         async with target.staging_dir("part"):
             pass
 
-    monkeypatch.setattr("directsuite.jobs.signing.targets._locked", lock_slowly)
+    monkeypatch.setattr("directsuite.jobs.signing.targets._lock_dir", lock_slowly)
     first = asyncio.create_task(stage())
     await asyncio.to_thread(begun.wait, 20)
     first.cancel()
@@ -119,7 +123,7 @@ async def test_run_after_a_cancelled_one_keeps_its_staging_folder(jobs: Jobs, mo
 
 
 async def test_staging_folder_that_another_process_removes_is_made_again(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[Path] = []
 
@@ -131,7 +135,7 @@ async def test_staging_folder_that_another_process_removes_is_made_again(
         return lock_file(path, create=create)
 
     monkeypatch.setattr("directsuite.durable.files.lock_file", lock_after_another)
-    async with TargetFolder(jobs.out).staging_dir("part") as folder:
+    async with TargetFolder(job_factory.out).staging_dir("part") as folder:
         assert removed == [folder / "lock"]
         assert (folder / "lock").exists()
 
@@ -154,7 +158,7 @@ async def left_in(target: TargetFolder, *, age: float, lock: bool = True) -> Pat
         part = made.rename(made.with_name("deleted.0"))
     if not lock:
         (part / "lock").unlink()
-    (part / "1.pdf").write_bytes(CONTENT)
+    (part / "1.pdf").write_bytes(PDF_CONTENT)
     at = time.time() - age
     for each in (*part.iterdir(), part):
         os.utime(each, (at, at))
@@ -162,32 +166,32 @@ async def left_in(target: TargetFolder, *, age: float, lock: bool = True) -> Pat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="parts are locked elsewhere")
-async def test_what_a_job_left_whose_journal_is_deleted_is_taken_away_after_a_day(jobs: Jobs) -> None:
-    left = await left_in(TargetFolder(jobs.out), age=DAY + 60)
-    assert (await jobs.job(pdfs("a.pdf")).run()).done == 1
+async def test_staging_folder_without_journal_is_removed_after_a_day(job_factory: JobFactory) -> None:
+    left = await left_in(TargetFolder(job_factory.out), age=DAY + 60)
+    assert (await job_factory.make_job(yield_pdfs("a.pdf")).run()).done == 1
     assert not left.exists()
-    assert [each.name for each in jobs.out.iterdir()] == ["a.pdf"]
+    assert [each.name for each in job_factory.out.iterdir()] == ["a.pdf"]
 
 
-async def test_what_another_job_left_is_kept_while_it_may_be_of_use(jobs: Jobs) -> None:
-    left = await left_in(TargetFolder(jobs.out), age=DAY - 60)
-    await jobs.job(pdfs("a.pdf")).run()
+async def test_staging_folder_of_another_job_is_kept(job_factory: JobFactory) -> None:
+    left = await left_in(TargetFolder(job_factory.out), age=DAY - 60)
+    await job_factory.make_job(yield_pdfs("a.pdf")).run()
     assert (left / "1.pdf").exists()
 
 
-async def test_a_part_that_nothing_tells_the_end_of_is_kept(jobs: Jobs) -> None:
-    left = await left_in(TargetFolder(jobs.out), age=9 * DAY, lock=False)
-    await jobs.job(pdfs("a.pdf")).run()
+async def test_staging_folder_without_lock_is_kept(job_factory: JobFactory) -> None:
+    left = await left_in(TargetFolder(job_factory.out), age=9 * DAY, lock=False)
+    await job_factory.make_job(yield_pdfs("a.pdf")).run()
     assert (left / "1.pdf").exists()
 
 
-async def test_a_job_that_waits_for_days_keeps_its_part(jobs: Jobs) -> None:
-    target = TargetFolder(jobs.out)
+async def test_a_job_that_waits_for_days_keeps_its_part(job_factory: JobFactory) -> None:
+    target = TargetFolder(job_factory.out)
     async with target.staging_dir("waiting") as part:
         at = time.time() - 9 * DAY
         for each in (*part.iterdir(), part):
             os.utime(each, (at, at))
-        await jobs.job(pdfs("a.pdf")).run()
-        (part / "2.pdf").write_bytes(CONTENT)
-        await target.keep("b.pdf", part / "2.pdf")
-    assert sorted(each.name for each in jobs.out.iterdir()) == ["a.pdf", "b.pdf"]
+        await job_factory.make_job(yield_pdfs("a.pdf")).run()
+        (part / "2.pdf").write_bytes(PDF_CONTENT)
+        await target.publish("b.pdf", part / "2.pdf")
+    assert sorted(each.name for each in job_factory.out.iterdir()) == ["a.pdf", "b.pdf"]

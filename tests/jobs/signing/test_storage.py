@@ -12,11 +12,19 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, State, StorageFolder, StorageTarget, TargetFolder
+from directsuite.jobs.signing import (
+    DocumentState,
+    Folder,
+    JobStoppedError,
+    Pdf,
+    StorageFolder,
+    StorageTarget,
+    TargetFolder,
+)
 from directsuite.jobs.signing import storage as storage_module
-from tests.jobs.signing.fragile_service import SIGNATURE
-from tests.jobs.signing.jobs import CONTENT, Jobs
-from tests.waiting import until
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
+from tests.waiting import wait_until
 
 pytest.importorskip("fsspec", reason="fsspec isn't installed: the extra 'storage' brings it")
 
@@ -29,7 +37,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     if request.param == "file":
         return f"file://{tmp_path}/storage"
     if request.param == "whole puts":  # as object stores have them
-        monkeypatch.setattr(storage_module, "_WHOLE_PUTS", frozenset({"memory"}))
+        monkeypatch.setattr(storage_module, "_ATOMIC_PUT_PROTOCOLS", frozenset({"memory"}))
     return f"memory://{tmp_path}"
 
 
@@ -39,7 +47,7 @@ def put(url: str, names: list[str]) -> None:
     for name in names:
         path = f"{place._root}/{name}"
         place._files.makedirs(path.rpartition("/")[0], exist_ok=True)
-        place._files.pipe_file(path, CONTENT)
+        place._files.pipe_file(path, PDF_CONTENT)
 
 
 def there(url: str) -> dict[str, bytes]:
@@ -48,15 +56,15 @@ def there(url: str) -> dict[str, bytes]:
     return {str(path)[len(place._root) + 1 :]: place._files.cat_file(path) for path in place._files.find(place._root)}
 
 
-async def test_documents_are_signed_from_storage_to_storage(url: str, jobs: Jobs) -> None:
+async def test_documents_are_signed_from_storage_to_storage(url: str, job_factory: JobFactory) -> None:
     put(f"{url}/in", [*NAMES, "g.txt"])
     source, target = StorageFolder(f"{url}/in"), StorageTarget(f"{url}/out")
-    assert (await jobs.job(source, target=target).run()).done == 3
-    assert there(f"{url}/out") == dict.fromkeys(NAMES, CONTENT + SIGNATURE)
-    assert (await jobs.job(source, target=target).run()).passed_over == 3
-    assert jobs.service.made == 3
-    for entry in await jobs.journal.entries(NAMES):
-        assert entry.state is State.DONE
+    assert (await job_factory.make_job(source, target=target).run()).done == 3
+    assert there(f"{url}/out") == dict.fromkeys(NAMES, PDF_CONTENT + SIGNATURE_BYTES)
+    assert (await job_factory.make_job(source, target=target).run()).passed_over == 3
+    assert job_factory.service.documents_created == 3
+    for entry in await job_factory.journal.entries(NAMES):
+        assert entry.state is DocumentState.DONE
 
 
 @pytest.mark.parametrize("pattern", ["*.pdf", "*.PDF"])
@@ -66,48 +74,50 @@ async def test_endings_in_capital_letters_are_those_of_pdfs_too(pattern: str, ur
     assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
 
 
-async def test_a_put_that_breaks_leaves_nothing_under_the_name_and_the_next_run_goes_on(
-    url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+async def test_failed_put_leaves_no_output_and_next_run_continues(
+    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["Ada.pdf"])
     target: Any = StorageTarget(f"{url}/out")
-    whole_puts = target._files.protocol in storage_module._WHOLE_PUTS
+    whole_puts = target._files.protocol in storage_module._ATOMIC_PUT_PROTOCOLS
 
     def breaks(local: str, remote: str) -> None:
         """Half of it is there, but in an object store."""
         if not whole_puts:
-            target._files.pipe_file(remote, CONTENT)
+            target._files.pipe_file(remote, PDF_CONTENT)
         raise ConnectionResetError(f"{remote} broke off")
 
     with monkeypatch.context() as patch:
         kind: Any = target._files.__class__
         patch.setattr(kind, "put_file", staticmethod(breaks))
         with pytest.raises(JobStoppedError, match=r"the target can't be written \(ConnectionResetError\)") as stopped:
-            await jobs.job(StorageFolder(f"{url}/in"), target=target).run()
+            await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()
     assert "Ada" not in repr(stopped.value.__cause__) + repr(stopped.value.__context__)
     assert "Ada.pdf" not in there(f"{url}/out")
-    assert (await jobs.job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
-    assert there(f"{url}/out") == {"Ada.pdf": CONTENT + SIGNATURE}
-    assert jobs.service.asked.total() == 1  # what was signed the first time was adopted
+    assert (await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()).done == 1
+    assert there(f"{url}/out") == {"Ada.pdf": PDF_CONTENT + SIGNATURE_BYTES}
+    assert job_factory.service.request_counts.total() == 1  # what was signed the first time was adopted
 
 
-async def test_a_put_that_loses_something_is_no_output(url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_put_that_loses_something_is_no_output(
+    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(f"{url}/in", ["a.pdf"])
     target: Any = StorageTarget(f"{url}/out")
 
     def short(local: str, remote: str) -> None:
         """Not all of it."""
-        target._files.pipe_file(remote, CONTENT)
+        target._files.pipe_file(remote, PDF_CONTENT)
 
     kind: Any = target._files.__class__
     monkeypatch.setattr(kind, "put_file", staticmethod(short))
     with pytest.raises(JobStoppedError, match=r"the target can't be written \(another size\)"):
-        await jobs.job(StorageFolder(f"{url}/in"), target=target).run()
-    assert (await jobs.journal.tally()).states == {State.SIGNING: 1}
+        await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()
+    assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: 1}
 
 
-async def test_who_may_list_nothing_in_an_object_store_may_sign_into_it(
-    url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+async def test_object_store_without_list_permission_is_a_valid_target(
+    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(f"{url}/in", ["a.pdf"])
     target: Any = StorageTarget(f"{url}/out")
@@ -122,79 +132,83 @@ async def test_who_may_list_nothing_in_an_object_store_may_sign_into_it(
             raise PermissionError("Forbidden") from None
 
     monkeypatch.setattr(kind, "info", forbidden)
-    job = jobs.job(StorageFolder(f"{url}/in"), target=target)
-    if target._files.protocol in storage_module._WHOLE_PUTS:
+    job = job_factory.make_job(StorageFolder(f"{url}/in"), target=target)
+    if target._files.protocol in storage_module._ATOMIC_PUT_PROTOCOLS:
         assert (await job.run()).done == 1
     else:
         with pytest.raises(JobStoppedError, match=r"the target can't be written \(PermissionError\)"):
             await job.run()
 
 
-async def test_a_document_that_is_not_there_fails_and_its_problem_does_not_name_it(url: str, jobs: Jobs) -> None:
+async def test_missing_document_fails_with_a_problem_without_its_name(url: str, job_factory: JobFactory) -> None:
     place = StorageFolder(f"{url}/in")
 
     async def source() -> AsyncGenerator[Pdf]:
         yield place.named("Ada.pdf")
 
-    assert (await jobs.job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
-    [failed] = await jobs.journal.failures()
+    assert (await job_factory.make_job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
+    [failed] = await job_factory.journal.failures()
     assert failed.problem == "it can't be read (FileNotFoundError)"
 
 
-async def test_a_source_that_is_not_there_stops_the_job(url: str, jobs: Jobs) -> None:
+async def test_a_source_that_is_not_there_stops_the_job(url: str, job_factory: JobFactory) -> None:
     with pytest.raises(
         JobStoppedError, match=r"the source can't be read \((FileNotFoundError|No such file or directory)\)"
     ):
-        await jobs.job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
+        await job_factory.make_job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
 
 
-async def test_what_was_fetched_is_removed(url: str, jobs: Jobs, tmp_path: Path) -> None:
+async def test_what_was_fetched_is_removed(url: str, job_factory: JobFactory, tmp_path: Path) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     seen = list[list[str]]()
-    target = TargetFolder(jobs.out)
-    keep = target.keep
+    target = TargetFolder(job_factory.out)
+    keep = target.publish
 
     async def looked(name: str, file: Path) -> None:
         """See what is in the making."""
         await keep(name, file)
-        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.source")))
+        seen.append(sorted(each.name for each in (job_factory.out / ".directsuite").rglob("*.source")))
 
     changed: Any = target
-    changed.keep = looked
-    await jobs.job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
+    changed.publish = looked
+    await job_factory.make_job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
     assert seen == [["1.source"], ["2.source"]]
-    assert jobs.signed() == ["a.pdf", "b.pdf"]
+    assert job_factory.list_outputs() == ["a.pdf", "b.pdf"]
 
 
-async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, jobs: Jobs) -> None:
+async def test_a_name_that_leads_out_or_is_a_folder_fails_alone(url: str, job_factory: JobFactory) -> None:
     put(f"{url}/out/a.pdf", ["b.pdf"])
 
     names = ["../c.pdf", ".directsuite/d.pdf", "e.pdf"]
-    if "memory" not in storage_module._WHOLE_PUTS:
+    if "memory" not in storage_module._ATOMIC_PUT_PROTOCOLS:
         names.append("a.pdf")  # an object store has no folders
 
     async def source() -> AsyncGenerator[Pdf]:
         for name in names:
-            yield Pdf(name, CONTENT)
+            yield Pdf(name, PDF_CONTENT)
 
-    progress = await jobs.job(source(), target=StorageTarget(f"{url}/out")).run()
+    progress = await job_factory.make_job(source(), target=StorageTarget(f"{url}/out")).run()
     assert (progress.done, progress.failed) == (1, len(names) - 1)
-    assert there(f"{url}/out") == {"a.pdf/b.pdf": CONTENT, "e.pdf": CONTENT + SIGNATURE}
+    assert there(f"{url}/out") == {"a.pdf/b.pdf": PDF_CONTENT, "e.pdf": PDF_CONTENT + SIGNATURE_BYTES}
 
 
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
-async def test_a_name_that_a_storage_does_not_take_fails_alone(name: str, jobs: Jobs, tmp_path: Path) -> None:
+async def test_a_name_that_a_storage_does_not_take_fails_alone(
+    name: str, job_factory: JobFactory, tmp_path: Path
+) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         for each in (name, "b.pdf"):
-            yield Pdf(each, CONTENT)
+            yield Pdf(each, PDF_CONTENT)
 
-    progress = await jobs.job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
+    progress = await job_factory.make_job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
     assert (progress.done, progress.failed) == (1, 1)
-    [failed] = await jobs.journal.failures()
+    [failed] = await job_factory.journal.failures()
     assert "no file can have this name there" in str(failed.problem)
 
 
-async def test_a_storage_in_trouble_fails_no_document(url: str, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_storage_in_trouble_fails_no_document(
+    url: str, job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     source: Any = StorageFolder(f"{url}/in")
 
@@ -203,8 +217,8 @@ async def test_a_storage_in_trouble_fails_no_document(url: str, jobs: Jobs, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(source._files.__class__, "get_file", away)
-        running = asyncio.create_task(jobs.job(source).run())
-        await until(lambda: len(jobs.clock.slept) > 3)
+        running = asyncio.create_task(job_factory.make_job(source).run())
+        await wait_until(lambda: len(job_factory.clock.slept) > 3)
     assert (await running).done == 2
 
 
@@ -214,7 +228,7 @@ def test_a_storage_that_can_not_be_reached_is_told_without_its_place() -> None:
     assert "ada" not in str(told.value)
 
 
-def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> None:
+def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for source, target in (
         (StorageFolder("memory://some"), StorageTarget("memory://some/out")),
@@ -222,8 +236,8 @@ def test_a_target_within_the_source_is_refused(jobs: Jobs, tmp_path: Path) -> No
         (Folder(tmp_path / "in"), StorageTarget(f"file://{tmp_path}/in/out")),
     ):
         with pytest.raises(ds.ConfigurationError, match="within the source"):
-            jobs.job(source, target=target)
-    jobs.job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
+            job_factory.make_job(source, target=target)
+    job_factory.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

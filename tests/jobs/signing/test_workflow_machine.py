@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.jobs.signing import Entry, Journal, Pdf, State, TargetFolder, documents, steps
+from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal, TargetFolder, documents, steps
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.workflow import OutageTracker
-from tests.examples import examples
-from tests.integration.world import StoppedClock
-from tests.jobs.signing.fragile_service import SIGNATURE, CrashError, Fault, FragileService, digest_of
+from tests.examples import scale_examples
+from tests.integration.scenario import SleepDrivenClock
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, Fault, FragileService, compute_digest
 
 pytestmark = pytest.mark.wide
 
@@ -31,12 +31,14 @@ refusals = st.sampled_from([ds.NotFoundError, ds.BadRequestError])
 signed_before = st.lists(st.integers(0, 2), min_size=1, max_size=3)
 
 
-async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]) -> list[Entry]:
+async def _run(
+    folder: Path, service: FragileService, pdfs: list[Pdf], signatures: list[ds.Signature]
+) -> list[SigningEntry]:
     """One run of the program: it goes on until something is raised, or everything has come to its end."""
     target = TargetFolder(folder / "out")
-    async with Journal(folder / "journal.db") as journal, target.staging_dir("part") as staging_dir:
+    async with SigningJournal(folder / "journal.db") as journal, target.staging_dir("part") as staging_dir:
         signing: Any = service
-        outage = OutageTracker(clock=StoppedClock(), patience=900.0)
+        outage = OutageTracker(clock=SleepDrivenClock(), max_outage=900.0)
         workflow = DocumentWorkflow(
             signing=signing, journal=journal, target=target, staging_dir=staging_dir, outage=outage, now=lambda: 0.0
         )
@@ -47,11 +49,11 @@ async def _run(folder: Path, service: FragileService, pdfs: list[Pdf], signature
         return await journal.entries([pdf.name for pdf in pdfs])
 
 
-@pytest.fixture(params=[documents.SMALL, -1], ids=["in memory", "streamed"])
+@pytest.fixture(params=[documents.MAX_IN_MEMORY_BYTES, -1], ids=["in memory", "streamed"])
 def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way that documents go, whatever their size."""
     for module in (documents, steps):
-        monkeypatch.setattr(module, "SMALL", request.param)
+        monkeypatch.setattr(module, "MAX_IN_MEMORY_BYTES", request.param)
 
 
 def _holds(number: int) -> None:
@@ -62,38 +64,41 @@ def _holds(number: int) -> None:
     def check(
         happens: list[Fault | None], before: list[int], wanted: int, late_after: int, missing: type[ds.ServiceError]
     ) -> None:
-        service = FragileService(faults=happens, missing=missing)
-        pdfs = [Pdf(f"{number}.pdf", b"%PDF-1.7" + SIGNATURE * count + b"%%EOF") for number, count in enumerate(before)]
+        service = FragileService(faults=happens, not_found_error=missing)
+        pdfs = [
+            Pdf(f"{number}.pdf", b"%PDF-1.7" + SIGNATURE_BYTES * count + b"%%EOF")
+            for number, count in enumerate(before)
+        ]
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            entries = list[Entry]()
+            entries = list[SigningEntry]()
             for number in range(_PATIENCE):
                 entries = asyncio.run(_run(folder, service, pdfs, [ds.Signature(name="S")] * wanted))
                 if number >= late_after:
-                    service.act_late()
+                    service.apply_pending()
                 if all(entry.state.is_final for entry in entries):
                     break
-            service.act_late()
+            service.apply_pending()
             for entry, pdf in zip(entries, pdfs, strict=True):
                 output = folder / "out" / entry.name
-                assert output.exists() == (entry.state is State.DONE)
-                if entry.state is State.DONE:
+                assert output.exists() == (entry.state is DocumentState.DONE)
+                if entry.state is DocumentState.DONE:
                     assert isinstance(pdf.content, bytes)
-                    assert output.read_bytes() == pdf.content + SIGNATURE * wanted
-                    assert entry.output_sha == digest_of(output.read_bytes())
+                    assert output.read_bytes() == pdf.content + SIGNATURE_BYTES * wanted
+                    assert entry.output_sha == compute_digest(output.read_bytes())
                 else:
-                    assert entry.state is State.FAILED
+                    assert entry.state is DocumentState.FAILED
                     assert entry.tries == 4  # it was begun again and again, and only then given up
             assert list((folder / "out").rglob("*.part")) == []
             assert not (folder / "out" / ".directsuite").exists()
-        assert all(count == 1 for count in service.asked.values())
+        assert all(count == 1 for count in service.request_counts.values())
 
     check()
 
 
 @pytest.mark.usefixtures("_way")
 def test_each_output_is_signed_exactly_once() -> None:
-    _holds(examples(60))
+    _holds(scale_examples(60))
 
 
 @pytest.mark.slow

@@ -15,5 +15,5 @@ __all__ = ["clock", "pytest_asyncio_loop_factories", "server", "service"]
 @pytest.fixture
 def service(server: ScriptedServer) -> TokenService:
     """The token endpoint, and the signing service that takes its tokens, on the scripted server."""
-    server.otherwise = service = TokenService(server)
+    server.default_responder = service = TokenService(server)
     return service

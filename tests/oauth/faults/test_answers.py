@@ -11,9 +11,9 @@ import pytest
 
 import directsuite as ds
 from directsuite.oauth import endpoint
-from tests.core import plays
-from tests.core.opened import failure_of, opened
-from tests.core.scripted_server import Play, ScriptedServer
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
 
 from .token_service import TokenService
 
@@ -37,17 +37,17 @@ async def test_lifetime_is_a_number_or_a_text_or_says_nothing(
     server: ScriptedServer, service: TokenService, expires_in: Any, lifetime: float
 ) -> None:
     service.expires_in = expires_in
-    async with opened(server, token=service.client_credentials()) as suite:
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         await suite.signing.get_doc_info("doc")
-        credential = await suite._caches[0].current()
-    assert credential.expires_at - credential.asked_at == pytest.approx(lifetime)
+        credential = await suite._caches[0].get_current()
+    assert credential.expires_at - credential.requested_at == pytest.approx(lifetime)
 
 
 async def test_token_without_a_lifetime_is_replaced_when_it_is_refused(
     server: ScriptedServer, service: TokenService
 ) -> None:
     service.expires_in = 0
-    async with opened(server, token=service.client_credentials()) as suite:
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         for _ in range(3):
             await suite.signing.get_doc_info("doc")
         assert service.issued == 1
@@ -63,15 +63,15 @@ async def test_token_without_a_lifetime_is_replaced_when_it_is_refused(
 )
 async def test_unusual_answer_is_taken(server: ScriptedServer, service: TokenService, members: dict[str, Any]) -> None:
     service.valid = {GOOD["access_token"]}
-    service.script = [plays.answer(GOOD | members)]
-    async with opened(server, token=service.client_credentials()) as suite:
+    service.script = [responses.respond(GOOD | members)]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
 async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedServer, service: TokenService) -> None:
     service.valid = {GOOD["access_token"]}
-    service.script = [plays.answer(b"\xef\xbb\xbf" + plays.content(GOOD))]
-    async with opened(server, token=service.client_credentials()) as suite:
+    service.script = [responses.respond(b"\xef\xbb\xbf" + responses.encode_body(GOOD))]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
 
 
@@ -79,9 +79,9 @@ async def test_a_byte_order_mark_before_the_tokens_is_accepted(server: ScriptedS
 async def test_other_token_type_is_refused_at_once(
     server: ScriptedServer, service: TokenService, token_type: Any
 ) -> None:
-    service.script = [plays.answer(GOOD | {"token_type": token_type})]
-    async with opened(server, token=service.client_credentials()) as suite:
-        error = await failure_of(suite.signing.get_doc_info("doc"))
+    service.script = [responses.respond(GOOD | {"token_type": token_type})]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.path, error.operation) == ("$.token_type", "token")
     assert "give that name to the grant as token_type" in str(error)
@@ -93,9 +93,9 @@ async def test_token_type_that_the_grant_names_is_accepted(
     server: ScriptedServer, service: TokenService, token_type: str | None
 ) -> None:
     service.valid = {GOOD["access_token"]}
-    service.script = [plays.answer(GOOD | {"token_type": token_type})]
-    grant = attrs.evolve(service.client_credentials(), token_type="BearerToken")
-    async with opened(server, token=grant) as suite:
+    service.script = [responses.respond(GOOD | {"token_type": token_type})]
+    grant = attrs.evolve(service.make_client_credentials(), token_type="BearerToken")
+    async with open_suite(server, token=grant) as suite:
         assert (await suite.signing.get_doc_info("doc")).identifier == "doc"
     assert server.requests[-1].headers["authorization"] == f"Bearer {GOOD['access_token']}"
 
@@ -103,43 +103,43 @@ async def test_token_type_that_the_grant_names_is_accepted(
 async def test_token_type_that_the_grant_does_not_name_is_refused(
     server: ScriptedServer, service: TokenService
 ) -> None:
-    service.script = [plays.answer(GOOD | {"token_type": "mac"})]
-    grant = attrs.evolve(service.client_credentials(), token_type="BearerToken")
-    async with opened(server, token=grant) as suite:
-        assert isinstance(await failure_of(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
+    service.script = [responses.respond(GOOD | {"token_type": "mac"})]
+    grant = attrs.evolve(service.make_client_credentials(), token_type="BearerToken")
+    async with open_suite(server, token=grant) as suite:
+        assert isinstance(await catch_error(suite.signing.get_doc_info("doc")), ds.ResponseDecodeError)
 
 
 @pytest.mark.parametrize(
     ("play", "path"),
     [
-        (plays.answer({}), "$.access_token"),
-        (plays.answer(GOOD | {"access_token": None}), "$.access_token"),
-        (plays.answer(GOOD | {"access_token": ""}), "$.access_token"),
-        (plays.answer(GOOD | {"access_token": 7}), "$.access_token"),
-        (plays.answer(GOOD | {"refresh_token": 7}), "$.refresh_token"),
-        (plays.answer(GOOD | {"access_token": "a\ud83d"}), "$"),
-        (plays.answer([GOOD]), "$"),
-        (plays.answer(b"null"), "$"),
-        (plays.answer(b"access_token=x&token_type=Bearer"), "$"),
-        (plays.answer(b"<html>"), "$"),
-        (plays.answer(b""), "$"),
-        (plays.answer(b"[" * 9999), "$"),
+        (responses.respond({}), "$.access_token"),
+        (responses.respond(GOOD | {"access_token": None}), "$.access_token"),
+        (responses.respond(GOOD | {"access_token": ""}), "$.access_token"),
+        (responses.respond(GOOD | {"access_token": 7}), "$.access_token"),
+        (responses.respond(GOOD | {"refresh_token": 7}), "$.refresh_token"),
+        (responses.respond(GOOD | {"access_token": "a\ud83d"}), "$"),
+        (responses.respond([GOOD]), "$"),
+        (responses.respond(b"null"), "$"),
+        (responses.respond(b"access_token=x&token_type=Bearer"), "$"),
+        (responses.respond(b"<html>"), "$"),
+        (responses.respond(b""), "$"),
+        (responses.respond(b"[" * 9999), "$"),
     ],
 )
 async def test_unreadable_answer_names_the_place(
-    server: ScriptedServer, service: TokenService, play: Play, path: str
+    server: ScriptedServer, service: TokenService, play: Responder, path: str
 ) -> None:
     service.script = [play] * 9
-    async with opened(server, token=service.client_credentials(), leaky=True) as suite:
-        error = await failure_of(suite.signing.get_doc_info("doc"))
+    async with open_suite(server, token=service.make_client_credentials(), leaky=True) as suite:
+        error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.path == path
 
 
 async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: ScriptedServer, service: TokenService) -> None:
-    service.script = [plays.answer(b" " * (endpoint.LARGEST + 1) + plays.content(GOOD))]
-    async with opened(server, token=service.client_credentials()) as suite:
-        error = await failure_of(suite.signing.get_doc_info("doc"))
+    service.script = [responses.respond(b" " * (endpoint.MAX_RESPONSE_BYTES + 1) + responses.encode_body(GOOD))]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.too_large
     assert len(server.requests) == 1
@@ -148,18 +148,18 @@ async def test_huge_answer_is_broken_off_and_not_asked_for_again(server: Scripte
 async def test_answer_that_drips_ends_with_the_time_of_a_token_request(
     server: ScriptedServer, service: TokenService
 ) -> None:
-    drops = [piece for _ in range(100) for piece in (b" ", plays.Pause(1))]
-    service.script = [plays.pieces(*drops)] * 9
-    async with opened(server, token=service.client_credentials(), timeout=300, leaky=True) as suite:
+    drops = [piece for _ in range(100) for piece in (b" ", responses.Pause(1))]
+    service.script = [responses.respond_in_chunks(*drops)] * 9
+    async with open_suite(server, token=service.make_client_credentials(), timeout=300, leaky=True) as suite:
         began = asyncio.get_running_loop().time()
-        error = await failure_of(suite.signing.with_options(retry=ds.RetryPolicy.none()).get_doc_info("doc"))
+        error = await catch_error(suite.signing.with_options(retry=ds.RetryPolicy.none()).get_doc_info("doc"))
         assert asyncio.get_running_loop().time() - began <= 60
     assert isinstance(error, ds.TransportError)
     assert error.operation == "token"
 
 
 async def test_token_that_no_header_can_carry_is_refused(server: ScriptedServer, service: TokenService) -> None:
-    service.script = [plays.answer(GOOD | {"access_token": "two\r\nlines"})]
-    async with opened(server, token=service.client_credentials()) as suite:
-        error = await failure_of(suite.signing.get_doc_info("doc"))
+    service.script = [responses.respond(GOOD | {"access_token": "two\r\nlines"})]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        error = await catch_error(suite.signing.get_doc_info("doc"))
     assert type(error) is ds.ConfigurationError

@@ -7,37 +7,39 @@ import asyncio
 import pytest
 
 import directsuite as ds
-from tests.core import plays
-from tests.core.opened import FLATTEN, GET_DOC_INFO, Ask, failure_of, opened
-from tests.core.scripted_server import Play, ScriptedServer
-from tests.core.virtual_time import elapsed, turns, until
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error, open_suite
+from tests.core.virtual_time import measure_elapsed, yield_to_loop, yield_until
 
-from .token_service import TokenService, refusal
+from .token_service import TokenService, make_rejection
 
 
 async def test_hundred_callers_cause_one_token_request(server: ScriptedServer, service: TokenService) -> None:
-    async with opened(server, token=service.client_credentials(), requests_per_second=10_000, burst=1000) as suite:
+    async with open_suite(
+        server, token=service.make_client_credentials(), requests_per_second=10_000, burst=1000
+    ) as suite:
         await asyncio.gather(*(suite.signing.get_doc_info("doc") for _ in range(100)))
     assert service.issued == 1
     assert service.forms == [{"grant_type": "client_credentials"}]
 
 
 async def test_scope_is_asked_for(server: ScriptedServer, service: TokenService) -> None:
-    async with opened(server, token=service.client_credentials(scope="pdf fax")) as suite:
+    async with open_suite(server, token=service.make_client_credentials(scope="pdf fax")) as suite:
         await suite.signing.get_doc_info("doc")
     assert service.forms == [{"grant_type": "client_credentials", "scope": "pdf fax"}]
 
 
 async def test_call_that_closing_waits_for_may_still_get_a_token(server: ScriptedServer, service: TokenService) -> None:
     gate = asyncio.Event()
-    async with opened(server, token=service.client_credentials(), leaky=True) as suite:
+    async with open_suite(server, token=service.make_client_credentials(), leaky=True) as suite:
         await suite.signing.get_doc_info("doc")
         service.valid.clear()
-        server.plays(plays.gated(gate, service))
+        server.enqueue(responses.respond_after(gate, service))
         caller = asyncio.create_task(suite.signing.get_doc_info("doc"))
-        await until(lambda: server.busy == 1)
+        await yield_until(lambda: server.busy == 1)
         closing = asyncio.create_task(suite.aclose())
-        await turns()
+        await yield_to_loop()
         gate.set()
         assert (await caller).identifier == "doc"
         await closing
@@ -45,7 +47,7 @@ async def test_call_that_closing_waits_for_may_still_get_a_token(server: Scripte
 
 
 async def test_late_401_is_replayed_once_with_a_fresh_token(server: ScriptedServer, service: TokenService) -> None:
-    async with opened(server, token=service.client_credentials()) as suite:
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         await suite.signing.get_doc_info("doc")
         service.valid.clear()
         raw = await suite.signing.with_raw_response.get_doc_info("doc")
@@ -56,48 +58,48 @@ async def test_late_401_is_replayed_once_with_a_fresh_token(server: ScriptedServ
 async def test_token_is_renewed_a_minute_before_its_end(
     server: ScriptedServer, service: TokenService, age: float, issued: int
 ) -> None:
-    async with opened(server, token=service.client_credentials()) as suite:
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
         await suite.signing.get_doc_info("doc")
         await asyncio.sleep(age)
         await suite.signing.get_doc_info("doc")
-        await until(lambda: service.issued == issued and not suite._session.calls)
+        await yield_until(lambda: service.issued == issued and not suite._session.calls)
 
 
 async def test_token_goes_through_while_all_connections_are_held(server: ScriptedServer, service: TokenService) -> None:
     gate = asyncio.Event()
-    async with opened(server, token=service.client_credentials(), max_connections=2) as suite:
+    async with open_suite(server, token=service.make_client_credentials(), max_connections=2) as suite:
         await suite.signing.get_doc_info("doc")
-        server.plays(plays.gated(gate, service), plays.gated(gate, service))
+        server.enqueue(responses.respond_after(gate, service), responses.respond_after(gate, service))
         held = [asyncio.create_task(suite.signing.get_doc_info("doc")) for _ in range(2)]
-        await until(lambda: server.busy == 2)
+        await yield_until(lambda: server.busy == 2)
         tokens = suite._caches[0]
-        tokens.invalidate((await tokens.current()).generation)
-        assert await elapsed(tokens.current()) == 0
+        tokens.invalidate((await tokens.get_current()).generation)
+        assert await measure_elapsed(tokens.get_current()) == 0
         service.valid = {"sentinel-of-an-access-token-1", "sentinel-of-an-access-token-2"}
         gate.set()
         await asyncio.gather(*held)
 
 
-LOST: dict[str, Play] = {
-    "reset": plays.reset,
-    "closed": plays.hang_up,
-    "half a head": plays.half_a_head,
-    "not HTTP": plays.not_http,
-    "silence": plays.silence,
-    "500": plays.answer(b"", 500),
-    "502": plays.answer(b"<html>", 502),
-    "503": plays.answer(b"", 503),
-    "429": plays.answer(b"", 429),
-    "broken off": plays.truncated({"access_token": "x" * 99, "token_type": "Bearer"}),
-    "garbage": plays.answer(b"\x00\xff"),
-    "no token": plays.answer({"token_type": "Bearer"}),
+LOST: dict[str, Responder] = {
+    "reset": responses.reset,
+    "closed": responses.hang_up,
+    "half a head": responses.send_partial_head,
+    "not HTTP": responses.send_non_http,
+    "silence": responses.never_respond,
+    "500": responses.respond(b"", 500),
+    "502": responses.respond(b"<html>", 502),
+    "503": responses.respond(b"", 503),
+    "429": responses.respond(b"", 429),
+    "broken off": responses.truncate({"access_token": "x" * 99, "token_type": "Bearer"}),
+    "garbage": responses.respond(b"\x00\xff"),
+    "no token": responses.respond({"token_type": "Bearer"}),
 }
 
 
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_token_is_asked_for_again(server: ScriptedServer, service: TokenService, lost: str) -> None:
     service.script = [LOST[lost]]
-    async with opened(server, token=service.client_credentials(), timeout=120) as suite:
+    async with open_suite(server, token=service.make_client_credentials(), timeout=120) as suite:
         raw = await suite.signing.with_raw_response.get_doc_info("doc")
     assert (raw.attempts, service.issued) == (1, 1)
     assert len(service.forms) == 2
@@ -106,20 +108,20 @@ async def test_lost_token_is_asked_for_again(server: ScriptedServer, service: To
 @pytest.mark.parametrize("ask", [GET_DOC_INFO, FLATTEN], ids=str)
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_token_leaves_the_call_unsent(
-    server: ScriptedServer, service: TokenService, lost: str, ask: Ask
+    server: ScriptedServer, service: TokenService, lost: str, ask: ApiCall
 ) -> None:
     service.script = [LOST[lost]] * 9
-    async with opened(server, token=service.client_credentials(), leaky=True) as suite:
-        error = await failure_of(ask.call(suite))
+    async with open_suite(server, token=service.make_client_credentials(), leaky=True) as suite:
+        error = await catch_error(ask.call(suite))
     assert not isinstance(error, ds.OutcomeUnknownError)
     assert error.outcome in (ds.Outcome.NOT_SENT, ds.Outcome.REJECTED)
     assert len(service.forms) == len(server.requests)
 
 
 async def test_retry_after_of_the_token_endpoint_is_waited_for(server: ScriptedServer, service: TokenService) -> None:
-    service.script = [plays.answer(b"", 503, Retry_After="7")]
-    async with opened(server, token=service.client_credentials()) as suite:
-        assert await elapsed(suite.signing.get_doc_info("doc")) == pytest.approx(7)
+    service.script = [responses.respond(b"", 503, Retry_After="7")]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        assert await measure_elapsed(suite.signing.get_doc_info("doc")) == pytest.approx(7)
     assert service.issued == 1
 
 
@@ -137,12 +139,12 @@ async def test_retry_after_of_the_token_endpoint_is_waited_for(server: ScriptedS
         ("unsupported_grant_type", 400, ds.BadRequestError),
     ],
 )
-async def test_refusal_is_told_by_its_code_and_not_asked_for_again(
+async def test_rejection_is_reported_by_code_and_not_retried(
     server: ScriptedServer, service: TokenService, code: str, status: int, error: type[ds.ServiceError]
 ) -> None:
-    service.script = [refusal(code, status)]
-    async with opened(server, token=service.client_credentials()) as suite:
-        failure = await failure_of(suite.signing.get_doc_info("doc"))
+    service.script = [make_rejection(code, status)]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        failure = await catch_error(suite.signing.get_doc_info("doc"))
     assert type(failure) is error
     assert (failure.code, failure.status) == (code, status)
     assert (failure.operation, failure.service, failure.outcome) == ("token", "oauth", ds.Outcome.FAILED)
@@ -151,12 +153,10 @@ async def test_refusal_is_told_by_its_code_and_not_asked_for_again(
     assert len(server.requests) == 1
 
 
-async def test_what_the_endpoint_says_to_people_is_there_for_who_asks(
-    server: ScriptedServer, service: TokenService
-) -> None:
-    service.script = [refusal("invalid_scope")]
-    async with opened(server, token=service.client_credentials()) as suite:
-        failure = await failure_of(suite.signing.get_doc_info("doc"))
+async def test_error_description_is_revealed_only_on_request(server: ScriptedServer, service: TokenService) -> None:
+    service.script = [make_rejection("invalid_scope")]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        failure = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(failure, ds.ServiceError)
     assert "not known" in (failure.message or "")
 
@@ -164,20 +164,20 @@ async def test_what_the_endpoint_says_to_people_is_there_for_who_asks(
 @pytest.mark.parametrize(
     ("play", "error", "text"),
     [
-        (refusal("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
-        (refusal("sentinel-of-a-client-secret", 200), ds.ServiceError, "answers with an error"),
-        (plays.answer(b"", 401), ds.AuthenticationError, "the client's id, secret"),
-        (plays.answer(b"", 404), ds.NotFoundError, "HTTP 404"),
-        (plays.answer(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirects"),
+        (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
+        (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "answers with an error"),
+        (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
+        (responses.respond(b"", 404), ds.NotFoundError, "HTTP 404"),
+        (responses.respond(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirects"),
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
 )
 async def test_refusal_without_a_code_of_the_rfc_is_told_by_its_status(
-    server: ScriptedServer, service: TokenService, play: Play, error: type[ds.ServiceError], text: str
+    server: ScriptedServer, service: TokenService, play: Responder, error: type[ds.ServiceError], text: str
 ) -> None:
     service.script = [play]
-    async with opened(server, token=service.client_credentials()) as suite:
-        failure = await failure_of(suite.signing.get_doc_info("doc"))
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        failure = await catch_error(suite.signing.get_doc_info("doc"))
     assert type(failure) is error
     assert failure.code is None
     assert text in str(failure)
@@ -187,9 +187,9 @@ async def test_refusal_without_a_code_of_the_rfc_is_told_by_its_status(
 async def test_token_refused_once_is_not_asked_for_by_each_caller(
     server: ScriptedServer, service: TokenService
 ) -> None:
-    service.script = [refusal("invalid_client", 401)]
-    async with opened(server, token=service.client_credentials()) as suite:
-        calls = (failure_of(suite.signing.get_doc_info("doc")) for _ in range(100))
+    service.script = [make_rejection("invalid_client", 401)]
+    async with open_suite(server, token=service.make_client_credentials()) as suite:
+        calls = (catch_error(suite.signing.get_doc_info("doc")) for _ in range(100))
         errors = await asyncio.gather(*calls)
     assert {type(error) for error in errors} == {ds.AuthenticationError}
     assert len(server.requests) == 1
@@ -197,7 +197,7 @@ async def test_token_refused_once_is_not_asked_for_by_each_caller(
 
 async def test_events_name_the_token_call_and_nothing_of_it(server: ScriptedServer, service: TokenService) -> None:
     events: list[ds.Event] = []
-    async with opened(server, token=service.client_credentials(), listeners=[events.append]) as suite:
+    async with open_suite(server, token=service.make_client_credentials(), listeners=[events.append]) as suite:
         await suite.signing.get_doc_info("doc")
     started = [event for event in events if isinstance(event, ds.CallStarted) and event.service == "oauth"]
     assert [(event.operation, event.method, event.path) for event in started] == [("token", "POST", "")]

@@ -10,15 +10,15 @@ from urllib.parse import parse_qsl
 
 import directsuite as ds
 from directsuite.oauth.grants import ClientAuth, OnRotated
-from tests.core import plays
-from tests.core.scripted_server import Exchange, Play, ScriptedServer
+from tests.core import responses
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 
 CLIENT = "the-client"
 CLIENT_SECRET = "sentinel-of-a-client-secret"
 CODE = "sentinel-of-a-code"
 VERIFIER = "sentinel-of-a-verifier"
-REFRESH = "sentinel-of-a-refresh-token-0"
-REDIRECT = "https://app.example.test/back"
+FIRST_REFRESH_TOKEN = "sentinel-of-a-refresh-token-0"
+REDIRECT_URI = "https://app.example.test/back"
 SENTINELS = (CLIENT_SECRET, CODE, VERIFIER, "sentinel-of-a-refresh-token", "sentinel-of-an-access-token")
 
 
@@ -28,24 +28,24 @@ class TokenService:
     def __init__(self, server: ScriptedServer) -> None:
         self.server = server
         self.issued = 0
-        self.refresh_token = REFRESH
+        self.refresh_token = FIRST_REFRESH_TOKEN
         self.code: str | None = CODE
         self.gives_refresh_token = True
         self.rotates = True
         self.expires_in: Any = 3600
         self.valid: set[str] = set()
-        self.script: list[Play] = []
+        self.script: list[Responder] = []
         """What to play next instead, for requests to the token endpoint only."""
 
     @property
     def forms(self) -> list[dict[str, str]]:
         """The token requests, in order."""
-        return [dict(parse_qsl(request.body.decode())) for request in self.server.to("/oauth/token")]
+        return [dict(parse_qsl(request.body.decode())) for request in self.server.find_requests("/oauth/token")]
 
     async def __call__(self, exchange: Exchange) -> None:
         if "/oauth/token" not in exchange.request.target:
             good = exchange.request.headers.get("authorization", "").removeprefix("Bearer ") in self.valid
-            await plays.answer({"identifier": "doc"} if good else b"", 200 if good else 401)(exchange)
+            await responses.respond({"identifier": "doc"} if good else b"", 200 if good else 401)(exchange)
         elif self.script:
             await self.script.pop(0)(exchange)
         else:
@@ -54,15 +54,15 @@ class TokenService:
     async def issue(self, exchange: Exchange) -> None:
         """Answer as a token endpoint does."""
         await exchange.read()
-        await self._answer(exchange, self.redeem(exchange))
+        await self._respond(exchange, self.make_tokens(exchange))
 
-    async def lose(self, exchange: Exchange) -> None:
+    async def drop_response(self, exchange: Exchange) -> None:
         """Do what the request says, and break the connection off before the answer."""
         await exchange.read()
-        self.redeem(exchange)
+        self.make_tokens(exchange)
         exchange.reset()
 
-    def redeem(self, exchange: Exchange) -> dict[str, Any] | None:
+    def make_tokens(self, exchange: Exchange) -> dict[str, Any] | None:
         """New tokens, or None for a grant that isn't good."""
         form = dict(parse_qsl(exchange.request.body.decode()))
         if form["grant_type"] == "refresh_token" and form["refresh_token"] != self.refresh_token:
@@ -81,27 +81,29 @@ class TokenService:
             answer["refresh_token"] = self.refresh_token
         return answer
 
-    async def _answer(self, exchange: Exchange, document: dict[str, Any] | None) -> None:
+    async def _respond(self, exchange: Exchange, document: dict[str, Any] | None) -> None:
         status = 200 if document is not None else 400
-        body = plays.content(document if document is not None else {"error": "invalid_grant"})
-        await exchange.write(plays.head(status, len(body)) + body)
+        body = responses.encode_body(document if document is not None else {"error": "invalid_grant"})
+        await exchange.write(responses.make_head(status, len(body)) + body)
 
-    def client_credentials(self, **others: Any) -> ds.ClientCredentials:
+    def make_client_credentials(self, **others: Any) -> ds.ClientCredentials:
         return ds.ClientCredentials(self.token_url, CLIENT, CLIENT_SECRET, **others)
 
-    def refreshing(self, on_rotated: OnRotated | None = None, *, client_auth: ClientAuth = "basic") -> ds.RefreshToken:
+    def make_refresh_token(
+        self, on_rotated: OnRotated | None = None, *, client_auth: ClientAuth = "basic"
+    ) -> ds.RefreshToken:
         return ds.RefreshToken(
-            self.token_url, CLIENT, CLIENT_SECRET, REFRESH, "fax", on_rotated, client_auth=client_auth
+            self.token_url, CLIENT, CLIENT_SECRET, FIRST_REFRESH_TOKEN, "fax", on_rotated, client_auth=client_auth
         )
 
-    def fresh_consent(self, on_rotated: OnRotated | None = None) -> ds.AuthorizationCode:
-        return ds.AuthorizationCode(self.token_url, CLIENT, None, CODE, REDIRECT, VERIFIER, on_rotated)
+    def make_authorization_code(self, on_rotated: OnRotated | None = None) -> ds.AuthorizationCode:
+        return ds.AuthorizationCode(self.token_url, CLIENT, None, CODE, REDIRECT_URI, VERIFIER, on_rotated)
 
     @property
     def token_url(self) -> str:
         return f"{self.server.url('oauth')}/token"
 
 
-def refusal(error: str, status: int = 400) -> Play:
+def make_rejection(error: str, status: int = 400) -> Responder:
     """An answer of section 5.2, with a description that no error may show."""
-    return plays.answer({"error": error, "error_description": f"{CLIENT_SECRET} is not known"}, status)
+    return responses.respond({"error": error, "error_description": f"{CLIENT_SECRET} is not known"}, status)

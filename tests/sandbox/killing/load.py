@@ -34,16 +34,16 @@ _JSON = {"Content-Type": "application/json"}
 _NUMBER = b"number 00000000"
 
 
-def _document() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
-        pdf.Root.Noise = documents.stream(pdf, _NUMBER + _NOISE)
-        return documents.saved(pdf)
+def _make_document() -> bytes:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+        pdf.Root.Noise = documents.make_stream(pdf, _NUMBER + _NOISE)
+        return documents.save_to_bytes(pdf)
 
 
-_DOCUMENT = _document()
+_DOCUMENT = _make_document()
 
 
-def _numbered(content: bytes, number: int) -> bytes:
+def _set_number(content: bytes, number: int) -> bytes:
     return content.replace(_NUMBER, b"number %08d" % number, 1)
 
 
@@ -52,44 +52,44 @@ class Load:
     """Documents and messages of more than 1 MiB, saved, signed, sent and deleted."""
 
     folder: Path
-    dice: random.Random
+    rng: random.Random
     number: int = 0
     documents: dict[str, str] = attrs.Factory(dict[str, str])
     """The digest of each document, by its identifier."""
     copies: set[Copy] = attrs.Factory(set[Copy])
-    doubts: set[tuple[str, str]] = attrs.Factory(set[tuple[str, str]])
+    in_progress: set[tuple[str, str]] = attrs.Factory(set[tuple[str, str]])
     """Operations under way, each with the digest, identifier or subject that it concerns."""
-    cleared: int = 0
+    confirmed_count: int = 0
     """Doubts that a start has cleared up: how often what was under way had happened."""
 
     @contextlib.contextmanager
-    def _doubting(self, operation: str, subject: str) -> Generator[None]:
-        self.doubts.add((operation, subject))
+    def _track_in_progress(self, operation: str, subject: str) -> Generator[None]:
+        self.in_progress.add((operation, subject))
         yield
-        self.doubts.remove((operation, subject))
+        self.in_progress.remove((operation, subject))
 
     async def save(self, caller: Caller) -> None:
         """Save another document."""
         self.number += 1
-        content = _numbered(_DOCUMENT, self.number)
+        content = _set_number(_DOCUMENT, self.number)
         digest = hashlib.sha256(content).hexdigest()
-        with self._doubting("Save", digest):
-            saved = await caller.signing("POST", data=io.BytesIO(base64.b64encode(content)))
+        with self._track_in_progress("Save", digest):
+            saved = await caller.call_signing("POST", data=io.BytesIO(base64.b64encode(content)))
             assert saved["documentDigest"] == digest
             self.documents[saved["identifier"]] = digest
 
     async def sign(self, caller: Caller) -> None:
         """Sign a document that nobody else changes."""
-        if identifier := self._chosen(each for each in self.documents if not self._is_doubtful(each)):
-            with self._doubting("Sign", identifier):
-                signed = await caller.signing("PATCH", f"/{identifier}/sign", json={})
+        if identifier := self._choose(each for each in self.documents if not self._is_in_progress(each)):
+            with self._track_in_progress("Sign", identifier):
+                signed = await caller.call_signing("PATCH", f"/{identifier}/sign", json={})
                 self.documents[identifier] = signed["documentDigest"]
 
     async def delete(self, caller: Caller) -> None:
         """Delete a document that nobody else changes."""
-        if identifier := self._chosen(each for each in self.documents if not self._is_doubtful(each)):
-            with self._doubting("Delete", identifier):
-                await caller.signing("DELETE", f"/{identifier}")
+        if identifier := self._choose(each for each in self.documents if not self._is_in_progress(each)):
+            with self._track_in_progress("Delete", identifier):
+                await caller.call_signing("DELETE", f"/{identifier}")
                 del self.documents[identifier]
 
     async def send(self, caller: Caller) -> None:
@@ -97,65 +97,65 @@ class Load:
         self.number += 1
         subject = f"load {self.number}"
         attached = {
-            "content": base64.b64encode(attachment(subject)).decode(),
+            "content": base64.b64encode(make_attachment(subject)).decode(),
             "contentType": "image/x",
             "filename": "a",
         }
         message = {"sender": ALICE, "subject": subject, "body": "Please.", "htmlBody": False}
-        message |= {"recipients": [{"email": BOB, "type": self.dice.choice(("TO", "BCC"))}]}
+        message |= {"recipients": [{"email": BOB, "type": self.rng.choice(("TO", "BCC"))}]}
         message |= {"attachmentList": [attached]}
-        with self._doubting("Send", subject):
-            await caller.messaging("PUT", "Send", {"authentication": _login(ALICE), "message": message})
+        with self._track_in_progress("Send", subject):
+            await caller.call_messaging("PUT", "Send", {"authentication": _make_login(ALICE), "message": message})
             self.copies |= {(*SENT, subject), (*RECEIVED, subject)}
 
     async def remove(self, caller: Caller) -> None:
         """Delete all copies of a message for good."""
-        subject = self._chosen(each for _, _, each in self.copies if not self._is_doubtful(each))
+        subject = self._choose(each for _, _, each in self.copies if not self._is_in_progress(each))
         if not subject:
             return
-        with self._doubting("DeleteMessagesByUIDs", subject):
+        with self._track_in_progress("DeleteMessagesByUIDs", subject):
             for address, folder, _ in sorted(each for each in self.copies if each[2] == subject):
-                [uid] = (await caller.uids(address, folder))[subject]
-                body = {"auth": _login(address), "uids": [uid]}
-                await caller.messaging("POST", f"DeleteMessagesByUIDs/{folder}/true", body)
+                [uid] = (await caller.get_uids(address, folder))[subject]
+                body = {"auth": _make_login(address), "uids": [uid]}
+                await caller.call_messaging("POST", f"DeleteMessagesByUIDs/{folder}/true", body)
                 self.copies.remove((address, folder, subject))
 
-    async def go_on(self, caller: Caller) -> None:
+    async def run_until_killed(self, caller: Caller) -> None:
         """Until the sandbox has gone."""
         with contextlib.suppress(aiohttp.ClientError):
             while True:
                 keep = len(self.documents) + len(self.copies) < 12
                 weights = (4, 3, 1, 4, 1) if keep else (1, 3, 4, 1, 4)
                 works = (self.save, self.sign, self.delete, self.send, self.remove)
-                await self.dice.choices(works, weights)[0](caller)
+                await self.rng.choices(works, weights)[0](caller)
 
-    def _chosen(self, among: Iterable[str]) -> str | None:
+    def _choose(self, among: Iterable[str]) -> str | None:
         every = sorted({*among})
-        return self.dice.choice(every) if every else None
+        return self.rng.choice(every) if every else None
 
-    def _is_doubtful(self, subject: str) -> bool:
-        return any(subject == each for _, each in self.doubts)
+    def _is_in_progress(self, subject: str) -> bool:
+        return any(subject == each for _, each in self.in_progress)
 
-    async def assert_kept(self, caller: Caller) -> None:
+    async def assert_stored(self, caller: Caller) -> None:
         """All that was answered is there, once and whole, what was in doubt as well or not at all; and no file more."""
-        documents_kept, copies_kept = self._files_and_rows(), Counter[Copy]()
+        documents_kept, copies_kept = self._read_stored_digests(), Counter[Copy]()
         for address, folder in (SENT, RECEIVED):
             copies_kept.update(
                 {
                     (address, folder, subject): len(uids)
-                    for subject, uids in (await caller.uids(address, folder)).items()
+                    for subject, uids in (await caller.get_uids(address, folder)).items()
                 }
             )
         self._compare(documents_kept, copies_kept)
         for identifier, digest in self.documents.items():
-            assert hashlib.sha256(await caller.document(identifier)).hexdigest() == digest
+            assert hashlib.sha256(await caller.get_document(identifier)).hexdigest() == digest
         for address, folder in (SENT, RECEIVED):
-            found = await caller.messaging("POST", f"GetMessages/{folder}", _login(address))
+            found = await caller.call_messaging("POST", f"GetMessages/{folder}", _make_login(address))
             for message in (each for each in found["messages"] if (address, folder, each["subject"]) in self.copies):
                 [part] = message["attachments"]
-                assert base64.b64decode(part["content"], validate=True) == attachment(message["subject"])
+                assert base64.b64decode(part["content"], validate=True) == make_attachment(message["subject"])
 
-    def _files_and_rows(self) -> dict[str, str]:
+    def _read_stored_digests(self) -> dict[str, str]:
         """The digests by identifier. Each file has its row, and each row its file, which is whole."""
         with contextlib.closing(sqlite3.connect(self.folder / "sandbox.sqlite3")) as database:
             rows = database.execute(
@@ -182,25 +182,25 @@ class Load:
         gone = self.documents.keys() - documents_kept.keys()
         changed = [each for each, digest in self.documents.items() if documents_kept.get(each, digest) != digest]
         assert set(Counter(new).values()) <= {1}
-        assert {("Save", digest) for digest in new} <= self.doubts
-        assert {("Delete", identifier) for identifier in gone} <= self.doubts
-        assert {("Sign", identifier) for identifier in changed} <= self.doubts
+        assert {("Save", digest) for digest in new} <= self.in_progress
+        assert {("Delete", identifier) for identifier in gone} <= self.in_progress
+        assert {("Sign", identifier) for identifier in changed} <= self.in_progress
         assert set(copies_kept.values()) <= {1}
         sent, removed = copies_kept.keys() - self.copies, self.copies - copies_kept.keys()
-        assert {("Send", subject) for _, _, subject in sent} <= self.doubts
-        assert {("DeleteMessagesByUIDs", subject) for _, _, subject in removed} <= self.doubts
+        assert {("Send", subject) for _, _, subject in sent} <= self.in_progress
+        assert {("DeleteMessagesByUIDs", subject) for _, _, subject in removed} <= self.in_progress
         assert len(sent) == 2 * len({subject for _, _, subject in sent})
-        self.cleared += len(new) + len(gone) + len(changed) + len(sent) // 2 + len(removed)
+        self.confirmed_count += len(new) + len(gone) + len(changed) + len(sent) // 2 + len(removed)
         self.documents, self.copies = documents_kept, {*copies_kept}
-        self.doubts.clear()
+        self.in_progress.clear()
 
 
-def attachment(subject: str) -> bytes:
+def make_attachment(subject: str) -> bytes:
     """What the message of this subject carries."""
     return subject.encode() + _NOISE
 
 
-def _login(address: str) -> dict[str, str]:
+def _make_login(address: str) -> dict[str, str]:
     return {"username": address, "password": MAILBOX_LOGIN}
 
 
@@ -212,7 +212,7 @@ class Caller:
     urls: dict[str, str]
     token: str
 
-    async def signing(self, method: str, path: str = "", **options: Any) -> dict[str, Any]:
+    async def call_signing(self, method: str, path: str = "", **options: Any) -> dict[str, Any]:
         """An operation on documents, which succeeds."""
         async with self.http.request(
             method, f"{self.urls['signing']}/pdf{path}", headers=self._bearer, **options
@@ -221,13 +221,13 @@ class Caller:
             assert got.status == 200, answer
             return answer
 
-    async def document(self, identifier: str) -> bytes:
+    async def get_document(self, identifier: str) -> bytes:
         """A document's content."""
         async with self.http.get(f"{self.urls['signing']}/pdf/{identifier}", headers=self._bearer) as got:
             assert got.status == 200
             return base64.b64decode(await got.read(), validate=True)
 
-    async def messaging(self, method: str, path: str, body: object) -> dict[str, Any]:
+    async def call_messaging(self, method: str, path: str, body: object) -> dict[str, Any]:
         """An operation on messages, which succeeds."""
         content = io.BytesIO(json.dumps(body).encode())
         async with self.http.request(method, f"{self.urls['message']}/{path}", data=content, headers=_JSON) as got:
@@ -235,9 +235,9 @@ class Caller:
             assert answer["success"] is True, answer
             return answer
 
-    async def uids(self, address: str, folder: str) -> dict[str, list[int]]:
+    async def get_uids(self, address: str, folder: str) -> dict[str, list[int]]:
         """The uids in a folder by subject."""
-        found = await self.messaging("POST", f"GetMessageMetaData/{folder}", _login(address))
+        found = await self.call_messaging("POST", f"GetMessageMetaData/{folder}", _make_login(address))
         uids: dict[str, list[int]] = {}
         for message in found["messages"]:
             if message["subject"].startswith("load "):

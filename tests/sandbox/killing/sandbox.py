@@ -19,11 +19,11 @@ from typing import Any
 
 from directsuite.sandbox import __main__ as program
 from directsuite.sandbox.files import StoredFiles
-from directsuite.sandbox.messaging.receiving import DividedBody
+from directsuite.sandbox.messaging.receiving import BodyDivider
 from directsuite.sandbox.signing.request import Base64File
 
 
-class Moments:
+class KillPoints:
     """What the process does, and when that ends."""
 
     def __init__(self, moment: str, count: int, *, counting: bool) -> None:
@@ -36,25 +36,25 @@ class Moments:
         """Count from now on."""
         self.operation, self.counting = "", True
 
-    def around(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, name: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """The same work, with a moment before it and one after it."""
 
         def watched(*arguments: Any, **named: Any) -> Any:
-            self._come(f"before {name}")
+            self._reach(f"before {name}")
             done = work(*arguments, **named)
-            self._come(f"after {name}")
+            self._reach(f"after {name}")
             return done
 
         return watched
 
-    def _come(self, moment: str) -> None:
+    def _reach(self, moment: str) -> None:
         if self.counting and self._moment.match(f"{moment} {self.operation}"):
             self._remaining -= 1
             if self._remaining == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watch(moments: Moments) -> None:
+def watch(moments: KillPoints) -> None:
     """Have moments where files are written and removed, and where the database commits."""
 
     class Watched(sqlite3.Connection):
@@ -64,19 +64,19 @@ def watch(moments: Moments) -> None:
             """Run a statement."""
             if sql.startswith("INSERT INTO effect"):
                 moments.operation = parameters[0][0]
-            run = moments.around("commit", super().execute) if sql == "COMMIT" else super().execute
+            run = moments.wrap("commit", super().execute) if sql == "COMMIT" else super().execute
             cursor: sqlite3.Cursor = run(sql, *parameters)
             return cursor
 
     replaced: Any = sqlite3
     replaced.connect = partial(sqlite3.connect, factory=Watched)
-    for owner, method in ((Path, "unlink"), (StoredFiles, "sync"), (Base64File, "write"), (DividedBody, "feed")):
-        setattr(owner, method, moments.around(method, getattr(owner, method)))
+    for owner, method in ((Path, "unlink"), (StoredFiles, "sync"), (Base64File, "write"), (BodyDivider, "feed")):
+        setattr(owner, method, moments.wrap(method, getattr(owner, method)))
 
 
 def main(moment: str, count: str, when: str, *arguments: str) -> int:
     """Serve until killed."""
-    moments = Moments(moment, int(count), counting=when == "now")
+    moments = KillPoints(moment, int(count), counting=when == "now")
     signal.signal(signal.SIGUSR1, moments.start_counting)
     watch(moments)
     return program.main(arguments)

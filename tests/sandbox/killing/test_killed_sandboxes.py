@@ -77,7 +77,7 @@ async def test_at_each_point_between_a_file_and_its_row(tmp_path: Path) -> None:
     for work, moment in POINTS:
         async with started(tmp_path, moment) as running:
             assert running is not None
-            await load.assert_kept(running.caller)
+            await load.assert_stored(running.caller)
             await load.save(running.caller)
             await load.send(running.caller)
             running.count()
@@ -87,8 +87,8 @@ async def test_at_each_point_between_a_file_and_its_row(tmp_path: Path) -> None:
         assert running is None  # it removes what the last one has left, and dies
     async with started(tmp_path, "never") as running:
         assert running is not None
-        await load.assert_kept(running.caller)
-    assert load.cleared == len(POINTS) - 2  # of the saves that died before their commit, nothing had happened
+        await load.assert_stored(running.caller)
+    assert load.confirmed_count == len(POINTS) - 2  # of the saves that died before their commit, nothing had happened
 
 
 @pytest.mark.slow
@@ -102,8 +102,8 @@ async def test_at_any_moment(tmp_path: Path) -> None:
                 at_start += running is None
         async with started(tmp_path, "", dice.randint(1, 150)) as running:
             assert running is not None
-            await load.assert_kept(running.caller)
-            clients = [asyncio.create_task(load.go_on(running.caller)) for _ in range(CLIENTS)]
+            await load.assert_stored(running.caller)
+            clients = [asyncio.create_task(load.run_until_killed(running.caller)) for _ in range(CLIENTS)]
             if number % 2:
                 running.count()
             else:
@@ -112,11 +112,11 @@ async def test_at_any_moment(tmp_path: Path) -> None:
             await asyncio.gather(*clients)
     async with started(tmp_path, "never") as running:
         assert running is not None
-        await load.assert_kept(running.caller)
+        await load.assert_stored(running.caller)
     _LOG.info(
         "%d kills, %d more at a start; %d documents and messages, %d operations cut off that had happened",
         KILLS,
         at_start,
         load.number,
-        load.cleared,
+        load.confirmed_count,
     )

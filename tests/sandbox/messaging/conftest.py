@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.sandbox.messaging.mailbox_server import MessagingServer, messaging_server
+from tests.sandbox.messaging.mailbox_server import MessagingServer, open_messaging_server
 
 
 @pytest.fixture
 async def mail() -> AsyncIterator[MessagingServer]:
-    async with messaging_server() as server:
+    async with open_messaging_server() as server:
         yield server

@@ -15,13 +15,13 @@ from yarl import URL
 
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
-from directsuite.sandbox.database import Database, effects
+from directsuite.sandbox.database import SandboxDatabase, list_effects
 from directsuite.sandbox.messaging import delivery, mailboxes
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.messaging.sending import deliver_inbound
 from directsuite.sandbox.messaging.service import BASE, SCHEMA, MessagingService
-from directsuite.sandbox.refusals import refusals
 from directsuite.sandbox.registration import SCHEMA as REGISTRATION_SCHEMA
+from directsuite.sandbox.rejections import handle_errors
 
 if TYPE_CHECKING:
     import sqlite3
@@ -36,18 +36,18 @@ PASSWORD = "correct horse"
 TUSER = "front-desk"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
-RAW = (
+RAW_MESSAGE = (
     b"From: carol@elsewhere.test\r\nTo: alice@direct.clinic.test\r\nSubject: Results\r\nMessage-ID: <r@x>\r\n"
     b"\r\nFine.\r\n"
 )
 
 
-def credentials(username: str = ALICE, password: str = PASSWORD) -> dict[str, str]:
+def make_credentials(username: str = ALICE, password: str = PASSWORD) -> dict[str, str]:
     """An Authentication object."""
     return {"username": username, "password": password}
 
 
-def message(*recipients: str, **members: Any) -> dict[str, Any]:
+def make_message(*recipients: str, **members: Any) -> dict[str, Any]:
     """A Message from alice, to bob unless recipients are given."""
     return {
         "sender": ALICE,
@@ -58,7 +58,7 @@ def message(*recipients: str, **members: Any) -> dict[str, Any]:
     } | members
 
 
-def encoded(content: bytes) -> str:
+def encode_base64(content: bytes) -> str:
     """Base64 text."""
     return base64.b64encode(content).decode("ascii")
 
@@ -67,7 +67,7 @@ class MessagingServer:
     """A running messaging service and a client of it."""
 
     def __init__(
-        self, service: MessagingService, database: Database, clock: Clock, http: aiohttp.ClientSession
+        self, service: MessagingService, database: SandboxDatabase, clock: Clock, http: aiohttp.ClientSession
     ) -> None:
         self.service = service
         self.database = database
@@ -85,17 +85,17 @@ class MessagingServer:
     async def call(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
         """An operation with its path segments, as alice unless a body is given; the answer, whatever its code."""
         path = "/".join((operation, *(quote(segment, safe="") for segment in segments)))
-        status, answer = await self.request(method, path, json=credentials() if body is None else body)
+        status, answer = await self.request(method, path, json=make_credentials() if body is None else body)
         assert status == 200
         return answer
 
-    async def done(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
+    async def call_ok(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
         """An operation that must succeed."""
         answer = await self.call(operation, *segments, method=method, body=body)
         assert (answer["success"], answer["code"]) == (True, 0), answer
         return answer
 
-    async def refused(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
+    async def call_rejected(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
         """An operation that must be refused; its code."""
         answer = await self.call(operation, *segments, method=method, body=body)
         assert answer["success"] is False
@@ -103,29 +103,31 @@ class MessagingServer:
         code: int = answer["code"]
         return code
 
-    async def with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
+    async def call_with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
         """An operation on uids that must succeed."""
-        return await self.done(operation, *segments, body={"auth": credentials(), "uids": uids})
+        return await self.call_ok(operation, *segments, body={"auth": make_credentials(), "uids": uids})
 
     async def send(self, *recipients: str, **members: Any) -> str:
         """Send a message from alice; its smtpId."""
-        body = {"authentication": credentials(), "message": message(*recipients, **members)}
-        smtp_id: str = (await self.done("Send", method="PUT", body=body))["smtpId"]
+        body = {"authentication": make_credentials(), "message": make_message(*recipients, **members)}
+        smtp_id: str = (await self.call_ok("Send", method="PUT", body=body))["smtpId"]
         return smtp_id
 
-    async def uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:
+    async def get_uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:
         """The uids of a folder."""
-        uids: list[int] = (await self.done("GetUIDs", folder, body=credentials(username)))["uids"]
+        uids: list[int] = (await self.call_ok("GetUIDs", folder, body=make_credentials(username)))["uids"]
         return uids
 
-    async def messages(self, folder: str = "INBOX", username: str = ALICE) -> list[dict[str, Any]]:
+    async def get_messages(self, folder: str = "INBOX", username: str = ALICE) -> list[dict[str, Any]]:
         """The messages of a folder."""
-        found: list[dict[str, Any]] = (await self.done("GetMessages", folder, body=credentials(username)))["messages"]
+        found: list[dict[str, Any]] = (await self.call_ok("GetMessages", folder, body=make_credentials(username)))[
+            "messages"
+        ]
         return found
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """A message from outside, put into a folder; its uid."""
-        content, now = content_of(raw), self.clock.milliseconds()
+        content, now = build_content(raw), self.clock.milliseconds()
         return await self.database.write(
             lambda connection: deliver_inbound(connection, address, folder, content, now=now)
         )
@@ -134,17 +136,17 @@ class MessagingServer:
         """Give a recipient this status for good."""
         await self.database.write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
-    async def effects(self, operation: str) -> list[Any]:
+    async def list_effects(self, operation: str) -> list[Any]:
         """What the ledger says about an operation."""
-        return await self.database.read(lambda connection: effects(connection, operation))
+        return await self.database.read(lambda connection: list_effects(connection, operation))
 
 
 @asynccontextmanager
-async def messaging_server(
+async def open_messaging_server(
     *, folder: Path | None = None, profile: Profiles = "strict"
 ) -> AsyncGenerator[MessagingServer]:
     """Alice and bob have mailboxes; the T-User may act for alice and for someone without a mailbox."""
-    database = Database(folder, [LEDGER_SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
+    database = SandboxDatabase(folder, [LEDGER_SCHEMA, SCHEMA, REGISTRATION_SCHEMA])
     clock = Clock()
     clock.freeze(NOON)
 
@@ -155,8 +157,8 @@ async def messaging_server(
 
     await database.write(open_mailboxes)
     service = MessagingService(database, clock, profile=profile)
-    application = web.Application(middlewares=[refusals], client_max_size=64 * 2**20)
-    application.add_routes(service.routes())
+    application = web.Application(middlewares=[handle_errors], client_max_size=64 * 2**20)
+    application.add_routes(service.make_routes())
     async with TestServer(application) as server, aiohttp.ClientSession() as http:
         running = MessagingServer(service, database, clock, http)
         port = server.make_url("/").port
@@ -166,6 +168,9 @@ async def messaging_server(
     database.close()
 
 
-async def deliver(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
+async def deliver_many(mail: MessagingServer, count: int, folder: str = "INBOX") -> list[int]:
     """So many messages for Alice, each with a subject of its own; their uids."""
-    return [await mail.deliver(ALICE, RAW.replace(b"Results", b"Results %d" % n), folder) for n in range(1, count + 1)]
+    return [
+        await mail.deliver(ALICE, RAW_MESSAGE.replace(b"Results", b"Results %d" % n), folder)
+        for n in range(1, count + 1)
+    ]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import parsing, receiving
-from directsuite.sandbox.messaging.parsing import content_of, read_message
-from directsuite.sandbox.messaging.receiving import DividedBody
-from tests.examples import examples
-from tests.sandbox.messaging.test_mailbox_mime import HOSTILE
+from directsuite.sandbox.messaging.parsing import build_content, read_message
+from directsuite.sandbox.messaging.receiving import BodyDivider
+from tests.examples import scale_examples
+from tests.sandbox.messaging.test_mailbox_mime import HOSTILE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +31,9 @@ LARGE = 12
 @pytest.fixture(scope="module")
 def small_things_are_large() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(receiving, "LARGE", LARGE)
-        patch.setattr(parsing, "LARGE", LARGE)
-        patch.setattr(parsing, "_WINDOW", 7)
+        patch.setattr(receiving, "MAX_INLINE_BYTES", LARGE)
+        patch.setattr(parsing, "MAX_INLINE_BYTES", LARGE)
+        patch.setattr(parsing, "_SEARCH_WINDOW_BYTES", 7)
         yield
 
 
@@ -76,14 +76,16 @@ _MEMBERS = [{name: text} for text in _TEXTS for name in ('x"data', "body")]
 def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | None]]:
     """The rest of a text that comes in pieces, and its contents by their names."""
     with file.open("wb") as written:
-        divided = DividedBody(written, file, 10**6)
+        divided = BodyDivider(written, file, 10**6)
         for piece in pieces:
             divided.feed(piece)
     contents = divided.contents.items()
-    return bytes(divided.rest), {name: None if found is None else b"".join(found.octets()) for name, found in contents}
+    return bytes(divided.rest), {
+        name: None if found is None else b"".join(found.iter_octets()) for name, found in contents
+    }
 
 
-@settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     value=_json | st.dictionaries(_names, _strings, min_size=1),
     plain=st.booleans(),
@@ -126,7 +128,7 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
         yield from _leaves(member, f"{place}.{name}")
 
 
-@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scale_examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(octets=st.binary(max_size=80), data=st.data())
 def test_what_is_no_json_passes_as_it_is(file: Path, octets: bytes, data: st.DataObject) -> None:
     """Nothing is made valid that was not: what is left out is the inside of strings."""
@@ -141,7 +143,7 @@ def _resolved(detail: bytes, file: Path) -> Any:
     for part in members["attachments"]:
         if isinstance(part["content"], list):
             found = FileRange(file, *part["content"])
-            octets, text = b"".join(found.octets()), b"".join(found.base64())
+            octets, text = b"".join(found.iter_octets()), b"".join(found.iter_base64())
             assert (found.size, found.base64_size) == (len(octets), len(text))
             assert base64.b64decode(text, validate=True) == octets
             part["content"] = text.decode()
@@ -165,8 +167,8 @@ _PARTS = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(raw=_PARTS | HOSTILE)
+@settings(max_examples=scale_examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=_PARTS | HOSTILE_BYTES)
 @example(
     raw=b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ntext\r\n--b\r\nContent-Type: a/b\r\n\r\n"
     + bytes(30)
@@ -177,7 +179,7 @@ _PARTS = st.lists(
 @example(raw=b"Content-Type: a/b\r\nContent-Transfer-Encoding: base64\r\n\r\n" + b"QQ==" * 9)
 def test_a_message_in_a_file_is_read_as_one_in_memory(file: Path, raw: bytes) -> None:
     file.write_bytes(raw)
-    there, here = content_of(file), content_of(raw)
+    there, here = build_content(file), build_content(raw)
     assert there._replace(raw=raw, file=None, detail=b"") == here._replace(detail=b"")
     assert _resolved(there.detail, file) == msgspec.json.decode(here.detail)
 
@@ -189,4 +191,4 @@ def test_a_delimiter_is_found_wherever_it_is(file: Path, octets: int) -> None:
     file.write_bytes(raw)
     [part] = read_message(file).attachments
     assert (read_message(file).body, part.size) == ("t" * octets, octets)
-    assert _resolved(content_of(file).detail, file) == msgspec.json.decode(content_of(raw).detail)
+    assert _resolved(build_content(file).detail, file) == msgspec.json.decode(build_content(raw).detail)

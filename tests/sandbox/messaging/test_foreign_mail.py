@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.messaging.mailbox_server import ALICE, BOB, credentials, encoded, messaging_server
+from tests.sandbox.messaging.mailbox_server import ALICE, BOB, encode_base64, make_credentials, open_messaging_server
 
 PACKAGES = ("flufl.bounce", "mail-parser", "mailbits")
 HEADER = re.compile(
@@ -80,22 +80,22 @@ async def test_foreign_messages_go_through_the_whole_cycle(tmp_path: Path) -> No
     messages = sorted(fetched(tmp_path))
     assert len(messages) >= 100
     compared, otherwise = 0, list[Any]()
-    async with messaging_server() as mail:
+    async with open_messaging_server() as mail:
         for uid, raw in enumerate(messages, start=1):
-            body = {"auth": credentials(), "messages": [{"data": encoded(raw)}]}
-            await mail.done("SaveRawMessages", "INBOX", body=body)
-            (detail,) = (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
-            (stored,) = (await mail.with_uids("GetRawMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
-            assert stored["data"] == encoded(raw)
-            forward = {"auth": credentials(), "uids": [uid], "recipients": [{"email": BOB, "type": "TO"}]}
-            await mail.done("Forward", "INBOX", method="PUT", body=forward)
+            body = {"auth": make_credentials(), "messages": [{"data": encode_base64(raw)}]}
+            await mail.call_ok("SaveRawMessages", "INBOX", body=body)
+            (detail,) = (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
+            (stored,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
+            assert stored["data"] == encode_base64(raw)
+            forward = {"auth": make_credentials(), "uids": [uid], "recipients": [{"email": BOB, "type": "TO"}]}
+            await mail.call_ok("Forward", "INBOX", method="PUT", body=forward)
             known, read = read_by_registry(raw), read_by_sandbox(detail)
             for name, addresses in known.items():
                 expected = addresses[:1] if name in ("from", "reply-to") else addresses
                 compared += 1
                 if read[name] != expected:
                     otherwise.append((uid, name, read[name], expected))
-        forwarded = await mail.messages("INBOX", BOB)
+        forwarded = await mail.get_messages("INBOX", BOB)
         assert [message["sender"] for message in forwarded] == [ALICE] * len(messages)
         assert all(message["body"] or message["attachments"] for message in forwarded)
     assert otherwise == []

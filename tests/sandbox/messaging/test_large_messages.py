@@ -23,11 +23,11 @@ from yarl import URL
 import directsuite as ds
 from directsuite.sandbox import Sandbox, server
 from directsuite.sandbox.files import FileRange
-from directsuite.sandbox.messaging.parsing import Attachment, content_of
+from directsuite.sandbox.messaging.parsing import MessageAttachment, build_content
 from directsuite.sandbox.messaging.requests import Recipient
-from directsuite.sandbox.messaging.sending import Draft, compose
+from directsuite.sandbox.messaging.sending import Draft, compose_message
 from directsuite.sandbox.samples import MAILBOX_LOGIN, MAILBOXES, add_sample_content
-from tests.sandbox.messaging.test_mailbox_durability import served
+from tests.sandbox.messaging.test_mailbox_durability import run_sandbox_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Collection
@@ -129,7 +129,7 @@ async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail,
     assert (sent["raw"], alike(sent)) == (received["raw"], alike(received))
     assert attachments_of(sent) == contents
     assert sent["size"] == len(sent["raw"])
-    assert alike(sent) == json.loads(content_of(sent["raw"]).detail)  # what a small message gives
+    assert alike(sent) == json.loads(build_content(sent["raw"]).detail)  # what a small message gives
     assert [file.read_bytes() for file in mail.files] == [sent["raw"]] * (len(sent["raw"]) > MEGABYTE)
 
     messages = [{"data": base64.b64encode(sent["raw"]).decode()}]
@@ -143,7 +143,7 @@ async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail,
     forwarded = await mail.newest("INBOX", BOBS)
     assert attachments_of(forwarded) == contents
     assert forwarded["subject"] == "Fwd: Ünits"
-    assert alike(forwarded) == json.loads(content_of(forwarded["raw"]).detail)
+    assert alike(forwarded) == json.loads(build_content(forwarded["raw"]).detail)
     report = (await mail.done(f"GetMessageStatus/{forwarded['msgID']}", LOGIN))["messageLogs"]
     assert [each["messageSize"] for each in report] == [len(forwarded["raw"])]
 
@@ -156,7 +156,7 @@ async def test_a_message_of_more_than_a_mebibyte_is_in_a_file(mail: Mail) -> Non
         await mail.send(NOISE[:1], body=("t" * 900 + "\r\n") * lines + "t" * rest)
         sent = await mail.newest("INBOX.Sent")
         assert len(sent["raw"]) == size
-        assert alike(sent) == json.loads(content_of(sent["raw"]).detail)
+        assert alike(sent) == json.loads(build_content(sent["raw"]).detail)
         assert [file.read_bytes() for file in mail.files] == [sent["raw"]] * (size > MEGABYTE)
 
 
@@ -190,7 +190,7 @@ async def test_copies_share_a_file_which_goes_with_the_last(mail: Mail) -> None:
     assert mail.files == []
 
 
-async def test_a_form_that_nobody_here_gets_leaves_no_file(mail: Mail) -> None:
+async def test_copy_without_local_recipient_leaves_no_file(mail: Mail) -> None:
     recipients = [{"email": "deliver@hospital.example", "type": "BCC"}]
     await mail.send(NOISE, recipients=recipients)
     [own] = mail.files  # there is a form without the BCC recipients too
@@ -278,7 +278,9 @@ async def test_base64_comes_with_escapes_and_white_space(mail: Mail) -> None:
 
 
 async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_STOP_WITHIN", 0.1)  # aiohttp awaits the rest of a refused body, though nobody sends
+    monkeypatch.setattr(
+        server, "_SHUTDOWN_TIMEOUT", 0.1
+    )  # aiohttp awaits the rest of a refused body, though nobody sends
     body = json.dumps(send_body(NOISE)).encode()
 
     async def chunked() -> AsyncIterator[bytes]:
@@ -298,7 +300,7 @@ async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatc
 
 @pytest.mark.by_default(1)
 @pytest.mark.parametrize("operation", ["Send", "SaveRawMessages/INBOX.Drafts"])
-async def test_what_is_no_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
+async def test_members_other_than_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
     body = b'{"subject": "' + b"x" * (65 * MEGABYTE) + b'"}'
     answer = await mail.call(operation, body, "PUT" if operation == "Send" else "POST")
     assert "larger than 67,108,864 bytes" in answer["message"]
@@ -375,7 +377,7 @@ async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
     await mail.send(NOISE, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
     uids = (await mail.uids("INBOX.Sent"))[-1:]
     body = {"auth": LOGIN, "uids": uids, "recipients": [{"email": BOB, "type": "TO"}]}
-    reads = mail.sandbox.message_files.reading_all
+    reads = mail.sandbox.message_files.hold_files
 
     def reads_once_it_has_gone(names: Collection[str]) -> AbstractContextManager[None]:
         [file] = mail.files
@@ -384,7 +386,7 @@ async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
         return reads(names)
 
     with closing(sqlite3.connect(mail.folder / "sandbox.sqlite3", isolation_level=None)) as connection:
-        monkeypatch.setattr(mail.sandbox.message_files, "reading_all", reads_once_it_has_gone)
+        monkeypatch.setattr(mail.sandbox.message_files, "hold_files", reads_once_it_has_gone)
         answer = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
     if operation == "Forward":
         assert answer["message"] == "There is no message with these uids"
@@ -410,7 +412,7 @@ async def test_faults_hit_large_messages(mail: Mail, kind: str) -> None:
         with pytest.raises((aiohttp.ClientError, json.JSONDecodeError, AssertionError)):
             await mail.done("Send", body, "PUT")
     assert len(mail.files) == (kind in {"truncate", "malformed", "latency"})
-    exchange = mail.sandbox.calls.exchange(mail.sandbox.calls.count)
+    exchange = mail.sandbox.calls.find_exchange(mail.sandbox.calls.count)
     assert exchange is not None
     assert (exchange.request, exchange.request_size) == (body[:8192], len(body))
     if kind == "truncate":
@@ -447,12 +449,12 @@ def test_an_attachment_is_written_in_pieces_as_it_is_written_whole(size: int, tm
     file = tmp_path / "content"
     file.write_bytes(NOISE[:size])
     whole, part = (
-        compose(
-            Draft(ALICE, [Recipient(BOB, "TO")], "s", "b", attachments=[Attachment("a", "a/b", content)]),
+        compose_message(
+            Draft(ALICE, [Recipient(BOB, "TO")], "s", "b", attachments=[MessageAttachment("a", "a/b", content)]),
             message_id="<a@b>",
             at=datetime(2026, 5, 1, tzinfo=UTC),
-        ).delivered
-        for content in (NOISE[:size], FileRange.whole(file))
+        ).recipient_copy
+        for content in (NOISE[:size], FileRange.from_file(file))
     )
     without_boundary = re.compile(rb"=_[0-9a-f]{32}")
     assert without_boundary.sub(b"", part.raw) == without_boundary.sub(b"", whole.raw)
@@ -532,7 +534,7 @@ async def test_a_large_message_takes_little_memory(megabytes: int, tmp_path: Pat
             file.write(block)
     json_of = {"Content-Type": "application/json"}
     async with (
-        served(tmp_path / "state") as (process, urls),
+        run_sandbox_process(tmp_path / "state") as (process, urls),
         ds.DirectSuite(ds.Settings(message_url=urls["message"], attempt_timeout=300)) as suite,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), headers=json_of) as http,
     ):

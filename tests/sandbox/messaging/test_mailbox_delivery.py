@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from directsuite.sandbox.messaging import delivery
-from directsuite.sandbox.messaging.delivery import Fate, Sent, Status, fate_of
-from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, credentials, message
+from directsuite.sandbox.messaging.delivery import DeliveryOutcome, DeliveryStatus, SentRecord, choose_outcome
+from tests.sandbox.messaging.mailbox_server import ALICE, BOB, MessagingServer, make_credentials, make_message
 
 SERVED = {"direct.clinic.test", "direct.real.org"}
 
 
 async def status(mail: MessagingServer, smtp_id: str) -> tuple[str, str]:
-    (log,) = (await mail.done("GetMessageStatus", smtp_id))["messageLogs"]
+    (log,) = (await mail.call_ok("GetMessageStatus", smtp_id))["messageLogs"]
     return log["status"], log["statusDetails"]
 
 
@@ -58,8 +58,8 @@ async def test_a_confirmation_after_the_hour_is_called_late(mail: MessagingServe
 
 
 def test_a_served_domain_that_is_no_test_domain_knows_no_magic() -> None:
-    assert fate_of("nomdn@direct.real.org", SERVED).outcome is Status.REMOTELY_FAILED
-    assert fate_of("nomdn@contest", SERVED).outcome is Status.LOCALLY_FAILED
+    assert choose_outcome("nomdn@direct.real.org", SERVED).status is DeliveryStatus.REMOTELY_FAILED
+    assert choose_outcome("nomdn@contest", SERVED).status is DeliveryStatus.LOCALLY_FAILED
 
 
 def test_a_report_costs_no_more_where_the_account_has_sent_much() -> None:
@@ -70,9 +70,11 @@ def test_a_report_costs_no_more_where_the_account_has_sent_much() -> None:
     connection.set_progress_handler(lambda: steps.append(None), 1)
     costs = list[int]()
     for number in range(300):
-        delivery.record_sent(connection, Sent(f"<{number}@x>", 1, ALICE, 1, 0), [(BOB, Fate(None, ""))])
+        delivery.record_sent_message(
+            connection, SentRecord(f"<{number}@x>", 1, ALICE, 1, 0), [(BOB, DeliveryOutcome(None, ""))]
+        )
         steps.clear()
-        assert len(delivery.report(connection, 1, ["0@x"], now_ms=0)) == 1
+        assert len(delivery.list_records(connection, 1, ["0@x"], now_ms=0)) == 1
         costs.append(len(steps))
     connection.close()
     assert costs[-1] < 1.5 * costs[0]
@@ -80,7 +82,7 @@ def test_a_report_costs_no_more_where_the_account_has_sent_much() -> None:
 
 async def test_a_report_has_a_record_for_each_recipient(mail: MessagingServer) -> None:
     smtp_id = await mail.send(BOB, "nocert@hisp.test")
-    report = await mail.done("GetMessageStatus", smtp_id)
+    report = await mail.call_ok("GetMessageStatus", smtp_id)
     assert (report["hasCvData"], report["csvData"]) == (False, "")
     first, second = report["messageLogs"]
     size = first.pop("messageSize")
@@ -97,23 +99,23 @@ async def test_a_report_has_a_record_for_each_recipient(mail: MessagingServer) -
         "patientId": None,
     }
     assert (second["to"], second["status"]) == ("nocert@hisp.test", "Locally Failed")
-    assert size == (await mail.messages("INBOX.Sent"))[0]["size"]
+    assert size == (await mail.get_messages("INBOX.Sent"))[0]["size"]
 
 
 async def test_ids_are_taken_without_brackets_and_unknown_ones_report_nothing(mail: MessagingServer) -> None:
     smtp_id = await mail.send()
-    assert len((await mail.done("GetMessageStatus", smtp_id.strip("<>")))["messageLogs"]) == 1
-    report = await mail.done("GetMessageStatus", "<a/b%2F+?#@x>")
+    assert len((await mail.call_ok("GetMessageStatus", smtp_id.strip("<>")))["messageLogs"]) == 1
+    report = await mail.call_ok("GetMessageStatus", "<a/b%2F+?#@x>")
     assert (report["hasCvData"], report["csvData"], report["messageLogs"]) == (False, "", [])
 
 
 async def test_nobody_sees_the_status_of_another_senders_message(mail: MessagingServer) -> None:
     smtp_id = await mail.send()
-    assert (await mail.done("GetMessageStatus", smtp_id, body=credentials(BOB)))["messageLogs"] == []
+    assert (await mail.call_ok("GetMessageStatus", smtp_id, body=make_credentials(BOB)))["messageLogs"] == []
 
 
 async def many(mail: MessagingServer, smtp_ids: list[str]) -> dict[str, Any]:
-    return await mail.done("GetMessageStatus", "", body={"auth": credentials(), "smtpIds": smtp_ids})
+    return await mail.call_ok("GetMessageStatus", "", body={"auth": make_credentials(), "smtpIds": smtp_ids})
 
 
 async def test_several_messages_are_reported_in_the_order_of_sending(mail: MessagingServer) -> None:
@@ -132,7 +134,7 @@ async def test_many_ids_are_reported_as_csv(mail: MessagingServer) -> None:
     titles, *rows = csv.reader(io.StringIO(base64.b64decode(report["csvData"]).decode("utf-8"), newline=""))
     assert titles[:6] == ["From", "To", "Message ID", "Message Size", "Status", "Sent Time"]
     assert titles[6:] == ["XDR Message ID", "XDR Source ID", "XDR Unique ID", "XDR Patient ID"]
-    size = str((await mail.messages("INBOX.Sent"))[0]["size"])
+    size = str((await mail.get_messages("INBOX.Sent"))[0]["size"])
     sent = "2026-05-01T12:00:00.000+0000"
     assert rows == [
         [ALICE, f"{odd}@hisp.test", smtp_ids[0], size, "Delivered", sent, "", "", "", ""],
@@ -143,8 +145,8 @@ async def test_many_ids_are_reported_as_csv(mail: MessagingServer) -> None:
 
 async def test_csv_can_be_switched_on_for_every_report(mail: MessagingServer) -> None:
     mail.service.csv_above = 0
-    assert (await mail.done("GetMessageStatus", await mail.send()))["hasCvData"] is True
-    assert (await mail.done("GetMessageStatus", "<unknown@x>"))["hasCvData"] is False
+    assert (await mail.call_ok("GetMessageStatus", await mail.send()))["hasCvData"] is True
+    assert (await mail.call_ok("GetMessageStatus", "<unknown@x>"))["hasCvData"] is False
 
 
 async def test_a_forced_status_holds_whatever_the_clock_says(mail: MessagingServer) -> None:
@@ -159,6 +161,6 @@ async def test_a_forced_status_holds_whatever_the_clock_says(mail: MessagingServ
 
 
 async def test_a_message_to_oneself_arrives(mail: MessagingServer) -> None:
-    body = {"authentication": credentials(), "message": message(ALICE)}
-    await mail.done("Send", method="PUT", body=body)
-    assert (await mail.uids(), await mail.uids("INBOX.Sent")) == ([1], [1])
+    body = {"authentication": make_credentials(), "message": make_message(ALICE)}
+    await mail.call_ok("Send", method="PUT", body=body)
+    assert (await mail.get_uids(), await mail.get_uids("INBOX.Sent")) == ([1], [1])

@@ -28,7 +28,7 @@ AUTHENTICATION = {"username": ALICE, "password": MAILBOX_LOGIN}
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
+async def run_sandbox_process(folder: Path) -> AsyncGenerator[tuple[asyncio.subprocess.Process, dict[str, str]]]:
     """The sandbox in a process of its own, and its URLs; killed at the end."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "directsuite.sandbox", "--data", str(folder), "--port", "0", "--json"),
@@ -50,12 +50,12 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
     remaining = iter(range(SENDS))
 
     async with asyncio.timeout(60):
-        async with served(tmp_path) as (process, urls), aiohttp.ClientSession() as http:
+        async with run_sandbox_process(tmp_path) as (process, urls), aiohttp.ClientSession() as http:
             url = urls["message"]
 
             async def send_until_killed() -> None:
                 for number in remaining:
-                    body = {"authentication": AUTHENTICATION, "message": message(str(number))}
+                    body = {"authentication": AUTHENTICATION, "message": make_message(str(number))}
                     try:
                         async with http.put(f"{url}/Send", json=body) as response:
                             answered[str(number)] = (await response.json())["smtpId"]
@@ -67,10 +67,10 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
             await asyncio.gather(*(send_until_killed() for _ in range(IN_FLIGHT)))
         assert SENDS // 2 <= len(answered) < SENDS
 
-        async with served(tmp_path) as (_, urls), aiohttp.ClientSession() as http:
+        async with run_sandbox_process(tmp_path) as (_, urls), aiohttp.ClientSession() as http:
             url = urls["message"]
-            sent = await _messages(http, f"{url}/GetMessages/INBOX.Sent", ALICE)
-            received = await _messages(http, f"{url}/GetMessages/INBOX", BOB)
+            sent = await _get_messages(http, f"{url}/GetMessages/INBOX.Sent", ALICE)
+            received = await _get_messages(http, f"{url}/GetMessages/INBOX", BOB)
             body = {"auth": AUTHENTICATION, "smtpIds": [found["msgID"] for found in sent]}
             async with http.post(f"{url}/GetMessageStatus/", json=body) as response:
                 report = await response.json()
@@ -87,13 +87,13 @@ async def test_kill_9_loses_and_doubles_nothing_that_was_answered(tmp_path: Path
     assert report["hasCvData"] is True
 
 
-def message(subject: str) -> dict[str, Any]:
+def make_message(subject: str) -> dict[str, Any]:
     """A message from alice to bob."""
     recipients = [{"email": BOB, "type": "TO"}]
     return {"sender": ALICE, "subject": subject, "body": "Please.", "htmlBody": False, "recipients": recipients}
 
 
-async def _messages(http: aiohttp.ClientSession, url: str, username: str) -> list[dict[str, Any]]:
+async def _get_messages(http: aiohttp.ClientSession, url: str, username: str) -> list[dict[str, Any]]:
     async with http.post(url, json={"username": username, "password": MAILBOX_LOGIN}) as response:
         found: list[dict[str, Any]] = (await response.json())["messages"]
         return found

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.mailboxes import account_id
-from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, credentials, deliver
+from directsuite.sandbox.messaging.mailboxes import find_account_id
+from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, deliver_many, make_credentials
 
 if TYPE_CHECKING:
     import sqlite3
@@ -17,49 +17,49 @@ INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX
 
 
 async def test_a_mailbox_is_born_with_its_folders(mail: MessagingServer) -> None:
-    assert (await mail.done("GetFolders", "INBOX", "false"))["folders"] == INITIAL
+    assert (await mail.call_ok("GetFolders", "INBOX", "false"))["folders"] == INITIAL
 
 
 async def test_created_folders_bring_their_parents(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "inbox.A.B.C")
-    assert (await mail.done("GetFolders", "INBOX.A", "false"))["folders"] == ["INBOX.A.B", "INBOX.A.B.C"]
-    assert (await mail.effects("CreateFolder"))[0]["subject"] == "INBOX.A.B.C"
+    await mail.call_ok("CreateFolder", "inbox.A.B.C")
+    assert (await mail.call_ok("GetFolders", "INBOX.A", "false"))["folders"] == ["INBOX.A.B", "INBOX.A.B.C"]
+    assert (await mail.list_effects("CreateFolder"))[0]["subject"] == "INBOX.A.B.C"
 
 
 @pytest.mark.parametrize(
     "name", ["INBOX", "inbox.Sent", "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam", "INBOX.Trash"]
 )
 async def test_folders_that_exist_cannot_be_created(mail: MessagingServer, name: str) -> None:
-    assert await mail.refused("CreateFolder", name) == 4
+    assert await mail.call_rejected("CreateFolder", name) == 4
 
 
 @pytest.mark.parametrize(
     "name", ["Outside", "INBOXES", "INBOX.", "INBOX..A", "INBOX.A.", "", "INBOX.a\nb", "INBOX." + "x" * 300]
 )
 async def test_impossible_folder_names_are_refused(mail: MessagingServer, name: str) -> None:
-    assert await mail.refused("CreateFolder", name) == 4
-    assert (await mail.done("GetFolders", "INBOX", "0"))["folders"] == INITIAL
+    assert await mail.call_rejected("CreateFolder", name) == 4
+    assert (await mail.call_ok("GetFolders", "INBOX", "0"))["folders"] == INITIAL
 
 
 @pytest.mark.parametrize(
     "name", ["INBOX.a/b", "INBOX.100%", "INBOX.a%2Fb", "INBOX.ü 東", "INBOX.{x}?y#z;k=v+1", "INBOX.\\"]
 )
 async def test_folder_names_survive_the_path(mail: MessagingServer, name: str) -> None:
-    await mail.done("CreateFolder", name)
-    assert name in (await mail.done("GetFolders", "INBOX", "1"))["folders"]
-    assert await mail.uids(name) == []
+    await mail.call_ok("CreateFolder", name)
+    assert name in (await mail.call_ok("GetFolders", "INBOX", "1"))["folders"]
+    assert await mail.get_uids(name) == []
 
 
 async def test_renaming_takes_children_and_messages_along(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "INBOX.Old.Child")
-    assert await deliver(mail, 2, "INBOX.Old.Child") == [1, 2]
-    await mail.done("MoveFolder", "INBOX.Old", "INBOX.New.Place")
-    assert (await mail.done("GetFolders", "INBOX.New", "false"))["folders"] == [
+    await mail.call_ok("CreateFolder", "INBOX.Old.Child")
+    assert await deliver_many(mail, 2, "INBOX.Old.Child") == [1, 2]
+    await mail.call_ok("MoveFolder", "INBOX.Old", "INBOX.New.Place")
+    assert (await mail.call_ok("GetFolders", "INBOX.New", "false"))["folders"] == [
         "INBOX.New.Place",
         "INBOX.New.Place.Child",
     ]
-    assert await mail.uids("INBOX.New.Place.Child") == [1, 2]
-    assert await mail.refused("GetUIDs", "INBOX.Old") == 3
+    assert await mail.get_uids("INBOX.New.Place.Child") == [1, 2]
+    assert await mail.call_rejected("GetUIDs", "INBOX.Old") == 3
 
 
 @pytest.mark.parametrize(
@@ -75,77 +75,77 @@ async def test_renaming_takes_children_and_messages_along(mail: MessagingServer)
     ],
 )
 async def test_refused_renames(mail: MessagingServer, name: str, new_name: str, code: int) -> None:
-    await mail.done("CreateFolder", "INBOX.A")
-    assert await mail.refused("MoveFolder", name, new_name) == code
-    assert await mail.effects("MoveFolder") == []
+    await mail.call_ok("CreateFolder", "INBOX.A")
+    assert await mail.call_rejected("MoveFolder", name, new_name) == code
+    assert await mail.list_effects("MoveFolder") == []
 
 
 async def test_deleting_a_folder_deletes_what_is_in_it(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "INBOX.A.B")
-    await mail.done("CreateFolder", "INBOX.AA")
-    await deliver(mail, 2, "INBOX.A.B")
-    await mail.done("DeleteFolder", "INBOX.A")
-    assert (await mail.done("GetFolders", "INBOX", "false"))["folders"] == ["INBOX.AA", *INITIAL]
+    await mail.call_ok("CreateFolder", "INBOX.A.B")
+    await mail.call_ok("CreateFolder", "INBOX.AA")
+    await deliver_many(mail, 2, "INBOX.A.B")
+    await mail.call_ok("DeleteFolder", "INBOX.A")
+    assert (await mail.call_ok("GetFolders", "INBOX", "false"))["folders"] == ["INBOX.AA", *INITIAL]
     left = await mail.database.read(lambda c: c.execute("SELECT count(*) FROM content").fetchone()[0])
     assert left == 0
 
 
 async def test_a_folder_made_anew_starts_at_uid_1_with_another_uidvalidity(mail: MessagingServer) -> None:
     def uidvalidity(connection: sqlite3.Connection) -> int:
-        account = account_id(connection, ALICE)
+        account = find_account_id(connection, ALICE)
         assert account is not None
-        return mailboxes.folder_id(connection, account, "INBOX.A")
+        return mailboxes.get_folder_id(connection, account, "INBOX.A")
 
-    await mail.done("CreateFolder", "INBOX.A")
+    await mail.call_ok("CreateFolder", "INBOX.A")
     before = await mail.database.read(uidvalidity)
-    await deliver(mail, 3, "INBOX.A")
-    await mail.done("DeleteFolder", "INBOX.A")
-    await mail.done("CreateFolder", "INBOX.A")
-    assert await deliver(mail, 1, "INBOX.A") == [1]
+    await deliver_many(mail, 3, "INBOX.A")
+    await mail.call_ok("DeleteFolder", "INBOX.A")
+    await mail.call_ok("CreateFolder", "INBOX.A")
+    assert await deliver_many(mail, 1, "INBOX.A") == [1]
     assert await mail.database.read(uidvalidity) > before
 
 
 async def test_reserved_and_missing_folders_cannot_be_deleted(mail: MessagingServer) -> None:
-    assert await mail.refused("DeleteFolder", "INBOX") == 4
-    assert await mail.refused("DeleteFolder", "INBOX.Drafts") == 4
-    assert await mail.refused("DeleteFolder", "INBOX.Missing") == 3
+    assert await mail.call_rejected("DeleteFolder", "INBOX") == 4
+    assert await mail.call_rejected("DeleteFolder", "INBOX.Drafts") == 4
+    assert await mail.call_rejected("DeleteFolder", "INBOX.Missing") == 3
 
 
 async def test_the_trash_may_be_deleted_and_comes_back(mail: MessagingServer) -> None:
-    await mail.done("DeleteFolder", "INBOX.Trash")
-    assert await mail.refused("GetUIDs", "INBOX.Trash") == 3
-    await deliver(mail, 1)
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
-    assert await mail.uids("INBOX.Trash") == [1]
+    await mail.call_ok("DeleteFolder", "INBOX.Trash")
+    assert await mail.call_rejected("GetUIDs", "INBOX.Trash") == 3
+    await deliver_many(mail, 1)
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    assert await mail.get_uids("INBOX.Trash") == [1]
 
 
 async def test_a_trash_made_anew_in_another_spelling_is_the_trash(mail: MessagingServer) -> None:
-    await mail.done("DeleteFolder", "INBOX.Trash")
-    await mail.done("CreateFolder", "INBOX.TRASH")
-    await deliver(mail, 1)
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
-    assert (await mail.done("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 1
+    await mail.call_ok("DeleteFolder", "INBOX.Trash")
+    await mail.call_ok("CreateFolder", "INBOX.TRASH")
+    await deliver_many(mail, 1)
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 1
 
 
 async def test_subscriptions(mail: MessagingServer) -> None:
-    body = {"auth": credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
-    answer = await mail.done("SetFoldersSubscribed", "", body=body)
+    body = {"auth": make_credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
+    answer = await mail.call_ok("SetFoldersSubscribed", "", body=body)
     assert answer["folders"] == ["INBOX.Sent", "INBOX.Spam"]
-    assert (await mail.done("GetFolders", "INBOX", "TRUE"))["folders"] == [
+    assert (await mail.call_ok("GetFolders", "INBOX", "TRUE"))["folders"] == [
         "INBOX.Drafts",
         "INBOX.Templates",
         "INBOX.Trash",
     ]
-    body = {"auth": credentials(), "folders": ["INBOX.Sent", "INBOX.Missing"], "subscribed": True}
-    assert await mail.refused("SetFoldersSubscribed", "", body=body) == 3
-    assert "INBOX.Sent" not in (await mail.done("GetFolders", "INBOX", "True"))["folders"]
+    body = {"auth": make_credentials(), "folders": ["INBOX.Sent", "INBOX.Missing"], "subscribed": True}
+    assert await mail.call_rejected("SetFoldersSubscribed", "", body=body) == 3
+    assert "INBOX.Sent" not in (await mail.call_ok("GetFolders", "INBOX", "True"))["folders"]
 
 
 async def test_subscribing_reads_the_folders_once_for_all_names(mail: MessagingServer) -> None:
     names, statements = ["inbox", "Inbox", "INBOX", "inbox.sent"] * 100, list[str]()
 
     def subscribe(connection: sqlite3.Connection) -> list[str]:
-        account = account_id(connection, ALICE)
+        account = find_account_id(connection, ALICE)
         assert account is not None
         connection.set_trace_callback(statements.append)
         try:
@@ -159,55 +159,55 @@ async def test_subscribing_reads_the_folders_once_for_all_names(mail: MessagingS
 
 async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: MessagingServer) -> None:
     for names in (["INBOX.Sent"], ["INBOX.Sent"], ["INBOX.Sent", "INBOX.Spam"]):
-        body = {"auth": credentials(), "folders": names, "subscribed": False}
-        assert (await mail.done("SetFoldersSubscribed", "", body=body))["folders"] == names
-    body = {"auth": credentials(), "folders": ["INBOX.Drafts"], "subscribed": True}
-    await mail.done("SetFoldersSubscribed", "", body=body)
-    effects = await mail.effects("SetFoldersSubscribed")
+        body = {"auth": make_credentials(), "folders": names, "subscribed": False}
+        assert (await mail.call_ok("SetFoldersSubscribed", "", body=body))["folders"] == names
+    body = {"auth": make_credentials(), "folders": ["INBOX.Drafts"], "subscribed": True}
+    await mail.call_ok("SetFoldersSubscribed", "", body=body)
+    effects = await mail.list_effects("SetFoldersSubscribed")
     assert [effect["detail"]["folders"] for effect in effects] == [["INBOX.Sent"], ["INBOX.Spam"]]
 
 
 @pytest.mark.parametrize("literal", ["yes", "", "2", "null"])
 async def test_other_booleans_in_the_path_are_refused(mail: MessagingServer, literal: str) -> None:
-    assert await mail.refused("GetFolders", "INBOX", literal) == 4
-    body = {"auth": credentials(), "uids": [1]}
-    assert await mail.refused("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4
+    assert await mail.call_rejected("GetFolders", "INBOX", literal) == 4
+    body = {"auth": make_credentials(), "uids": [1]}
+    assert await mail.call_rejected("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4
 
 
 @pytest.mark.parametrize("other", ["inbox.STRASSE.ü.b", "INBOX.Straße.Ü.B", "inbox.straße.ü.b"])
 async def test_folders_are_the_same_in_any_case(mail: MessagingServer, other: str) -> None:
-    await mail.done("CreateFolder", "inbox.Straße.ü")
-    await mail.done("CreateFolder", "INBOX.straße.Ü.b")
+    await mail.call_ok("CreateFolder", "inbox.Straße.ü")
+    await mail.call_ok("CreateFolder", "INBOX.straße.Ü.b")
     name = "INBOX.Straße.ü.b"
-    assert (await mail.done("GetFolders", other.rpartition(".")[0], "false"))["folders"] == [name]
-    assert await mail.refused("CreateFolder", other) == 4
-    assert await mail.refused("MoveFolder", "INBOX.straße", other) == 4
-    await deliver(mail, 4, other)
-    assert await mail.uids(other) == [1, 2, 3, 4]
-    (found,) = (await mail.with_uids("GetMessagesByUIDs", other, uids=[1]))["messages"]
-    (raw,) = (await mail.with_uids("GetRawMessagesByUIDs", other, uids=[1]))["messages"]
+    assert (await mail.call_ok("GetFolders", other.rpartition(".")[0], "false"))["folders"] == [name]
+    assert await mail.call_rejected("CreateFolder", other) == 4
+    assert await mail.call_rejected("MoveFolder", "INBOX.straße", other) == 4
+    await deliver_many(mail, 4, other)
+    assert await mail.get_uids(other) == [1, 2, 3, 4]
+    (found,) = (await mail.call_with_uids("GetMessagesByUIDs", other, uids=[1]))["messages"]
+    (raw,) = (await mail.call_with_uids("GetRawMessagesByUIDs", other, uids=[1]))["messages"]
     assert (found["folder"], raw["folder"]) == (name, name)
-    await mail.with_uids("CopyMessagesByUIDs", other, "inbox.DRAFTS", uids=[1])
-    await mail.with_uids("MoveMessagesByUIDs", other, "Inbox.drafts", uids=[2])
-    await mail.with_uids("MoveMessagesByUIDs", "inbox.drafts", other, uids=[1])
-    await mail.with_uids("DeleteMessagesByUIDs", other, "false", uids=[3])
-    assert (await mail.done("GetDeletedMessageCount", "inbox.trash"))["count"] == 1
-    moved = (await mail.effects("MoveMessagesByUIDs"))[0]
+    await mail.call_with_uids("CopyMessagesByUIDs", other, "inbox.DRAFTS", uids=[1])
+    await mail.call_with_uids("MoveMessagesByUIDs", other, "Inbox.drafts", uids=[2])
+    await mail.call_with_uids("MoveMessagesByUIDs", "inbox.drafts", other, uids=[1])
+    await mail.call_with_uids("DeleteMessagesByUIDs", other, "false", uids=[3])
+    assert (await mail.call_ok("GetDeletedMessageCount", "inbox.trash"))["count"] == 1
+    moved = (await mail.list_effects("MoveMessagesByUIDs"))[0]
     assert (moved["subject"], moved["detail"]["destination"]) == (name, "INBOX.Drafts")
-    body = {"auth": credentials(), "folders": [other, other.upper()], "subscribed": False}
-    assert (await mail.done("SetFoldersSubscribed", "", body=body))["folders"] == [name]
-    await mail.done("MoveFolder", other, "inbox.SENT.New")
-    assert await mail.uids("INBOX.Sent.new") == [1, 4, 5]
-    assert await mail.refused("DeleteFolder", "inbox.sent") == 4
-    await mail.done("DeleteFolder", "inbox.sent.new")
-    assert await mail.refused("GetUIDs", "INBOX.Sent.New") == 3
+    body = {"auth": make_credentials(), "folders": [other, other.upper()], "subscribed": False}
+    assert (await mail.call_ok("SetFoldersSubscribed", "", body=body))["folders"] == [name]
+    await mail.call_ok("MoveFolder", other, "inbox.SENT.New")
+    assert await mail.get_uids("INBOX.Sent.new") == [1, 4, 5]
+    assert await mail.call_rejected("DeleteFolder", "inbox.sent") == 4
+    await mail.call_ok("DeleteFolder", "inbox.sent.new")
+    assert await mail.call_rejected("GetUIDs", "INBOX.Sent.New") == 3
 
 
 async def test_folders_are_the_same_in_any_normal_form(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "INBOX.Re\u0301sume\u0301")
-    assert await mail.refused("CreateFolder", "INBOX.R\u00e9sum\u00e9") == 4
-    assert await mail.refused("MoveFolder", "INBOX.R\u00e9sum\u00e9", "INBOX.R\u00e9sum\u00e9.Child") == 4
-    await mail.done("CreateFolder", "INBOX.R\u00e9sum\u00e9.Child")
-    assert (await mail.done("GetFolders", "INBOX.r\u00c9sum\u00e9", "0"))["folders"] == [
+    await mail.call_ok("CreateFolder", "INBOX.Re\u0301sume\u0301")
+    assert await mail.call_rejected("CreateFolder", "INBOX.R\u00e9sum\u00e9") == 4
+    assert await mail.call_rejected("MoveFolder", "INBOX.R\u00e9sum\u00e9", "INBOX.R\u00e9sum\u00e9.Child") == 4
+    await mail.call_ok("CreateFolder", "INBOX.R\u00e9sum\u00e9.Child")
+    assert (await mail.call_ok("GetFolders", "INBOX.r\u00c9sum\u00e9", "0"))["folders"] == [
         "INBOX.Re\u0301sume\u0301.Child"
     ]

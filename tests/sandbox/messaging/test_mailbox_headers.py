@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sandbox.messaging.parsing import content_of, read_message
+from directsuite.sandbox.messaging.parsing import build_content, read_message
 from directsuite.sandbox.messaging.requests import Recipient
-from directsuite.sandbox.messaging.sending import Draft, compose
+from directsuite.sandbox.messaging.sending import Draft, compose_message
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 pytestmark = pytest.mark.wide
@@ -30,7 +30,7 @@ local_parts = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_si
 def read(*lines: str | bytes) -> dict[str, Any]:
     """The MessageDetail of a message with these headers."""
     octets = [line.encode("utf-8") if isinstance(line, str) else line for line in lines]
-    detail: dict[str, Any] = msgspec.json.decode(content_of(b"\r\n".join([*octets, b"", b"text", b""])).detail)
+    detail: dict[str, Any] = msgspec.json.decode(build_content(b"\r\n".join([*octets, b"", b"text", b""])).detail)
     return detail
 
 
@@ -120,11 +120,11 @@ def test_a_reply_to_that_was_given_is_read_back(name: str, address: str) -> None
     draft = Draft(
         ALICE, [Recipient("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
     )
-    composed = compose(draft, message_id="<1@x.test>", at=NOON)
-    assert composed.delivered == content_of(composed.delivered.raw)
-    detail = msgspec.json.decode(composed.delivered.detail)
+    composed = compose_message(draft, message_id="<1@x.test>", at=NOON)
+    assert composed.recipient_copy == build_content(composed.recipient_copy.raw)
+    detail = msgspec.json.decode(composed.recipient_copy.detail)
     assert detail["replyTo"] == address
-    assert address.encode() in composed.delivered.raw  # RFC 2047, section 5: never within an encoded word
+    assert address.encode() in composed.recipient_copy.raw  # RFC 2047, section 5: never within an encoded word
 
 
 @pytest.mark.parametrize(
@@ -166,9 +166,9 @@ def test_the_line_of_an_mbox_is_no_content() -> None:
 
 
 def test_text_without_a_blank_line_before_it_is_the_body() -> None:
-    assert content_of(b"Subject: x\r\nDear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards\r\n").detail.count(
-        b"Dear colleague\\r\\nplease see"
-    )
+    assert build_content(
+        b"Subject: x\r\nDear colleague\r\nplease see\r\nnote: her knee\r\n\r\nRegards\r\n"
+    ).detail.count(b"Dear colleague\\r\\nplease see")
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_charset_is_read_as_what_senders_mean_by_it(charset: str, meant: str, 
     detail = read(f"Subject: =?{charset}?q?{word}?=", filename)
     assert (detail["subject"], detail["attachments"][0]["filename"]) == (text, text)
     body = b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)
-    assert msgspec.json.decode(content_of(body).detail)["body"] == text
+    assert msgspec.json.decode(build_content(body).detail)["body"] == text
 
 
 HOSTILE = [

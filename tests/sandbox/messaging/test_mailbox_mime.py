@@ -14,10 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox.messaging import parsing
-from directsuite.sandbox.messaging.parsing import Attachment, Content, content_of, read_message
+from directsuite.sandbox.messaging.parsing import MessageAttachment, StoredContent, build_content, read_message
 from directsuite.sandbox.messaging.requests import Recipient
-from directsuite.sandbox.messaging.sending import Draft, compose
-from directsuite.sandbox.refusals import MessagingError
+from directsuite.sandbox.messaging.sending import Draft, compose_message
+from directsuite.sandbox.rejections import MessagingError
 from tests.sandbox.messaging.mailbox_server import ALICE, NOON
 
 MESSAGE_ID = "<1@direct.clinic.test>"
@@ -34,17 +34,20 @@ content_types = st.sampled_from(
     ["application/pdf", "text/xml; name=ccd.xml", 'text/xml; name="a b.xml"', "text/plain", "message/rfc822"]
 )
 attachments = st.builds(
-    Attachment, filename=line.filter(lambda name: len(name) <= 200), content_type=content_types, content=st.binary()
+    MessageAttachment,
+    filename=line.filter(lambda name: len(name) <= 200),
+    content_type=content_types,
+    content=st.binary(),
 )
 headers = st.tuples(st.from_regex(r"X-[!-9;-~]{0,20}", fullmatch=True), line)
 
 
-def detail_of(content: Content) -> dict[str, Any]:
+def decode_detail(content: StoredContent) -> dict[str, Any]:
     detail: dict[str, Any] = msgspec.json.decode(content.detail)
     return detail
 
 
-def canonical(body: str) -> str:
+def normalize_newlines(body: str) -> str:
     return re.sub(r"\r\n|\r|\n", "\r\n", body)
 
 
@@ -58,26 +61,30 @@ def canonical(body: str) -> str:
     custom=st.lists(headers, max_size=3),
 )
 @example([Recipient("a@b.test", "TO")], " =?utf-8?q?not?= encoded \t", "From \n.\n\n", False, [], [("X-A", " ")])
-@example([Recipient("a@b.test", "TO")], "x" * 2000, "y" * 2000, True, [Attachment("é" * 200, "text/plain", b"")], [])
-@example([Recipient("a@b.test", "BCC")], "", "--=_\r", False, [Attachment("", "message/rfc822", b"\r\n--\r\n")], [])
+@example(
+    [Recipient("a@b.test", "TO")], "x" * 2000, "y" * 2000, True, [MessageAttachment("é" * 200, "text/plain", b"")], []
+)
+@example(
+    [Recipient("a@b.test", "BCC")], "", "--=_\r", False, [MessageAttachment("", "message/rfc822", b"\r\n--\r\n")], []
+)
 def test_a_composed_message_reads_back_as_it_was_drafted(
     recipients: list[Recipient],
     subject: str | None,
     body: str,
     html: bool,
-    attached: list[Attachment],
+    attached: list[MessageAttachment],
     custom: list[tuple[str, str]],
 ) -> None:
     draft = Draft(ALICE, recipients, subject, body, html, attached, custom)
-    composed = compose(draft, message_id=MESSAGE_ID, at=NOON)
+    composed = compose_message(draft, message_id=MESSAGE_ID, at=NOON)
     for content in composed:  # what the composer knew is what a reader finds in the bytes
-        assert content == content_of(content.raw)
-    own, delivered = detail_of(composed.own_copy), detail_of(composed.delivered)
+        assert content == build_content(content.raw)
+    own, delivered = decode_detail(composed.sender_copy), decode_detail(composed.recipient_copy)
     for detail in (own, delivered):
         assert detail["sender"] == ALICE
         assert detail["msgID"] == MESSAGE_ID
         assert detail["subject"] == (None if subject is None else subject)
-        assert (detail["body"], detail["htmlBody"]) == (canonical(body), html)
+        assert (detail["body"], detail["htmlBody"]) == (normalize_newlines(body), html)
         parts = [(p["filename"], p["contentType"], base64.b64decode(p["content"])) for p in detail["attachments"]]
         assert parts == [tuple(attachment) for attachment in attached]
         names = {name for name, _ in custom}
@@ -85,10 +92,10 @@ def test_a_composed_message_reads_back_as_it_was_drafted(
     by_kind = [{"email": r.email, "type": r.type} for kind in ("TO", "CC", "BCC") for r in recipients if r.type == kind]
     assert own["recipients"] == by_kind
     assert delivered["recipients"] == [recipient for recipient in by_kind if recipient["type"] != "BCC"]
-    assert all(len(row) <= 998 for row in composed.own_copy.raw.split(b"\r\n\r\n")[0].split(b"\r\n"))
+    assert all(len(row) <= 998 for row in composed.sender_copy.raw.split(b"\r\n\r\n")[0].split(b"\r\n"))
 
 
-HOSTILE = st.lists(
+HOSTILE_BYTES = st.lists(
     st.sampled_from(
         [
             b"Content-Type: multipart/mixed; boundary=b\r\n",
@@ -120,11 +127,11 @@ HOSTILE = st.lists(
 
 
 @settings(deadline=None)
-@given(raw=HOSTILE | st.binary())
+@given(raw=HOSTILE_BYTES | st.binary())
 @example(raw=b"Content-Type: text/plain; charset=utf-7\r\n\r\n+2AA-")
 @example(raw=b"".join(b"Content-Type: multipart/mixed; boundary=%d\r\n\r\n--%d\r\n" % (n, n) for n in range(2000)))
 def test_any_bytes_are_read_and_kept_as_they_are(raw: bytes) -> None:
-    content = content_of(raw)
+    content = build_content(raw)
     assert content.raw == raw
     detail, metadata = msgspec.json.decode(content.detail), msgspec.json.decode(content.metadata)
     assert detail["size"] == len(raw)
@@ -187,7 +194,7 @@ def test_a_multipart_part_without_its_boundary_is_kept_as_it_is() -> None:
 
 def test_parts_of_a_digest_are_messages() -> None:
     reading = read_message(b"Content-Type: multipart/digest; boundary=b\r\n\r\n--b\r\n\r\nSubject: x\r\n\r\ny\r\n--b--")
-    assert reading.attachments == [Attachment("attachment-1", "message/rfc822", b"Subject: x\r\n\r\ny")]
+    assert reading.attachments == [MessageAttachment("attachment-1", "message/rfc822", b"Subject: x\r\n\r\ny")]
 
 
 @pytest.mark.by_default(1)
@@ -202,8 +209,8 @@ def test_dividing_takes_time_in_proportion_to_the_message(pattern: bytes) -> Non
 
 
 def test_no_segment_of_a_filename_ends_within_a_character() -> None:
-    draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "", "", attachments=[Attachment("é€𝄞" * 20, "a/b", b"")])
-    raw = compose(draft, message_id=MESSAGE_ID, at=NOON).delivered.raw.decode("ascii")
+    draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "", "", attachments=[MessageAttachment("é€𝄞" * 20, "a/b", b"")])
+    raw = compose_message(draft, message_id=MESSAGE_ID, at=NOON).recipient_copy.raw.decode("ascii")
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
     assert len(segments) > 3
     assert "".join(unquote(segment, errors="strict") for segment in segments) == "utf-8''" + "é€𝄞" * 20
@@ -222,7 +229,7 @@ def test_boundaries_and_filenames_may_be_8_bit_text(boundary: bytes) -> None:
     reading = read_message(
         lines.replace(b"|", b"\r\n").replace(b'"b"', b'"%b"' % boundary).replace(b"--b", b"--" + boundary)
     )
-    assert reading.attachments == [Attachment("Müller", 'a/b; name="Müller"', b"x")]
+    assert reading.attachments == [MessageAttachment("Müller", 'a/b; name="Müller"', b"x")]
 
 
 def test_text_that_follows_an_alternative_is_kept() -> None:
@@ -244,7 +251,7 @@ def test_parts_beyond_the_limit_stay_together_in_the_last_one(part: bytes, monke
     monkeypatch.setattr(parsing, "MAX_PARTS", 20)
     raw = b"From: a@x.test\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" + part * 50 + b"--b--\r\n"
     reading = read_message(raw)
-    assert reading.text("from") == "a@x.test"
+    assert reading.find_header_text("from") == "a@x.test"
     assert len(reading.attachments) < 20
     last = reading.attachments[-1].content if reading.attachments else reading.body.encode()
     assert isinstance(last, bytes)
@@ -261,24 +268,24 @@ def test_header_lines_beyond_the_limit_are_left_out() -> None:
     raw = b"Subject: first\r\n" + b"a:\r\n" * 30_000 + b"To: b@x.test\r\n\r\nThe text."
     reading = read_message(raw)
     assert len(reading.headers) == parsing.MAX_HEADER_LINES
-    assert reading.text("subject") == "first"
+    assert reading.find_header_text("subject") == "first"
     assert reading.body == "The text."
 
 
 def test_recipients_beyond_the_limit_are_left_out() -> None:
-    content = content_of(b"To: " + b"a@x.test," * 30_000 + b"\r\n\r\nThe text.")
+    content = build_content(b"To: " + b"a@x.test," * 30_000 + b"\r\n\r\nThe text.")
     assert len(msgspec.json.decode(content.metadata)["recipients"]) == parsing.MAX_RECIPIENTS
 
 
 def test_a_draft_with_more_attachments_than_can_be_read_is_refused() -> None:
-    attachments = [Attachment("a.txt", "text/plain", b"")] * parsing.MAX_PARTS
+    attachments = [MessageAttachment("a.txt", "text/plain", b"")] * parsing.MAX_PARTS
     draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "s", "x", attachments=attachments)
     with pytest.raises(MessagingError, match="at most 999 attachments"):
-        compose(draft, message_id=MESSAGE_ID, at=NOON)
-    compose(draft._replace(attachments=attachments[1:]), message_id=MESSAGE_ID, at=NOON)
+        compose_message(draft, message_id=MESSAGE_ID, at=NOON)
+    compose_message(draft._replace(attachments=attachments[1:]), message_id=MESSAGE_ID, at=NOON)
 
 
 def test_a_draft_with_more_recipients_than_can_be_read_is_refused() -> None:
     recipients = [Recipient(f"b{number}@x.test", "BCC") for number in range(parsing.MAX_RECIPIENTS + 1)]
     with pytest.raises(MessagingError, match="at most 10,000 recipients"):
-        compose(Draft(ALICE, recipients, "s", "x"), message_id=MESSAGE_ID, at=NOON)
+        compose_message(Draft(ALICE, recipients, "s", "x"), message_id=MESSAGE_ID, at=NOON)

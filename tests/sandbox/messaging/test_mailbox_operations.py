@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes, parsing
-from directsuite.sandbox.messaging.mailboxes import UnknownAccount, account_id
+from directsuite.sandbox.messaging.mailboxes import UnknownAccount, find_account_id
 from directsuite.sandbox.messaging.service import OPERATIONS
-from directsuite.sandbox.refusals import MessagingError
+from directsuite.sandbox.rejections import MessagingError
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
     NOON,
-    RAW,
+    RAW_MESSAGE,
     MessagingServer,
-    credentials,
-    deliver,
-    encoded,
+    deliver_many,
+    encode_base64,
+    make_credentials,
 )
 
 if TYPE_CHECKING:
@@ -31,26 +31,26 @@ def test_each_operation_has_a_name_of_its_own() -> None:
 
 
 async def test_counts(mail: MessagingServer) -> None:
-    await deliver(mail, 4)
-    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
-    await mail.with_uids("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
+    await deliver_many(mail, 4)
+    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
+    await mail.call_with_uids("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
 
     def flag(connection: sqlite3.Connection) -> None:
-        account = account_id(connection, ALICE)
+        account = find_account_id(connection, ALICE)
         assert account is not None
-        inbox = mailboxes.folder_id(connection, account, "INBOX")
-        assert mailboxes.mark(connection, inbox, [3, 99], mailboxes.Flag.DELETED, value=True) == [3]
+        inbox = mailboxes.get_folder_id(connection, account, "INBOX")
+        assert mailboxes.set_flag(connection, inbox, [3, 99], mailboxes.Flag.DELETED, value=True) == [3]
 
     await mail.database.write(flag)
     for operation, count in (("GetMessageCount", 4), ("GetUnreadMessageCount", 3), ("GetDeletedMessageCount", 1)):
-        assert (await mail.done(operation, "INBOX"))["count"] == count
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "0", uids=[1, 4])
-    assert (await mail.done("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 2
+        assert (await mail.call_ok(operation, "INBOX"))["count"] == count
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "0", uids=[1, 4])
+    assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 2
 
 
 async def test_a_message_comes_back_with_everything_the_specification_names(mail: MessagingServer) -> None:
-    await deliver(mail, 1)
-    (found,) = await mail.messages()
+    await deliver_many(mail, 1)
+    (found,) = await mail.get_messages()
     assert found == {
         "uid": 1,
         "msgnum": 1,
@@ -65,7 +65,7 @@ async def test_a_message_comes_back_with_everything_the_specification_names(mail
         "recipients": [{"email": ALICE, "type": "TO"}],
         "attachments": [],
         "msgID": "<r@x>",
-        "size": len(RAW) + 2,
+        "size": len(RAW_MESSAGE) + 2,
         "replyTo": None,
         "headers": [
             {"name": "From", "value": "carol@elsewhere.test"},
@@ -77,30 +77,30 @@ async def test_a_message_comes_back_with_everything_the_specification_names(mail
 
 
 async def test_metadata_has_no_body_and_no_attachment_content(mail: MessagingServer) -> None:
-    attachment = {"filename": "ccd.xml", "contentType": "text/xml; name=ccd.xml", "content": encoded(b"<a/>")}
+    attachment = {"filename": "ccd.xml", "contentType": "text/xml; name=ccd.xml", "content": encode_base64(b"<a/>")}
     await mail.send(attachmentList=[attachment])
-    (found,) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+    (found,) = (await mail.call_ok("GetMessageMetaData", "INBOX.Sent"))["messages"]
     assert found["body"] is None
     assert found["attachments"] == [{"filename": "ccd.xml", "contentType": "text/xml; name=ccd.xml"}]
-    (found,) = await mail.messages("INBOX.Sent")
+    (found,) = await mail.get_messages("INBOX.Sent")
     assert found["attachments"] == [attachment]
 
 
 async def test_uids_that_do_not_exist_are_skipped_and_answers_ascend(mail: MessagingServer) -> None:
-    await deliver(mail, 4)
-    answer = await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
+    await deliver_many(mail, 4)
+    answer = await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
     assert [(found["uid"], found["msgnum"]) for found in answer["messages"]] == [(2, 2), (4, 4)]
-    assert (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
-    raw = await mail.with_uids("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
+    assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
+    raw = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
     assert [found["uid"] for found in raw["messages"]] == [1, 3]
 
 
 async def test_reading_does_not_mark_as_read(mail: MessagingServer) -> None:
-    await deliver(mail, 2)
-    await mail.messages()
-    await mail.with_uids("GetRawMessagesByUIDs", "INBOX", uids=[1, 2])
-    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1])
-    assert [found["uid"] for found in (await mail.done("GetUnreadMessages", "INBOX"))["messages"]] == [2]
+    await deliver_many(mail, 2)
+    await mail.get_messages()
+    await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[1, 2])
+    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1])
+    assert [found["uid"] for found in (await mail.call_ok("GetUnreadMessages", "INBOX"))["messages"]] == [2]
 
 
 MS, UTC_FORM = "GetMessagesByReceivedDate", "GetMessagesByReceivedDateUTC"
@@ -125,11 +125,11 @@ async def test_received_dates_are_inclusive(
     mail: MessagingServer, operation: str, begin: str, end: str, uids: list[int]
 ) -> None:
     for _ in range(3):
-        await deliver(mail, 1)
+        await deliver_many(mail, 1)
         mail.clock.advance(timedelta(minutes=1))
-    whole = await mail.done(operation, "INBOX", begin, end)
+    whole = await mail.call_ok(operation, "INBOX", begin, end)
     assert [found["uid"] for found in whole["messages"]] == uids
-    metadata = await mail.done(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
+    metadata = await mail.call_ok(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
     assert [(found["uid"], found["body"]) for found in metadata["messages"]] == [(uid, None) for uid in uids]
 
 
@@ -138,21 +138,21 @@ async def test_the_utc_form_covers_the_whole_second_it_names(
     mail: MessagingServer, millisecond: int, found: bool
 ) -> None:
     mail.clock.advance(timedelta(milliseconds=millisecond))
-    await deliver(mail, 1)
-    answer = await mail.done(UTC_FORM, "INBOX", "20260501120000", "20260501120000")
+    await deliver_many(mail, 1)
+    answer = await mail.call_ok(UTC_FORM, "INBOX", "20260501120000", "20260501120000")
     assert len(answer["messages"]) == found
 
 
 @pytest.mark.parametrize("time", ["", "now", "1.5", "1" * 19, "٣", "2026-05-01"])
 async def test_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
-    assert await mail.refused("GetMessagesByReceivedDate", "INBOX", time, "0") == 4
-    assert await mail.refused("SearchMessagesMetadataByReceivedDate", "INBOX", "0", time) == 4
+    assert await mail.call_rejected("GetMessagesByReceivedDate", "INBOX", time, "0") == 4
+    assert await mail.call_rejected("SearchMessagesMetadataByReceivedDate", "INBOX", "0", time) == 4
 
 
 @pytest.mark.parametrize("time", ["", "0", "20260230000000", "202605011200", "2026050112000x", "00000101000000"])
 async def test_utc_times_that_are_none_are_refused(mail: MessagingServer, time: str) -> None:
-    assert await mail.refused("GetMessagesByReceivedDateUTC", "INBOX", time, "20260501120000") == 4
-    assert await mail.refused("SearchMessagesMetadataByReceivedDateUTC", "INBOX", "20260501120000", time) == 4
+    assert await mail.call_rejected("GetMessagesByReceivedDateUTC", "INBOX", time, "20260501120000") == 4
+    assert await mail.call_rejected("SearchMessagesMetadataByReceivedDateUTC", "INBOX", "20260501120000", time) == 4
 
 
 @pytest.mark.parametrize(
@@ -174,113 +174,113 @@ async def test_filters_find_text_in_decoded_headers(
         b"From: =?utf-8?q?Dr=2E_M=C3=BCller?= <carol@elsewhere.test>\r\nSubject: 100% a/b =?utf-8?b?w7xiZXI=?=\r\n\r\n"
     )
     await mail.deliver(ALICE, raw)
-    assert len((await mail.done(operation, "INBOX", text))["messages"]) == found
+    assert len((await mail.call_ok(operation, "INBOX", text))["messages"]) == found
 
 
 async def test_copies_get_new_uids_and_keep_flags_and_dates(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "INBOX.A")
-    await deliver(mail, 3)
-    await mail.with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[3])
+    await mail.call_ok("CreateFolder", "INBOX.A")
+    await deliver_many(mail, 3)
+    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[3])
     mail.clock.advance(timedelta(hours=5))
-    await mail.with_uids("CopyMessagesByUIDs", "INBOX", "INBOX.A", uids=[3, 1, 7])
-    copies = await mail.messages("INBOX.A")
+    await mail.call_with_uids("CopyMessagesByUIDs", "INBOX", "INBOX.A", uids=[3, 1, 7])
+    copies = await mail.get_messages("INBOX.A")
     assert [(c["uid"], c["subject"]) for c in copies] == [(1, "Results 1"), (2, "Results 3")]
     assert {c["receivedDate"] for c in copies} == {"2026-05-01T12:00:00.000+0000"}
-    assert (await mail.done("GetUnreadMessageCount", "INBOX.A"))["count"] == 1
-    assert await mail.uids() == [1, 2, 3]
-    (effect,) = await mail.effects("CopyMessagesByUIDs")
+    assert (await mail.call_ok("GetUnreadMessageCount", "INBOX.A"))["count"] == 1
+    assert await mail.get_uids() == [1, 2, 3]
+    (effect,) = await mail.list_effects("CopyMessagesByUIDs")
     assert (effect["detail"]["uids"], effect["detail"]["new_uids"]) == ([1, 3], [1, 2])
 
 
 @pytest.mark.parametrize("operation", ["CopyMessagesByUIDs", "MoveMessagesByUIDs"])
 async def test_copying_or_moving_within_a_folder_changes_nothing(mail: MessagingServer, operation: str) -> None:
-    await deliver(mail, 2)
-    await mail.with_uids(operation, "INBOX", "inbox", uids=[1])
-    assert await mail.uids() == [1, 2]
-    assert await mail.effects(operation) == []
+    await deliver_many(mail, 2)
+    await mail.call_with_uids(operation, "INBOX", "inbox", uids=[1])
+    assert await mail.get_uids() == [1, 2]
+    assert await mail.list_effects(operation) == []
 
 
 async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingServer) -> None:
-    await deliver(mail, 2)
+    await deliver_many(mail, 2)
     for operation in ("MarkMessagesAsReadByUIDs", "MarkMessagesAsUnreadByUIDs"):
         for uids in ([1], [1], [1, 2], [1, 2]):
-            await mail.with_uids(operation, "INBOX", uids=uids)
-        recorded = [effect["detail"]["uids"] for effect in await mail.effects(operation)]
+            await mail.call_with_uids(operation, "INBOX", uids=uids)
+        recorded = [effect["detail"]["uids"] for effect in await mail.list_effects(operation)]
         assert recorded == ([[1], [2]])
 
 
 async def test_moved_messages_leave_and_their_uids_are_not_used_again(mail: MessagingServer) -> None:
-    await mail.done("CreateFolder", "INBOX.A")
-    await deliver(mail, 2)
-    await mail.with_uids("MoveMessagesByUIDs", "INBOX", "INBOX.A", uids=[2])
-    await mail.with_uids("MoveMessagesByUIDs", "INBOX.A", "INBOX", uids=[1])
-    assert await mail.uids() == [1, 3]
+    await mail.call_ok("CreateFolder", "INBOX.A")
+    await deliver_many(mail, 2)
+    await mail.call_with_uids("MoveMessagesByUIDs", "INBOX", "INBOX.A", uids=[2])
+    await mail.call_with_uids("MoveMessagesByUIDs", "INBOX.A", "INBOX", uids=[1])
+    assert await mail.get_uids() == [1, 3]
 
 
 async def test_a_missing_destination_leaves_everything_in_place(mail: MessagingServer) -> None:
-    await deliver(mail, 1)
-    body = {"auth": credentials(), "uids": [1]}
-    assert await mail.refused("MoveMessagesByUIDs", "INBOX", "INBOX.Missing", body=body) == 3
-    assert await mail.refused("CopyMessagesByUIDs", "INBOX.Missing", "INBOX", body=body) == 3
-    assert await mail.uids() == [1]
+    await deliver_many(mail, 1)
+    body = {"auth": make_credentials(), "uids": [1]}
+    assert await mail.call_rejected("MoveMessagesByUIDs", "INBOX", "INBOX.Missing", body=body) == 3
+    assert await mail.call_rejected("CopyMessagesByUIDs", "INBOX.Missing", "INBOX", body=body) == 3
+    assert await mail.get_uids() == [1]
 
 
 async def test_deleting(mail: MessagingServer) -> None:
-    await deliver(mail, 3)
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
-    assert (await mail.uids(), await mail.uids("INBOX.Trash")) == ([3], [1])
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "false", uids=[1])
-    assert await mail.uids("INBOX.Trash") == [1]
-    await mail.with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
-    assert await mail.uids("INBOX.Trash") == []
-    assert [effect["detail"]["uids"] for effect in await mail.effects("DeleteMessagesByUIDs")] == [[1], [2], [1]]
+    await deliver_many(mail, 3)
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
+    assert (await mail.get_uids(), await mail.get_uids("INBOX.Trash")) == ([3], [1])
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "false", uids=[1])
+    assert await mail.get_uids("INBOX.Trash") == [1]
+    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
+    assert await mail.get_uids("INBOX.Trash") == []
+    assert [effect["detail"]["uids"] for effect in await mail.list_effects("DeleteMessagesByUIDs")] == [[1], [2], [1]]
 
 
 async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: MessagingServer) -> None:
-    raws = [RAW, b"", b"\xff\x00 not mail at all\r\r\n"]
-    saved = [{"uid": 77, "msgID": "<other>", "folder": "INBOX.Spam", "data": encoded(raw)} for raw in raws]
-    await mail.done("SaveRawMessages", "INBOX.Drafts", body={"auth": credentials(), "messages": saved})
-    answer = await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
+    raws = [RAW_MESSAGE, b"", b"\xff\x00 not mail at all\r\r\n"]
+    saved = [{"uid": 77, "msgID": "<other>", "folder": "INBOX.Spam", "data": encode_base64(raw)} for raw in raws]
+    await mail.call_ok("SaveRawMessages", "INBOX.Drafts", body={"auth": make_credentials(), "messages": saved})
+    answer = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
     assert answer["messages"] == [
-        {"uid": uid, "msgID": "<r@x>" if uid == 1 else None, "folder": "INBOX.Drafts", "data": encoded(raw)}
+        {"uid": uid, "msgID": "<r@x>" if uid == 1 else None, "folder": "INBOX.Drafts", "data": encode_base64(raw)}
         for uid, raw in enumerate(raws, start=1)
     ]
-    assert (await mail.done("GetUnreadMessageCount", "INBOX.Drafts"))["count"] == 3
-    assert (await mail.effects("SaveRawMessages"))[0]["detail"]["uids"] == [1, 2, 3]
+    assert (await mail.call_ok("GetUnreadMessageCount", "INBOX.Drafts"))["count"] == 3
+    assert (await mail.list_effects("SaveRawMessages"))[0]["detail"]["uids"] == [1, 2, 3]
 
 
 async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None:
-    saved = [{"data": encoded(RAW)}, {"data": "not base64!"}]
-    body = {"auth": credentials(), "messages": saved}
-    assert await mail.refused("SaveRawMessages", "INBOX", body=body) == 4
-    body = {"auth": credentials(), "messages": saved[:1]}
-    assert await mail.refused("SaveRawMessages", "INBOX.Missing", body=body) == 3
-    assert await mail.uids() == []
+    saved = [{"data": encode_base64(RAW_MESSAGE)}, {"data": "not base64!"}]
+    body = {"auth": make_credentials(), "messages": saved}
+    assert await mail.call_rejected("SaveRawMessages", "INBOX", body=body) == 4
+    body = {"auth": make_credentials(), "messages": saved[:1]}
+    assert await mail.call_rejected("SaveRawMessages", "INBOX.Missing", body=body) == 3
+    assert await mail.get_uids() == []
 
 
 async def test_nobody_sees_another_mailbox(mail: MessagingServer) -> None:
-    await deliver(mail, 1)
-    assert await mail.uids(username=BOB) == []
+    await deliver_many(mail, 1)
+    assert await mail.get_uids(username=BOB) == []
 
 
 async def test_inbound_mail_needs_a_mailbox(mail: MessagingServer) -> None:
     with pytest.raises(UnknownAccount):
-        await mail.deliver("nobody@direct.clinic.test", RAW)
+        await mail.deliver("nobody@direct.clinic.test", RAW_MESSAGE)
 
 
 async def test_inbound_mail_needs_a_folder(mail: MessagingServer) -> None:
     with pytest.raises(MessagingError, match=r"no folder 'INBOX\.Missing'"):
-        await mail.deliver(ALICE, RAW, "INBOX.Missing")
-    assert await mail.effects("Inbound") == []
+        await mail.deliver(ALICE, RAW_MESSAGE, "INBOX.Missing")
+    assert await mail.list_effects("Inbound") == []
 
 
 async def test_listing_never_parses_a_message_again(mail: MessagingServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    await deliver(mail, 2)
+    await deliver_many(mail, 2)
 
     def parse(raw: bytes) -> None:
         raise AssertionError(raw)
 
     monkeypatch.setattr(parsing, "read_message", parse)
-    assert [found["subject"] for found in await mail.messages()] == ["Results 1", "Results 2"]
-    assert len((await mail.done("GetMessageMetaData", "INBOX"))["messages"]) == 2
+    assert [found["subject"] for found in await mail.get_messages()] == ["Results 1", "Results 2"]
+    assert len((await mail.call_ok("GetMessageMetaData", "INBOX"))["messages"]) == 2

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from directsuite.sandbox.messaging.mailboxes import set_password
 from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest
 from directsuite.sandbox.messaging.service import OPERATIONS
-from directsuite.sandbox.refusals import MalformedBodyError, parse_json
+from directsuite.sandbox.rejections import MalformedBodyError, parse_json
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
     PASSWORD,
-    RAW,
+    RAW_MESSAGE,
     MessagingServer,
-    credentials,
-    encoded,
-    message,
-    messaging_server,
+    encode_base64,
+    make_credentials,
+    make_message,
+    open_messaging_server,
 )
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def path_of(template: str) -> str:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 async def test_every_operation_refuses_wrong_credentials_with_code_1(mail: MessagingServer, operation: Any) -> None:
-    wrong = credentials(password="wrong") | {"directAddr": ALICE}
+    wrong = make_credentials(password="wrong") | {"directAddr": ALICE}
     body = {
         **wrong,
         "auth": wrong,
-        "message": message(),
+        "message": make_message(),
         "uids": [1],
         "smtpIds": ["<x@y>"],
         "folders": ["INBOX"],
@@ -60,7 +60,7 @@ async def test_every_operation_refuses_wrong_credentials_with_code_1(mail: Messa
 
 @pytest.mark.parametrize("body", [{}, {"auth": None}, {"username": ALICE}, {"password": PASSWORD}, {"other": 1}])
 async def test_missing_credentials_are_wrong_ones(mail: MessagingServer, body: dict[str, Any]) -> None:
-    assert await mail.refused("GetUIDs", "INBOX", body=body) == 1
+    assert await mail.call_rejected("GetUIDs", "INBOX", body=body) == 1
 
 
 @pytest.mark.parametrize("wrap", ["auth", "authentication", None])
@@ -77,8 +77,8 @@ async def test_missing_credentials_are_wrong_ones(mail: MessagingServer, body: d
 async def test_mailbox_operations_take_credentials_bare_or_wrapped(
     mail: MessagingServer, operation: str, segments: list[str], wrap: str | None
 ) -> None:
-    await mail.done("CreateFolder", "INBOX.A")
-    await mail.done(operation, *segments, body=credentials() if wrap is None else {wrap: credentials()})
+    await mail.call_ok("CreateFolder", "INBOX.A")
+    await mail.call_ok(operation, *segments, body=make_credentials() if wrap is None else {wrap: make_credentials()})
 
 
 @pytest.mark.parametrize(
@@ -120,30 +120,30 @@ async def test_json_must_be_announced(mail: MessagingServer) -> None:
 @pytest.mark.parametrize("uids", [[], None, ["1"], [1.5], [True], [-1], [2**63], [2**70], 5, {"1": 1}])
 async def test_uids_are_a_list_of_whole_numbers(mail: MessagingServer, uids: Any) -> None:
     for operation in ("GetMessagesByUIDs", "MarkMessagesAsReadByUIDs", "GetRawMessagesByUIDs"):
-        assert await mail.refused(operation, "INBOX", body={"auth": credentials(), "uids": uids}) == 4
+        assert await mail.call_rejected(operation, "INBOX", body={"auth": make_credentials(), "uids": uids}) == 4
 
 
 async def test_the_largest_uid_is_only_unknown(mail: MessagingServer) -> None:
-    assert (await mail.with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
+    assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[2**63 - 1]))["messages"] == []
 
 
 @pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sen", "..", "a/b", "\0", "%00", "ü"])
 async def test_folders_that_do_not_exist_are_refused_with_code_3(mail: MessagingServer, folder: str) -> None:
     for operation in ("GetMessageCount", "GetUIDs", "GetMessages", "GetMessageMetaData", "GetUnreadMessages"):
-        assert await mail.refused(operation, folder) == 3
+        assert await mail.call_rejected(operation, folder) == 3
 
 
 async def test_the_inbox_is_the_same_in_any_case(mail: MessagingServer) -> None:
-    await mail.deliver(ALICE, RAW, "iNbOx")
-    (found,) = await mail.messages("Inbox")
+    await mail.deliver(ALICE, RAW_MESSAGE, "iNbOx")
+    (found,) = await mail.get_messages("Inbox")
     assert found["folder"] == "INBOX"
 
 
 async def test_a_changed_password_counts_at_once(mail: MessagingServer) -> None:
-    assert await mail.uids() == []
+    assert await mail.get_uids() == []
     assert await mail.database.write(lambda c: set_password(c, ALICE.upper(), "new"))
-    assert await mail.refused("GetUIDs", "INBOX") == 1
-    await mail.done("GetUIDs", "INBOX", body=credentials(password="new"))
+    assert await mail.call_rejected("GetUIDs", "INBOX") == 1
+    await mail.call_ok("GetUIDs", "INBOX", body=make_credentials(password="new"))
 
 
 MEMBERS = st.sampled_from(
@@ -165,55 +165,55 @@ def test_no_body_is_a_crash(body: bytes) -> None:
 
 
 async def test_the_java_profile_answers_as_java_servers_do() -> None:
-    async with messaging_server(profile="java") as mail:
-        empty = await mail.done("GetMessages", "INBOX")
+    async with open_messaging_server(profile="java") as mail:
+        empty = await mail.call_ok("GetMessages", "INBOX")
         assert (empty["messages"], empty["message"]) == (None, None)
-        assert (await mail.done("GetUIDs", "INBOX"))["uids"] is None
+        assert (await mail.call_ok("GetUIDs", "INBOX"))["uids"] is None
         smtp_id = await mail.send()
-        one = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        one = (await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]
         assert one["receivedDate"] == one["sentDate"] == 1_777_636_800_000
         assert one["attachments"] is None
         assert one["recipients"]["type"] == "TO"
         assert (one["modified"], one["saved"], one["strict"]) == (False, True, True)
-        log = (await mail.done("GetMessageStatus", smtp_id))["messageLogs"]
+        log = (await mail.call_ok("GetMessageStatus", smtp_id))["messageLogs"]
         assert log["ts"] == 1_777_636_800_000
-        assert (await mail.done("GetUIDs", "INBOX.Sent"))["uids"] == [1]
+        assert (await mail.call_ok("GetUIDs", "INBOX.Sent"))["uids"] == [1]
         await mail.send()
-        assert len((await mail.done("GetMessages", "INBOX.Sent"))["messages"]) == 2
-        assert await mail.refused("GetUIDs", "INBOX.Missing") == 3
+        assert len((await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]) == 2
+        assert await mail.call_rejected("GetUIDs", "INBOX.Missing") == 3
 
 
-ATTACHED = [{"content": encoded(b"<ccd/>"), "contentType": "text/xml", "filename": "ccd.xml"}]
+ATTACHED = [{"content": encode_base64(b"<ccd/>"), "contentType": "text/xml", "filename": "ccd.xml"}]
 
 
 async def test_the_attachment_list_profile_spells_it_as_the_wsdl_does() -> None:
-    async with messaging_server(profile="attachment-list") as mail:
+    async with open_messaging_server(profile="attachment-list") as mail:
         await mail.send(attachmentList=ATTACHED)
         await mail.send()
         for username, folder in ((BOB, "INBOX"), (ALICE, "INBOX.Sent")):
-            first, second = await mail.messages(folder, username)
+            first, second = await mail.get_messages(folder, username)
             assert "attachments" not in first | second
             assert (first["attachmentList"], second["attachmentList"]) == (ATTACHED, [])
-        (metadata, _) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+        (metadata, _) = (await mail.call_ok("GetMessageMetaData", "INBOX.Sent"))["messages"]
         assert metadata["attachmentList"] == [{"filename": "ccd.xml", "contentType": "text/xml"}]
-        assert (await mail.done("GetMessages", "INBOX"))["messages"] == []
-        (raw,) = (await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[2]))["messages"]
+        assert (await mail.call_ok("GetMessages", "INBOX"))["messages"] == []
+        (raw,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[2]))["messages"]
         assert set(raw) == {"uid", "msgID", "folder", "data"}
 
 
 async def test_profiles_combine() -> None:
-    async with messaging_server(profile=["java", "attachment-list"]) as mail:
+    async with open_messaging_server(profile=["java", "attachment-list"]) as mail:
         await mail.send(attachmentList=ATTACHED)
-        one = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        one = (await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]
         assert (one["attachmentList"], one["recipients"]["email"]) == (ATTACHED[0], BOB)
         mail.service.profile = "strict"
-        (one,) = (await mail.done("GetMessages", "INBOX.Sent"))["messages"]
+        (one,) = (await mail.call_ok("GetMessages", "INBOX.Sent"))["messages"]
         assert one["attachments"] == ATTACHED
 
 
 @pytest.mark.parametrize("profile", ["strict", "attachment-list"])
 async def test_lists_are_arrays(profile: Profile) -> None:
-    async with messaging_server(profile=profile) as mail:
+    async with open_messaging_server(profile=profile) as mail:
         for count in range(3):
             for operation, member in (
                 ("GetMessages", "messages"),
@@ -221,13 +221,13 @@ async def test_lists_are_arrays(profile: Profile) -> None:
                 ("GetUnreadMessages", "messages"),
                 ("GetUIDs", "uids"),
             ):
-                assert len((await mail.done(operation, "INBOX.Sent"))[member]) == count
-            raw = await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1, 2, 3])
+                assert len((await mail.call_ok(operation, "INBOX.Sent"))[member]) == count
+            raw = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1, 2, 3])
             assert len(raw["messages"]) == count
             smtp_id = await mail.send()
-            assert len((await mail.done("GetMessageStatus", smtp_id))["messageLogs"]) == 1
-        assert (await mail.done("GetFolders", "INBOX.Sent", "false"))["folders"] == []
-        for message in await mail.messages("INBOX.Sent"):
+            assert len((await mail.call_ok("GetMessageStatus", smtp_id))["messageLogs"]) == 1
+        assert (await mail.call_ok("GetFolders", "INBOX.Sent", "false"))["folders"] == []
+        for message in await mail.get_messages("INBOX.Sent"):
             assert all(isinstance(message[name], list) for name in ("recipients", "headers"))
 
 

@@ -14,12 +14,12 @@ from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,
     PASSWORD,
-    RAW,
+    RAW_MESSAGE,
     TUSER,
     MessagingServer,
-    credentials,
-    encoded,
-    message,
+    encode_base64,
+    make_credentials,
+    make_message,
 )
 
 OUTSIDER = "dave@elsewhere.test"
@@ -39,40 +39,40 @@ async def test_a_sent_message_is_unread_in_sent_and_in_the_recipients_inbox(mail
     smtp_id = await mail.send()
     assert smtp_id.startswith("<")
     assert smtp_id.endswith("@direct.clinic.test>")
-    assert (await mail.done("GetUnreadMessageCount", "INBOX.Sent"))["count"] == 1
+    assert (await mail.call_ok("GetUnreadMessageCount", "INBOX.Sent"))["count"] == 1
     for folder, owner in (("INBOX.Sent", ALICE), ("INBOX", BOB)):
-        (found,) = await mail.messages(folder, owner)
+        (found,) = await mail.get_messages(folder, owner)
         assert (found["msgID"], found["subject"], found["sender"]) == (smtp_id, "Referral", ALICE)
         assert (found["body"], found["sentDate"]) == ("Please see her.", "2026-05-01T12:00:00.000+0000")
-    (effect,) = await mail.effects("Send")
+    (effect,) = await mail.list_effects("Send")
     assert effect["subject"] == smtp_id
     assert effect["detail"] == {"account": ALICE, "sender": ALICE, "recipients": 1}
 
 
 async def test_only_the_senders_copy_names_blind_recipients(mail: MessagingServer) -> None:
     await mail.send(recipients=recipients(to=OUTSIDER, cc="eve@elsewhere.test", bcc=BOB))
-    (own,) = await mail.messages("INBOX.Sent")
-    (delivered,) = await mail.messages("INBOX", BOB)
+    (own,) = await mail.get_messages("INBOX.Sent")
+    (delivered,) = await mail.get_messages("INBOX", BOB)
     assert own["recipients"] == recipients(to=OUTSIDER, cc="eve@elsewhere.test", bcc=BOB)
     assert delivered["recipients"] == recipients(to=OUTSIDER, cc="eve@elsewhere.test")
-    raw = await mail.done("GetRawMessagesByUIDs", "INBOX", body={"auth": credentials(BOB), "uids": [1]})
-    assert encoded(BOB.encode()) not in raw["messages"][0]["data"]
+    raw = await mail.call_ok("GetRawMessagesByUIDs", "INBOX", body={"auth": make_credentials(BOB), "uids": [1]})
+    assert encode_base64(BOB.encode()) not in raw["messages"][0]["data"]
     assert "Bcc" not in {header["name"] for header in delivered["headers"]}
 
 
 async def test_an_address_named_twice_gets_one_message(mail: MessagingServer) -> None:
     smtp_id = await mail.send(recipients=recipients(to=BOB, bcc=BOB.upper()))
-    assert await mail.uids(username=BOB) == [1]
-    assert len((await mail.done("GetMessageStatus", smtp_id))["messageLogs"]) == 1
+    assert await mail.get_uids(username=BOB) == [1]
+    assert len((await mail.call_ok("GetMessageStatus", smtp_id))["messageLogs"]) == 1
 
 
 async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServer) -> None:
     headers = [{"name": "X-Request-ID", "value": "a:b c"}, {"name": "X-Note", "value": "Ü=?x?="}]
-    body = {"authentication": credentials(), "message": message(headers=headers)}
-    await mail.done("SendWithHeader", method="PUT", body=body)
-    (found,) = (await mail.done("GetMessageMetaData", "INBOX.Sent"))["messages"]
+    body = {"authentication": make_credentials(), "message": make_message(headers=headers)}
+    await mail.call_ok("SendWithHeader", method="PUT", body=body)
+    (found,) = (await mail.call_ok("GetMessageMetaData", "INBOX.Sent"))["messages"]
     assert [header for header in found["headers"] if header["name"].startswith("X-")] == headers
-    assert (await mail.effects("SendWithHeader"))[0]["operation"] == "SendWithHeader"
+    assert (await mail.list_effects("SendWithHeader"))[0]["operation"] == "SendWithHeader"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +92,8 @@ async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServe
     ],
 )
 async def test_headers_that_would_change_the_message_are_refused(mail: MessagingServer, header: dict[str, str]) -> None:
-    body = {"authentication": credentials(), "message": message(headers=[header])}
-    assert await mail.refused("SendWithHeader", method="PUT", body=body) == 4
+    body = {"authentication": make_credentials(), "message": make_message(headers=[header])}
+    assert await mail.call_rejected("SendWithHeader", method="PUT", body=body) == 4
     assert await nothing_happened(mail)
 
 
@@ -127,43 +127,46 @@ async def test_headers_that_would_change_the_message_are_refused(mail: Messaging
 async def test_messages_that_are_refused_leave_nothing_behind(
     mail: MessagingServer, members: dict[str, Any], code: int
 ) -> None:
-    body = {"authentication": credentials(), "message": message(**members)}
-    assert await mail.refused("Send", method="PUT", body=body) == code
+    body = {"authentication": make_credentials(), "message": make_message(**members)}
+    assert await mail.call_rejected("Send", method="PUT", body=body) == code
     assert await nothing_happened(mail)
 
 
 async def test_the_sender_is_compared_without_regard_to_case(mail: MessagingServer) -> None:
-    body = {"authentication": credentials(ALICE.upper()), "message": message(sender="Alice@Direct.Clinic.Test")}
-    await mail.done("Send", method="PUT", body=body)
+    body = {
+        "authentication": make_credentials(ALICE.upper()),
+        "message": make_message(sender="Alice@Direct.Clinic.Test"),
+    }
+    await mail.call_ok("Send", method="PUT", body=body)
 
 
 async def test_what_is_not_required_may_be_null_or_absent(mail: MessagingServer) -> None:
     smallest = {"sender": ALICE, "htmlBody": False, "recipients": recipients(to=BOB)}
-    nulls = message(subject=None, body=None, attachmentList=None, headers=None)
+    nulls = make_message(subject=None, body=None, attachmentList=None, headers=None)
     for sent in (smallest, nulls):
-        body = {"authentication": credentials(), "message": sent}
-        await mail.done("SendWithHeader", method="PUT", body=body)
-    assert [(found["subject"], found["body"]) for found in await mail.messages(username=BOB)] == [(None, "")] * 2
+        body = {"authentication": make_credentials(), "message": sent}
+        await mail.call_ok("SendWithHeader", method="PUT", body=body)
+    assert [(found["subject"], found["body"]) for found in await mail.get_messages(username=BOB)] == [(None, "")] * 2
 
 
 async def test_attachments_are_taken_under_either_name_and_with_line_breaks(mail: MessagingServer) -> None:
     content = bytes(range(256)) * 4
-    wrapped = "\r\n".join(encoded(content)[i : i + 76] for i in range(0, len(encoded(content)), 76))
+    wrapped = "\r\n".join(encode_base64(content)[i : i + 76] for i in range(0, len(encode_base64(content)), 76))
     await mail.send(attachments=[{"filename": "b.bin", "contentType": "application/x-b", "content": wrapped}])
-    (found,) = await mail.messages("INBOX.Sent")
+    (found,) = await mail.get_messages("INBOX.Sent")
     assert found["attachments"] == [
-        {"filename": "b.bin", "contentType": "application/x-b", "content": encoded(content)}
+        {"filename": "b.bin", "contentType": "application/x-b", "content": encode_base64(content)}
     ]
 
 
 async def test_a_tuser_sends_as_the_direct_address(mail: MessagingServer) -> None:
     for operation in ("SendWithTuser", "SendWithHeaderWithTuser"):
-        smtp_id = (await mail.done(operation, method="PUT", body={"authentication": AS_TUSER, "message": message()}))[
-            "smtpId"
-        ]
-        (log,) = (await mail.done("GetMessageStatusWithTuser", smtp_id, body=AS_TUSER))["messageLogs"]
+        smtp_id = (
+            await mail.call_ok(operation, method="PUT", body={"authentication": AS_TUSER, "message": make_message()})
+        )["smtpId"]
+        (log,) = (await mail.call_ok("GetMessageStatusWithTuser", smtp_id, body=AS_TUSER))["messageLogs"]
         assert (log["from"], log["to"], log["status"]) == (ALICE, BOB, "Delivered")
-    assert await mail.uids("INBOX.Sent") == [1, 2]
+    assert await mail.get_uids("INBOX.Sent") == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -180,9 +183,9 @@ async def test_a_tuser_sends_as_the_direct_address(mail: MessagingServer) -> Non
 async def test_a_tuser_acts_for_his_own_addresses_only(
     mail: MessagingServer, change: dict[str, str], code: int
 ) -> None:
-    body = {"authentication": AS_TUSER | change, "message": message(sender=change.get("directAddr", ALICE))}
-    assert await mail.refused("SendWithTuser", method="PUT", body=body) == code
-    assert await mail.refused("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code
+    body = {"authentication": AS_TUSER | change, "message": make_message(sender=change.get("directAddr", ALICE))}
+    assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == code
+    assert await mail.call_rejected("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code
     assert await nothing_happened(mail)
 
 
@@ -196,20 +199,20 @@ async def test_the_password_of_a_tuser_is_judged_once_in_a_call(
         return bool(connection) and username == TUSER
 
     monkeypatch.setattr(mailboxes, "authenticate_tuser", authenticate)
-    await mail.done("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER)
+    await mail.call_ok("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER)
     assert judged == [PASSWORD]
 
 
 async def test_a_tusers_message_is_from_the_direct_address_he_named(mail: MessagingServer) -> None:
-    body = {"authentication": AS_TUSER, "message": message(sender=TUSER)}
-    assert await mail.refused("SendWithTuser", method="PUT", body=body) == 2
+    body = {"authentication": AS_TUSER, "message": make_message(sender=TUSER)}
+    assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == 2
 
 
 async def forwarded(mail: MessagingServer, uids: list[int], **members: Any) -> dict[str, Any]:
-    body = {"auth": credentials(), "uids": uids, "recipients": recipients(to=BOB)} | members
-    smtp_id = (await mail.done("Forward", "INBOX", method="PUT", body=body))["smtpId"]
-    (found,) = await mail.messages("INBOX", BOB)
-    assert (found["msgID"], await mail.uids("INBOX.Sent")) == (smtp_id, [1])
+    body = {"auth": make_credentials(), "uids": uids, "recipients": recipients(to=BOB)} | members
+    smtp_id = (await mail.call_ok("Forward", "INBOX", method="PUT", body=body))["smtpId"]
+    (found,) = await mail.get_messages("INBOX", BOB)
+    assert (found["msgID"], await mail.get_uids("INBOX.Sent")) == (smtp_id, [1])
     return found
 
 
@@ -225,17 +228,17 @@ async def test_one_message_is_forwarded_inline_with_its_attachments(mail: Messag
     assert found["body"].endswith("<b>See</b>")
     assert "From: carol@elsewhere.test" in found["body"]
     assert found["attachments"] == [
-        {"filename": "x.png", "contentType": "image/png; name=x.png", "content": encoded(b"\0\1\2")}
+        {"filename": "x.png", "contentType": "image/png; name=x.png", "content": encode_base64(b"\0\1\2")}
     ]
 
 
 async def test_several_messages_are_forwarded_as_attachments_byte_for_byte(mail: MessagingServer) -> None:
-    raws = [RAW, b"Subject: bare line feeds\n\nno \xe9 CRLF\n--x\n", b"\r", b""]
+    raws = [RAW_MESSAGE, b"Subject: bare line feeds\n\nno \xe9 CRLF\n--x\n", b"\r", b""]
     for raw in raws:
         await mail.deliver(ALICE, raw)
     found = await forwarded(mail, [4, 3, 2, 1, 99], recipients={"recipients": recipients(cc=BOB)})
     assert found["subject"] == "Fwd: 4 messages"
-    assert [part["content"] for part in found["attachments"]] == [encoded(raw) for raw in raws]
+    assert [part["content"] for part in found["attachments"]] == [encode_base64(raw) for raw in raws]
     assert {part["contentType"] for part in found["attachments"]} == {"message/rfc822"}
 
 
@@ -244,7 +247,7 @@ async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingS
     odd = raw.replace(b"application\\odd", b"multipart/mixed")
     await mail.deliver(ALICE, odd)
     found = await forwarded(mail, [1])
-    assert [part["content"] for part in found["attachments"]] == [encoded(odd)]
+    assert [part["content"] for part in found["attachments"]] == [encode_base64(odd)]
 
 
 @pytest.mark.parametrize(
@@ -260,16 +263,16 @@ async def test_an_original_that_cannot_stand_inline_is_attached(mail: MessagingS
     ],
 )
 async def test_forwards_that_are_refused(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
-    await mail.deliver(ALICE, RAW)
-    body = {"auth": credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
-    assert await mail.refused("Forward", "INBOX", method="PUT", body=body) == code
-    assert await mail.uids("INBOX.Sent") == []
+    await mail.deliver(ALICE, RAW_MESSAGE)
+    body = {"auth": make_credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
+    assert await mail.call_rejected("Forward", "INBOX", method="PUT", body=body) == code
+    assert await mail.get_uids("INBOX.Sent") == []
 
 
 async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer) -> None:
-    attachment = {"filename": "Befund ü.txt", "contentType": "text/plain", "content": encoded(b"x" * 999)}
+    attachment = {"filename": "Befund ü.txt", "contentType": "text/plain", "content": encode_base64(b"x" * 999)}
     await mail.send(subject="Über " * 40, body="Grüße\n" * 99, htmlBody=True, attachmentList=[attachment])
-    (found,) = (await mail.with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1]))["messages"]
+    (found,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1]))["messages"]
     raw = base64.b64decode(found["data"])
     assert max(len(line) for line in raw.split(b"\r\n")) <= 998
     assert b"\n" not in raw.replace(b"\r\n", b"")
@@ -282,8 +285,10 @@ async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer
 
 async def test_a_message_too_large_for_the_store_is_refused_and_nothing_happens(mail: MessagingServer) -> None:
     await mail.database.write(lambda connection: connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_500_000))
-    large = [{"filename": "scan.bin", "contentType": "application/octet-stream", "content": encoded(bytes(600_000))}]
-    body = {"authentication": credentials(), "message": message(attachmentList=large)}
+    large = [
+        {"filename": "scan.bin", "contentType": "application/octet-stream", "content": encode_base64(bytes(600_000))}
+    ]
+    body = {"authentication": make_credentials(), "message": make_message(attachmentList=large)}
     assert "larger than the sandbox can keep" in (await mail.call("Send", method="PUT", body=body))["message"]
     assert await nothing_happened(mail)
     await mail.send()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.messaging.service import SCHEMA
-from directsuite.sandbox.refusals import MessagingError
-from tests.examples import examples
+from directsuite.sandbox.rejections import MessagingError
+from tests.examples import scale_examples
 
 NAMES = ["INBOX", "INBOX.Sent", "INBOX.Trash", "INBOX.A", "INBOX.A.B", "INBOX.A.B.C", "INBOX.AB", "INBOX.D"]
 names = st.sampled_from(NAMES)
@@ -44,7 +44,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.db.row_factory = sqlite3.Row
         self.db.execute("PRAGMA foreign_keys=ON")
         self.db.executescript(SCHEMA)
-        self.model = {name: ModelFolder() for name in (*mailboxes.RESERVED, mailboxes.TRASH)}
+        self.model = {name: ModelFolder() for name in (*mailboxes.RESERVED_FOLDERS, mailboxes.TRASH)}
 
     @initialize()
     def open_mailbox(self) -> None:
@@ -52,7 +52,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def folder(self, name: str) -> int | None:
         try:
-            return mailboxes.folder_id(self.db, self.account, name)
+            return mailboxes.get_folder_id(self.db, self.account, name)
         except MessagingError:
             assert name not in self.model
             return None
@@ -69,14 +69,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(name=names, raw=raws)
     def append(self, name: str, raw: bytes) -> None:
         if (folder := self.folder(name)) is not None:
-            assert mailboxes.append(self.db, folder, content_of(raw), received_ms=0) == self.model[name].add(raw)
+            assert mailboxes.append_message(self.db, folder, build_content(raw), received_ms=0) == self.model[name].add(
+                raw
+            )
 
     @rule(name=names, destination=names, uids=uid_lists, moves=st.booleans())
     def copy_or_move(self, name: str, destination: str, uids: list[int], moves: bool) -> None:
         source, target = self.folder(name), self.folder(destination)
         if source is None or target is None:
             return
-        transferred = (mailboxes.move if moves else mailboxes.copy)(self.db, source, target, uids)
+        transferred = (mailboxes.move_messages if moves else mailboxes.copy_messages)(self.db, source, target, uids)
         expected = dict[int, int]()
         if name != destination:
             for uid in sorted(set(uids) & self.model[name].messages.keys()):
@@ -89,7 +91,7 @@ class StoreMachine(RuleBasedStateMachine):
     def remove(self, name: str, uids: list[int]) -> None:
         if (folder := self.folder(name)) is not None:
             there = sorted(set(uids) & self.model[name].messages.keys())
-            assert mailboxes.remove(self.db, folder, uids) == there
+            assert mailboxes.remove_messages(self.db, folder, uids) == there
             for uid in there:
                 del self.model[name].messages[uid]
 
@@ -98,13 +100,13 @@ class StoreMachine(RuleBasedStateMachine):
         if (folder := self.folder(name)) is not None:
             messages = self.model[name].messages
             changed = sorted(uid for uid in set(uids) & messages.keys() if messages[uid][1] != seen)
-            assert mailboxes.mark(self.db, folder, uids, mailboxes.Flag.SEEN, value=seen) == changed
+            assert mailboxes.set_flag(self.db, folder, uids, mailboxes.Flag.SEEN, value=seen) == changed
             for uid in changed:
                 self.model[name].messages[uid] = (self.model[name].messages[uid][0], seen)
 
     @rule(name=names)
     def create_folder(self, name: str) -> None:
-        possible = name not in self.model and name not in mailboxes.RESERVED
+        possible = name not in self.model and name not in mailboxes.RESERVED_FOLDERS
         if self.agree(possible, mailboxes.create_folder, name):
             self.make(name)
 
@@ -113,7 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
         possible = (
             name in self.model
             and new_name not in self.model
-            and name not in mailboxes.RESERVED
+            and name not in mailboxes.RESERVED_FOLDERS
             and not f"{new_name}.".startswith(f"{name}.")
         )
         if self.agree(possible, mailboxes.rename_folder, name, new_name):
@@ -123,7 +125,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def delete_folder(self, name: str) -> None:
-        if self.agree(name in self.model and name not in mailboxes.RESERVED, mailboxes.delete_folder, name):
+        if self.agree(name in self.model and name not in mailboxes.RESERVED_FOLDERS, mailboxes.delete_folder, name):
             for gone in self.below(name):
                 del self.model[gone]
 
@@ -139,18 +141,18 @@ class StoreMachine(RuleBasedStateMachine):
     def both_say_the_same(self) -> None:
         if not hasattr(self, "account"):
             return
-        listed = mailboxes.sub_folders(self.db, self.account, "INBOX", subscribed_only=False)
+        listed = mailboxes.list_subfolders(self.db, self.account, "INBOX", subscribed_only=False)
         assert ["INBOX", *listed] == sorted(self.model)
         for name, model in self.model.items():
             folder = self.folder(name)
             assert folder is not None
-            uids = mailboxes.uids(self.db, folder)
+            uids = mailboxes.list_uids(self.db, folder)
             assert uids == sorted(model.messages)
-            found = mailboxes.raw_messages(self.db, folder, uids)
+            found = mailboxes.list_raw_messages(self.db, folder, uids)
             assert [message.raw for message in found] == [model.messages[uid][0] for uid in uids]
-            unread = mailboxes.messages(self.db, folder, mailboxes.Selection(unread=True), whole=False)
+            unread = mailboxes.list_messages(self.db, folder, mailboxes.Selection(unread=True), with_body=False)
             assert [message.uid for message in unread] == [u for u in uids if not model.messages[u][1]]
-            assert mailboxes.count(self.db, folder)[:2] == (len(uids), len(unread))
+            assert mailboxes.count_messages(self.db, folder)[:2] == (len(uids), len(unread))
         kept = {bytes(row[0]) for row in self.db.execute("SELECT raw FROM content")}
         assert kept == {raw for model in self.model.values() for raw, _ in model.messages.values()}
 
@@ -159,4 +161,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=examples(40), stateful_step_count=30)
+TestStore.settings = settings(max_examples=scale_examples(40), stateful_step_count=30)

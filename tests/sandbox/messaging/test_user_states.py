@@ -11,7 +11,7 @@ import pytest
 
 from directsuite.sandbox.patients import USER_STATES
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
-from tests.sandbox.messaging.mailbox_server import RAW, encoded
+from tests.sandbox.messaging.mailbox_server import RAW_MESSAGE, encode_base64
 
 DOMAIN = "direct.example.test"
 ADA, BOB = f"ada@{DOMAIN}", f"bob@{DOMAIN}"
@@ -79,14 +79,14 @@ async def test_a_disabled_user_gets_mail_and_cannot_connect(mail: Mail) -> None:
     assert (await mail.send(ADA, BOB, "SendWithTuser"))["code"] == 2
     sent = await mail.send(BOB, ADA)
     assert await mail.status(sent["smtpId"], BOB) == "Delivered"
-    assert await mail.sandbox.deliver(ADA, RAW) == 2
+    assert await mail.sandbox.deliver(ADA, RAW_MESSAGE) == 2
     await mail.sandbox.set_patient_state(ADA, None)
     assert (await mail.uids(ADA))["uids"] == [1, 2]
 
 
 @pytest.mark.parametrize("state", WITHOUT_CERTIFICATE)
 async def test_a_user_without_a_certificate_connects_and_nothing_goes_in_or_out(mail: Mail, state: str) -> None:
-    assert await mail.sandbox.deliver(ADA, RAW) == 1
+    assert await mail.sandbox.deliver(ADA, RAW_MESSAGE) == 1
     await mail.sandbox.set_patient_state(ADA, state)
     assert (await mail.uids(ADA))["uids"] == [1]
     for operation in ("Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser"):
@@ -99,8 +99,8 @@ async def test_a_user_without_a_certificate_connects_and_nothing_goes_in_or_out(
     sent = await mail.send(BOB, ADA)
     assert await mail.status(sent["smtpId"], BOB) == "Remotely Failed"
     with pytest.raises(ValueError, match="certificate"):
-        await mail.sandbox.deliver(ADA, RAW)
-    saved = {"auth": credentials, "messages": [{"data": encoded(RAW)}]}
+        await mail.sandbox.deliver(ADA, RAW_MESSAGE)
+    saved = {"auth": credentials, "messages": [{"data": encode_base64(RAW_MESSAGE)}]}
     assert (await mail.call("SaveRawMessages/INBOX.Drafts", saved))["code"] == 0
     assert (await mail.uids(ADA))["uids"] == [1]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import jsonschema_rs
 
-from directsuite.sandbox.server import openapi_document
+from directsuite.sandbox.server import load_openapi_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DOCUMENT: Final = openapi_document()
+DOCUMENT: Final = load_openapi_document()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class DocumentedOperation:
         if "application/json" not in content:
             return None
         schema: Mapping[str, Any] = content["application/json"]["schema"]
-        return resolved(schema)
+        return resolve_schema(schema)
 
     def assert_describes(self, status: int, media_type: str, body: bytes) -> None:
         """Fail unless an answer has a status, a media type and a body that the document gives this operation."""
@@ -56,7 +56,7 @@ class DocumentedOperation:
             jsonschema_rs.Draft202012Validator(schema).validate(json.loads(body))
 
 
-def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a reference stands for; any other schema as it is."""
     if "$ref" not in schema:
         return schema
@@ -64,7 +64,7 @@ def resolved(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return named
 
 
-def succeeded(status: int, content: bytes) -> bool:
+def is_success(status: int, content: bytes) -> bool:
     """Whether an answer says that the action was carried out; PDF text and plain objects say so by their status."""
     try:
         answer: Any = json.loads(content)

@@ -32,7 +32,7 @@ _RAW = (
 )
 
 
-def _form() -> bytes:
+def _make_form() -> bytes:
     """A PDF document with a text field and an empty signature field, made so that its table of offsets is right."""
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R /AcroForm << /Fields [4 0 R 5 0 R] /DA (/Helv 10 Tf 0 g) >> >>",
@@ -49,7 +49,7 @@ def _form() -> bytes:
     return pdf + b"xref\n0 6\n" + table + trailer
 
 
-PDF: Final = _form()
+PDF: Final = _make_form()
 
 
 class RealValues:
@@ -76,10 +76,12 @@ class RealValues:
         self._mailbox = {"username": self._address, "password": _PASSWORD}
         running.call(sandbox.add_account(self._address, _PASSWORD))
         running.call(sandbox.add_tuser("t-user", _PASSWORD, [self._address]))
-        self.session = self._answer("POST", f"{_REGISTRATION}/login", self._login)["sessionId"]
+        self.session = self._request("POST", f"{_REGISTRATION}/login", self._login)["sessionId"]
         self._patient = self._provision()
-        self._folder("INBOX.dest")
-        self._smtp_id = self._messaging("PUT", "Send", {"message": self._message()}, "authentication")["smtpId"]
+        self._create_folder("INBOX.dest")
+        self._smtp_id = self._call_messaging("PUT", "Send", {"message": self._make_message()}, "authentication")[
+            "smtpId"
+        ]
 
     def credentials(self, operation: DocumentedOperation) -> dict[str, str]:
         """What the operation's body must carry as credentials."""
@@ -93,10 +95,10 @@ class RealValues:
         """A real value for each path parameter that must name something that exists; others are left out."""
         utc = operation.name.endswith("UTC")
         values: Mapping[str, Callable[[], str]] = {
-            "identifier": self._signed_document if operation.name == "GetDocInfo" else self._document,
+            "identifier": self._save_signed_document if operation.name == "GetDocInfo" else self._save_document,
             "fax_number": lambda: self._fax_number,
             "message_handle": lambda: self._handle,
-            "folderName": self._new_folder_name if operation.name == "CreateFolder" else self._stocked_folder,
+            "folderName": self._new_folder_name if operation.name == "CreateFolder" else self._create_stocked_folder,
             "newFolderName": self._new_folder_name,
             "destFolderName": lambda: "INBOX.dest",
             "rootFolderName": lambda: "INBOX",
@@ -112,20 +114,20 @@ class RealValues:
     def body(self, operation: DocumentedOperation, generated: dict[str, Any]) -> dict[str, Any]:
         """The generated body, with all that must name something that exists replaced."""
         real: Mapping[str, Callable[[], Any]] = {
-            "uids": lambda: [self._uid()],
+            "uids": lambda: [self._deliver_message()],
             "recipients": lambda: [{"email": self._address, "type": "TO"}],
             "smtpIds": lambda: [self._smtp_id],
-            "folders": lambda: [self._folder("INBOX.work")],
+            "folders": lambda: [self._create_folder("INBOX.work")],
             "messages": lambda: [{"data": base64.b64encode(_RAW).decode()}],
-            "message": lambda: self._addressed(generated["message"]),
-            "Signatures": lambda: [self._signature()],
+            "message": lambda: self._add_addresses(generated["message"]),
+            "Signatures": lambda: [self._make_signature()],
         }
         body = {name: real[name]() if name in real else value for name, value in generated.items()}
         match operation.name:
             case "Forward":
                 body["recipients"] = real["recipients"]()
             case "Sign" | "SignAndPull":
-                body = {**body, **self._signature()}
+                body = {**body, **self._make_signature()}
                 for name in ("graphicalSignature", "timezone", "GMTOffset"):
                     body.pop(name, None)
             case "ProvisionIDProofedPatient":
@@ -144,59 +146,61 @@ class RealValues:
         """Close the connections."""
         self.http.close()
 
-    def _answer(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def _request(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self.http.request(method, self.root + path, json=body, timeout=30).json()
         assert answer["success"], answer
         return answer
 
-    def _messaging(self, method: str, path: str, members: Mapping[str, Any], member: str = "auth") -> dict[str, Any]:
-        return self._answer(method, f"{_MESSAGING}/{path}", {member: self._mailbox, **members})
+    def _call_messaging(
+        self, method: str, path: str, members: Mapping[str, Any], member: str = "auth"
+    ) -> dict[str, Any]:
+        return self._request(method, f"{_MESSAGING}/{path}", {member: self._mailbox, **members})
 
-    def _message(self) -> dict[str, Any]:
+    def _make_message(self) -> dict[str, Any]:
         return {"sender": self._address, "htmlBody": False, "recipients": [{"email": self._address, "type": "TO"}]}
 
-    def _addressed(self, message: Any) -> Any:
+    def _add_addresses(self, message: Any) -> Any:
         """The generated message with a sender and recipients that exist; what is no object stays as it is."""
-        return {**cast("dict[str, Any]", message), **self._message()} if isinstance(message, dict) else message
+        return {**cast("dict[str, Any]", message), **self._make_message()} if isinstance(message, dict) else message
 
     def _new_folder_name(self) -> str:
         return f"INBOX.new{next(self._numbers)}"
 
-    def _folder(self, name: str) -> str:
+    def _create_folder(self, name: str) -> str:
         """The folder, made if it is not there."""
         self.http.post(f"{self.root}{_MESSAGING}/CreateFolder/{name}", json=self._mailbox, timeout=30)
         return name
 
-    def _stocked_folder(self) -> str:
+    def _create_stocked_folder(self) -> str:
         """A folder with at least one message, so that lists in answers have something in them."""
-        self._folder("INBOX.work")
+        self._create_folder("INBOX.work")
         answer = self.http.post(f"{self.root}{_MESSAGING}/GetMessageCount/INBOX.work", json=self._mailbox, timeout=30)
         if not answer.json()["count"]:
-            self._uid()
+            self._deliver_message()
         return "INBOX.work"
 
-    def _uid(self) -> int:
-        self._folder("INBOX.work")
+    def _deliver_message(self) -> int:
+        self._create_folder("INBOX.work")
         return self._running.call(self._running.sandbox.deliver(self._address, _RAW, "INBOX.work"))
 
-    def _document(self) -> str:
+    def _save_document(self) -> str:
         headers = {**self._bearer, "Content-Type": "text/plain"}
-        identifier: str = self._carried_out("POST", "", headers=headers, data=base64.b64encode(PDF))["identifier"]
+        identifier: str = self._call_signing("POST", "", headers=headers, data=base64.b64encode(PDF))["identifier"]
         return identifier
 
-    def _signed_document(self) -> str:
+    def _save_signed_document(self) -> str:
         """A document with a form, a signature and an empty signature field, so that GetDocInfo has much to say."""
-        identifier = self._document()
-        self._carried_out("PATCH", f"/{identifier}/sign", headers=self._bearer, json=self._signature())
+        identifier = self._save_document()
+        self._call_signing("PATCH", f"/{identifier}/sign", headers=self._bearer, json=self._make_signature())
         return identifier
 
-    def _carried_out(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+    def _call_signing(self, method: str, path: str, **request: Any) -> dict[str, Any]:
         answer = self.http.request(method, f"{self.root}/signing/pdf{path}", timeout=30, **request)
         assert answer.status_code == 200, answer.text
         content: dict[str, Any] = answer.json()
         return content
 
-    def _signature(self) -> dict[str, Any]:
+    def _make_signature(self) -> dict[str, Any]:
         number = next(self._numbers)
         return {"name": f"signature{number}", "widget": {"x": 72, "y": 72, "width": 144, "height": 36, "page": 1}}
 
@@ -212,5 +216,5 @@ class RealValues:
     def _provision(self) -> str:
         user = self._new_user()
         path = f"{_REGISTRATION}/ProvisionIDProofedPatient/{self.session}/{_DOMAIN}"
-        self._answer("POST", path, {"id": self._individual, **user})
+        self._request("POST", path, {"id": self._individual, **user})
         return user["directUsername"]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 T = TypeVar("T")
-_PATIENCE = 30.0  # seconds that the sandbox may take for anything it is asked
+_CALL_TIMEOUT = 30.0  # seconds that the sandbox may take for anything it is asked
 
 
 class SandboxThread:
@@ -31,7 +31,7 @@ class SandboxThread:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result, from the sandbox's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_CALL_TIMEOUT)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -44,5 +44,5 @@ class SandboxThread:
         self.call(self.sandbox.__aexit__(None, None, None))
         self.call(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_CALL_TIMEOUT)
         self._loop.close()

@@ -12,12 +12,12 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 
-from directsuite.sandbox.control import control_document
+from directsuite.sandbox.control import build_control_document
 
 from .sandbox_thread import SandboxThread
 
-SCHEMA: Any = schemathesis.openapi.from_dict(control_document())
-OPERATIONS = [item["operationId"] for path in control_document()["paths"].values() for item in path.values()]
+SCHEMA: Any = schemathesis.openapi.from_dict(build_control_document())
+OPERATIONS = [item["operationId"] for path in build_control_document()["paths"].values() for item in path.values()]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def running() -> Iterator[SandboxThread]:
 
 
 def test_the_sandbox_serves_the_document(running: SandboxThread) -> None:
-    assert requests.get(f"{running.root}/_sandbox/openapi.json", timeout=30).json() == control_document()
+    assert requests.get(f"{running.root}/_sandbox/openapi.json", timeout=30).json() == build_control_document()
 
 
 def test_every_control_has_an_id_of_its_own() -> None:

@@ -10,17 +10,17 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
-from directsuite.registration.models import SUCCESS
+from directsuite.registration.models import SUCCESS_CODE
 from directsuite.registration.operations import CODES
-from directsuite.sandbox.refusals import RegistrationCode
-from directsuite.sandbox.server import openapi_document
+from directsuite.sandbox.rejections import RegistrationCode
+from directsuite.sandbox.server import load_openapi_document
 from tests.specification import METHODS
 from tests.wire import specification_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-DOCUMENT = openapi_document()
+DOCUMENT = load_openapi_document()
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 TYPES = [
@@ -197,8 +197,8 @@ def test_starting_the_sandbox_reads_no_yaml() -> None:
 
 
 def test_each_document_is_a_new_one() -> None:
-    openapi_document()["paths"].clear()
-    assert openapi_document() == DOCUMENT
+    load_openapi_document()["paths"].clear()
+    assert load_openapi_document() == DOCUMENT
 
 
 def arrays(schema: Any, path: str = "#") -> Iterator[tuple[str, Any]]:
@@ -259,7 +259,7 @@ def test_two_readings_of_the_specification_have_the_same_members(name: str) -> N
 
 def test_every_code_of_registration_that_one_reading_knows_the_other_does() -> None:
     documented = set(SCHEMAS["ResellerAPIResponseType"]["properties"]["code"]["enum"])
-    assert documented == {SUCCESS, *CODES}
+    assert documented == {SUCCESS_CODE, *CODES}
     assert {str(code.value) for code in RegistrationCode} <= documented
 
 

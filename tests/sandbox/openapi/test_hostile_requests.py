@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from .documented import OPERATIONS, DocumentedOperation, succeeded
+from .documented import OPERATIONS, DocumentedOperation, is_success
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +80,7 @@ def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation,
     path = _real_path(real_values, operation)
     for meaning, body in BODIES.items():
         status, content = _send(real_values, operation, path=path, body=body, headers={"Content-Type": MEDIA_TYPES[0]})
-        assert not succeeded(status, content), f"{operation.name} took a body: {meaning}"
+        assert not is_success(status, content), f"{operation.name} took a body: {meaning}"
 
 
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
@@ -151,7 +151,7 @@ def test_a_body_without_a_required_member_is_refused(operation: DocumentedOperat
         status, content = _send(
             real_values, operation, body=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
         )
-        assert not succeeded(status, content), f"{operation.name} took a body without {member}"
+        assert not is_success(status, content), f"{operation.name} took a body without {member}"
 
 
 def _minimal_body(operation: DocumentedOperation, real_values: RealValues) -> dict[str, Any]:

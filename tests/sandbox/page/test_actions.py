@@ -13,7 +13,7 @@ import pytest
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW, submit, view
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, get_view, submit_form
 
 DONE = (303, "/page/controls")
 INBOUND = f"POST/inbound/{ALICE}"
@@ -22,22 +22,26 @@ MESSAGE = "From: dr@elsewhere.test\r\nSubject: Größe\r\n\r\nfine\r\n"
 
 @pytest.mark.parametrize(("status", "shown"), [("Delivered", "good"), ("Remotely Failed", "bad")])
 async def test_a_message_is_confirmed_and_fails(
-    status: str, shown: str, filled: Sandbox, sent: str, http: aiohttp.ClientSession
+    status: str, shown: str, populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
 ) -> None:
-    path = f"POST/messages/{quote(sent, safe='')}/status"
-    assert await submit(filled, http, path, {"recipient": SLOW, "status": status}) == DONE
-    async with http.post(f"{filled.message_url}/GetMessageStatus/{quote(sent)}", json=CREDENTIALS) as answer:
+    path = f"POST/messages/{quote(sent_message_id, safe='')}/status"
+    assert await submit_form(populated_sandbox, http, path, {"recipient": SLOW_RECIPIENT, "status": status}) == DONE
+    async with http.post(
+        f"{populated_sandbox.message_url}/GetMessageStatus/{quote(sent_message_id)}", json=CREDENTIALS
+    ) as answer:
         assert [log["status"] for log in (await answer.json())["messageLogs"]][1] == status
-    assert f'<span class="state {shown}">{status}</span>' in await view(filled, http, "/page/sent?q=slow")
+    assert f'<span class="state {shown}">{status}</span>' in await get_view(
+        populated_sandbox, http, "/page/sent?q=slow"
+    )
 
 
 async def test_the_clock_is_advanced_stopped_and_set(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit(sandbox, http, "POST/clock/advance", {"seconds": "3600"}) == DONE
+    assert await submit_form(sandbox, http, "POST/clock/advance", {"seconds": "3600"}) == DONE
     assert sandbox.clock.now() == datetime(2026, 5, 1, 13, tzinfo=UTC)
     for text in ("2027-01-02T03:04:05", "2027-01-02T03:04:05Z", "2027-01-02T04:04:05+01:00"):
-        assert await submit(sandbox, http, "POST/clock/set", {"at": text}) == DONE
+        assert await submit_form(sandbox, http, "POST/clock/set", {"at": text}) == DONE
         assert sandbox.clock.now() == datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert await submit(sandbox, http, "POST/clock/resume", {}) == DONE
+    assert await submit_form(sandbox, http, "POST/clock/resume", {}) == DONE
     assert not sandbox.clock.frozen
 
 
@@ -50,21 +54,21 @@ async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.Cl
         "retry_after": "7",
         "seconds": "1",
     }
-    assert await submit(sandbox, http, "POST/faults", {**members, "processed": "true"}) == DONE
+    assert await submit_form(sandbox, http, "POST/faults", {**members, "processed": "true"}) == DONE
     [rule] = sandbox.faults()
     assert (rule["operation"], rule["status"], rule["times"], rule["processed"]) == ("Send", 500, None, True)
-    assert "Switch off fault 1" in await view(sandbox, http, "/page/controls")
-    assert await submit(sandbox, http, "DELETE/faults/1", {}) == DONE
+    assert "Switch off fault 1" in await get_view(sandbox, http, "/page/controls")
+    assert await submit_form(sandbox, http, "DELETE/faults/1", {}) == DONE
     assert sandbox.faults() == []
-    assert (await submit(sandbox, http, "DELETE/faults/1", {}))[0] == 404
+    assert (await submit_form(sandbox, http, "DELETE/faults/1", {}))[0] == 404
 
 
 async def test_a_fault_that_is_used_up_is_greyed(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     for _ in range(2):
         sandbox.inject_fault("Send", "status")
-    assert 'class="nothing"' not in await view(sandbox, http, "/page/controls")
-    sandbox._faults.take("Send")
-    assert (await view(sandbox, http, "/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
+    assert 'class="nothing"' not in await get_view(sandbox, http, "/page/controls")
+    sandbox._faults.claim_fault("Send")
+    assert (await get_view(sandbox, http, "/page/controls")).count('<tr class="nothing"><td class="number">1</td>') == 1
 
 
 async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
@@ -83,25 +87,27 @@ async def test_accounts_people_and_faxes_are_added(sandbox: Sandbox, http: aioht
     }
     for path, each in forms.items():
         for members in each:
-            assert await submit(sandbox, http, path, members) == DONE, path
+            assert await submit_form(sandbox, http, path, members) == DONE, path
     assert sandbox.profile == ["java"]
-    assert (await submit(sandbox, http, "POST/accounts", forms["POST/accounts"][0]))[0] == 409
-    assert await sandbox.read(lambda connection: mailboxes.account_of_tuser(connection, "nurse", ALICE)) == 1
-    assert "a referral" in await view(sandbox, http, "/page/faxes")
+    assert (await submit_form(sandbox, http, "POST/accounts", forms["POST/accounts"][0]))[0] == 409
+    assert await sandbox.read(lambda connection: mailboxes.find_tuser_account_id(connection, "nurse", ALICE)) == 1
+    assert "a referral" in await get_view(sandbox, http, "/page/faxes")
 
 
-async def test_a_patients_state_is_forced(filled: Sandbox, provisioned: str, http: aiohttp.ClientSession) -> None:
-    path = f"POST/patients/{provisioned}/state"
-    assert await submit(filled, http, path, {"state": "disabled"}) == DONE
-    assert '<span class="state bad">disabled</span>' in await view(filled, http, "/page/patients")
-    assert await submit(filled, http, path, {"state": ""}) == DONE
-    assert '<span class="state good">activated</span>' in await view(filled, http, "/page/patients")
+async def test_a_patients_state_is_forced(
+    populated_sandbox: Sandbox, patient_address: str, http: aiohttp.ClientSession
+) -> None:
+    path = f"POST/patients/{patient_address}/state"
+    assert await submit_form(populated_sandbox, http, path, {"state": "disabled"}) == DONE
+    assert '<span class="state bad">disabled</span>' in await get_view(populated_sandbox, http, "/page/patients")
+    assert await submit_form(populated_sandbox, http, path, {"state": ""}) == DONE
+    assert '<span class="state good">activated</span>' in await get_view(populated_sandbox, http, "/page/patients")
 
 
-async def test_everything_is_reset(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    await filled.add_account("new@direct.example.test", "secret")
-    assert await submit(filled, http, "POST/reset", {}) == DONE
-    assert "new@direct.example.test" not in await view(filled, http, "/")
+async def test_everything_is_reset(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await populated_sandbox.add_account("new@direct.example.test", "secret")
+    assert await submit_form(populated_sandbox, http, "POST/reset", {}) == DONE
+    assert "new@direct.example.test" not in await get_view(populated_sandbox, http, "/")
 
 
 @pytest.mark.parametrize(
@@ -117,17 +123,17 @@ async def test_everything_is_reset(filled: Sandbox, http: aiohttp.ClientSession)
 async def test_wrong_input_is_explained(
     path: str, members: dict[str, str], text: str, sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
-    status, body = await submit(sandbox, http, path, members)
+    status, body = await submit_form(sandbox, http, path, members)
     assert (status, text in body, "<b>none" in body) == (400, True, False)
 
 
 @pytest.mark.parametrize("way", ["pasted", "file"])
-async def test_a_raw_message_is_delivered(way: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_raw_message_is_delivered(way: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     members: dict[str, Any] = {"raw": MESSAGE, "folder": "INBOX.Referrals"}
     if way == "file":
         members |= {"raw": "", "file": io.BytesIO(MESSAGE.encode())}
-    assert await submit(filled, http, INBOUND, members) == DONE
-    async with http.post(f"{filled.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as answer:
+    assert await submit_form(populated_sandbox, http, INBOUND, members) == DONE
+    async with http.post(f"{populated_sandbox.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as answer:
         [message] = [each for each in (await answer.json())["messages"] if each["subject"] == "Größe"]
     assert (message["body"], message["sender"]) == ("fine\r\n", "dr@elsewhere.test")
 
@@ -151,11 +157,11 @@ async def test_what_is_no_message_for_a_mailbox_is_refused(
         before = await sandbox.ledger()
         content = members.get("file")
         members = members | ({"file": io.BytesIO(content)} if content else {})
-        found, body = await submit(sandbox, http, path, members)
+        found, body = await submit_form(sandbox, http, path, members)
         assert (found, text in body) == (status, True)
         assert await sandbox.ledger() == before
 
 
-async def test_another_page_delivers_nothing(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    found, _ = await submit(filled, http, INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
+async def test_another_page_delivers_nothing(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    found, _ = await submit_form(populated_sandbox, http, INBOUND, {"raw": MESSAGE}, Origin="http://evil.test")
     assert found == 403

@@ -129,8 +129,8 @@ class Watched:
 
 
 @pytest.fixture
-async def tab(browser: Browser, filled: Sandbox) -> Watched:
-    return Watched(await browser.new_page(), filled)
+async def tab(browser: Browser, populated_sandbox: Sandbox) -> Watched:
+    return Watched(await browser.new_page(), populated_sandbox)
 
 
 async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -> str:
@@ -142,7 +142,7 @@ async def message_of(sandbox: Sandbox, html: str, *, plain: str | None = None) -
         )
     raw = f"From: evil@canary.test\r\nSubject: hostile\r\nMIME-Version: 1.0\r\n{content}"
     uid = await sandbox.deliver(ALICE, raw.encode())
-    folder = await sandbox.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    folder = await sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     return f"/page/mail/{ALICE}/{folder}/{uid}"
 
 
@@ -154,13 +154,13 @@ async def test_the_canary_would_tell(browser: Browser, canary: Canary) -> None:
 
 @pytest.mark.parametrize("neutralised", [True, False], ids=["as it is served", "by sandbox and policy alone"])
 async def test_hostile_mail_runs_nothing_and_leaves_nothing(
-    neutralised: bool, filled: Sandbox, tab: Watched, canary: Canary, monkeypatch: pytest.MonkeyPatch
+    neutralised: bool, populated_sandbox: Sandbox, tab: Watched, canary: Canary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     html = HOSTILE
     if not neutralised:  # what a policy does not cover is left out: names and connections in advance
-        monkeypatch.setattr(site, "neutral_html", str)
+        monkeypatch.setattr(site, "neutralize_html", str)
         html = html.replace('rel="preconnect"', "").replace('rel="dns-prefetch"', "")
-    path = await message_of(filled, html)
+    path = await message_of(populated_sandbox, html)
     for name in ("link", "top", "script", "self", "button"):
         await tab.open(path)
         frame = tab.page.frames[1]
@@ -174,7 +174,7 @@ async def test_hostile_mail_runs_nothing_and_leaves_nothing(
     assert set(canary.visits) <= (set() if neutralised else {b"", b"a connection"})
 
 
-async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Canary) -> None:
+async def test_hostile_names_are_text(populated_sandbox: Sandbox, tab: Watched, canary: Canary) -> None:
     hostile = "<img src=http://canary.test/x onerror=alert(1)>'\"><svg onload=alert(2)>"
     raw = (
         f"From: {hostile}\r\nSubject: {hostile}\r\nMIME-Version: 1.0\r\n"
@@ -183,8 +183,8 @@ async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Can
         f"Content-Disposition: attachment; filename*=utf-8''%3Cimg%20src=http://canary.test/x%3E.html\r\n\r\n"
         f"<script>alert(3)</script>\r\n--q--\r\n"
     )
-    uid = await filled.deliver(ALICE, raw.encode())
-    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    uid = await populated_sandbox.deliver(ALICE, raw.encode())
+    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     own = f"/page/mail/{ALICE}/{folder}/{uid}"
     for path in (f"/page/mail/{ALICE}", own, f"{own}/raw"):
         await tab.open(path)
@@ -195,14 +195,14 @@ async def test_hostile_names_are_text(filled: Sandbox, tab: Watched, canary: Can
     assert (tab.dialogs, canary.visits, tab.complaints) == ([], [], [])
 
 
-async def test_another_page_changes_nothing(filled: Sandbox, tab: Watched, browser: Browser) -> None:
-    filled.clock.freeze()
-    before = filled.clock.now()
+async def test_another_page_changes_nothing(populated_sandbox: Sandbox, tab: Watched, browser: Browser) -> None:
+    populated_sandbox.clock.freeze()
+    before = populated_sandbox.clock.now()
     other = await browser.new_page()
     await other.goto("http://canary.test/")
     await other.set_content(
-        f"<form method=post action='{filled.root_url}/page/do/POST/clock/advance'><input name=seconds value=60>"
-        f"<button>x</button></form><iframe src='{filled.root_url}/'></iframe>"
+        f"<form method=post action='{populated_sandbox.root_url}/page/do/POST/clock/advance'>"
+        f"<input name=seconds value=60><button>x</button></form><iframe src='{populated_sandbox.root_url}/'></iframe>"
     )
     assert await other.evaluate(
         "url => fetch(url, {method: 'POST', mode: 'no-cors'}).then(a => a.type, () => 'refused')", tab.root
@@ -210,10 +210,10 @@ async def test_another_page_changes_nothing(filled: Sandbox, tab: Watched, brows
     await other.get_by_role("button").click()
     await other.wait_for_url("**/advance")
     assert "does not work" in await other.content()
-    assert filled.clock.now() == before
+    assert populated_sandbox.clock.now() == before
 
 
-async def test_messages_are_found_and_read_by_keys(filled: Sandbox, tab: Watched) -> None:
+async def test_messages_are_found_and_read_by_keys(populated_sandbox: Sandbox, tab: Watched) -> None:
     await tab.open(f"/page/mail/{ALICE}")
     keys, page = tab.page.keyboard, tab.page
     await keys.press("/")
@@ -251,21 +251,23 @@ async def test_operations_are_found_and_read_by_keys(tab: Watched) -> None:
     assert tab.complaints == []
 
 
-async def test_what_happens_is_shown_as_it_happens(filled: Sandbox, tab: Watched, http: aiohttp.ClientSession) -> None:
+async def test_what_happens_is_shown_as_it_happens(
+    populated_sandbox: Sandbox, tab: Watched, http: aiohttp.ClientSession
+) -> None:
     page = tab.page
     await tab.open("/page/calls")
     async with page.expect_response("**/page/calls"):
-        await http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS)
+        await http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS)
     await page.get_by_role("link", name="GetMessageCount").click()
     await page.get_by_text('"password": "•••"').wait_for()
     await tab.open(f"/page/mail/{ALICE}")
-    await filled.deliver(ALICE, b"From: a@b.test\r\nSubject: just now\r\n\r\n")
+    await populated_sandbox.deliver(ALICE, b"From: a@b.test\r\nSubject: just now\r\n\r\n")
     await page.get_by_role("link", name="just now").wait_for()
     assert tab.complaints == []
 
 
-async def test_a_message_is_confirmed_and_fails(filled: Sandbox, sent: str, tab: Watched) -> None:
-    filled.clock.freeze()
+async def test_a_message_is_confirmed_and_fails(populated_sandbox: Sandbox, sent_message_id: str, tab: Watched) -> None:
+    populated_sandbox.clock.freeze()
     await tab.open("/page/sent")
     page = tab.page
     await page.get_by_role("button", name="Confirm now: slow").click()
@@ -275,20 +277,20 @@ async def test_a_message_is_confirmed_and_fails(filled: Sandbox, sent: str, tab:
     assert tab.complaints == []
 
 
-async def test_everything_is_controlled(filled: Sandbox, tab: Watched) -> None:
+async def test_everything_is_controlled(populated_sandbox: Sandbox, tab: Watched) -> None:
     page = tab.page
     await tab.open("/page/controls")
     await page.get_by_role("button", name="Stop it").click()
     await page.get_by_role("button", name="Let it go on").wait_for()
-    stopped = filled.clock.now()
+    stopped = populated_sandbox.clock.now()
     await page.get_by_role("button", name="+1 hour").click()
     await page.wait_for_load_state()
-    assert (filled.clock.now() - stopped).total_seconds() == 3600
+    assert (populated_sandbox.clock.now() - stopped).total_seconds() == 3600
     await page.locator("select[name=operation]").select_option("Send")
     await page.locator("select[name=kind]").select_option("reset_after")
     await page.get_by_role("button", name="Switch on").click()
     await page.get_by_role("button", name="Switch off fault").wait_for()
-    assert filled.faults()[0]["kind"] == "reset_after"
+    assert populated_sandbox.faults()[0]["kind"] == "reset_after"
     await page.get_by_role("button", name="Switch off fault").click()
     await page.get_by_text("Nothing goes wrong.").wait_for()
     form = page.get_by_role("form", name="Add a mailbox")
@@ -306,7 +308,7 @@ async def test_everything_is_controlled(filled: Sandbox, tab: Watched) -> None:
     assert tab.complaints == []
 
 
-async def test_a_message_is_delivered(filled: Sandbox, tab: Watched, tmp_path: Path) -> None:
+async def test_a_message_is_delivered(populated_sandbox: Sandbox, tab: Watched, tmp_path: Path) -> None:
     page, file = tab.page, tmp_path / "result.eml"
     file.write_bytes(b"From: a@b.test\nSubject: from a file\n\nfine\n")
     for subject in ("pasted", "from a file"):
@@ -322,7 +324,9 @@ async def test_a_message_is_delivered(filled: Sandbox, tab: Watched, tmp_path: P
     assert tab.complaints == []
 
 
-async def test_faxes_and_patients_are_added_and_changed(filled: Sandbox, provisioned: str, tab: Watched) -> None:
+async def test_faxes_and_patients_are_added_and_changed(
+    populated_sandbox: Sandbox, patient_address: str, tab: Watched
+) -> None:
     page = tab.page
     await tab.open("/page/faxes")
     await page.get_by_text("Add a fax").click()
@@ -332,16 +336,16 @@ async def test_faxes_and_patients_are_added_and_changed(filled: Sandbox, provisi
     await page.get_by_role("row", name="15550100177").get_by_role("button").click()
     await page.get_by_role("row", name="15550100177").locator(".state", has_text="waiting").wait_for()
     await tab.open("/page/patients")
-    await page.get_by_role("combobox", name=f"State of {provisioned}").select_option("disabled")
-    await page.get_by_role("button", name=f"Set the state of {provisioned}").click()
+    await page.get_by_role("combobox", name=f"State of {patient_address}").select_option("disabled")
+    await page.get_by_role("button", name=f"Set the state of {patient_address}").click()
     await page.locator(".state", has_text="disabled").wait_for()
     await page.get_by_role("button", name="End all sessions").click()
     await page.get_by_text("No session is open.").wait_for()
     assert tab.complaints == []
 
 
-async def test_documents_are_drawn(filled: Sandbox, signed: str, tab: Watched) -> None:
-    await tab.open(f"/page/documents/{signed}")
+async def test_documents_are_drawn(populated_sandbox: Sandbox, signed_document_id: str, tab: Watched) -> None:
+    await tab.open(f"/page/documents/{signed_document_id}")
     picture = tab.page.get_by_alt_text("Page 1 as it is drawn")
     await picture.scroll_into_view_if_needed()
     assert await picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1000
@@ -352,19 +356,25 @@ async def test_documents_are_drawn(filled: Sandbox, signed: str, tab: Watched) -
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_the_page_is_accessible(
-    scheme: Any, width: int, filled: Sandbox, sent: str, signed: str, provisioned: str, browser: Browser
+    scheme: Any,
+    width: int,
+    populated_sandbox: Sandbox,
+    sent_message_id: str,
+    signed_document_id: str,
+    patient_address: str,
+    browser: Browser,
 ) -> None:
     axe = import_module("axe_playwright_python.async_playwright").Axe()
-    filled.inject_fault("Send", "hang")
+    populated_sandbox.inject_fault("Send", "hang")
     page = await browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 844})
     views = ["/", f"/page/mail/{ALICE}", "/page/sent", "/page/calls", "/page/calls/1", "/page/documents", "/page/faxes"]
-    views += [f"/page/documents/{signed}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
+    views += [f"/page/documents/{signed_document_id}", "/page/patients", "/page/effects", "/page/controls", "/docs"]
     views += ["/docs?q=nothing", "/docs/MultiSignAndPull"]
-    views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(filled, "<p>text</p>")]
-    views += [await message_of(filled, "<p>text</p>", plain="text")]
+    views += [f"/page/mail/{ALICE}?folder=INBOX.Sent", await message_of(populated_sandbox, "<p>text</p>")]
+    views += [await message_of(populated_sandbox, "<p>text</p>", plain="text")]
     trouble = dict[str, Any]()
     for view in views:
-        await page.goto(f"{filled.root_url}{view}")
+        await page.goto(f"{populated_sandbox.root_url}{view}")
         await page.evaluate("document.querySelectorAll('main > details').forEach(each => each.open = true)")
         found = await axe.run(page)
         if found.violations_count:

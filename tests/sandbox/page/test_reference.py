@@ -14,22 +14,26 @@ import aiohttp
 import jsonschema_rs
 import pytest
 
-from directsuite.sandbox.control import control_document
-from directsuite.sandbox.page.reference import Request, example, example_of, operations_of
+from directsuite.sandbox.control import build_control_document
+from directsuite.sandbox.page.reference import ExampleRequest, build_example, find_example, list_operations
 from directsuite.sandbox.samples import ALICE, MAILBOX_LOGIN, add_sample_content
-from directsuite.sandbox.server import Sandbox, openapi_document
-from tests.sandbox.page.conftest import view
+from directsuite.sandbox.server import Sandbox, load_openapi_document
+from tests.sandbox.page.conftest import get_view
 
-OPERATIONS = {each.name: each for each in [*operations_of(openapi_document()), *operations_of(control_document())]}
+OPERATIONS = {
+    each.name: each for each in [*list_operations(load_openapi_document()), *list_operations(build_control_document())]
+}
 
 
-async def run(request: Request, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]) -> bytes:
+async def run(
+    request: ExampleRequest, sandbox: Sandbox, http: aiohttp.ClientSession, variables: dict[str, str]
+) -> bytes:
     """Send one request of an example, keep what it says is to be kept, and return the answer to it."""
     path, body = (
         re.sub(r"\$(\w+)", lambda match: variables[match[1]], text or "") for text in (request.path, request.body)
     )
     headers = {"Content-Type": request.media_type} if request.media_type and request.body else {}
-    if request.takes_bearer:
+    if request.needs_bearer:
         headers["Authorization"] = f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"
     async with http.request(
         request.method, sandbox.root_url + path, data=body.encode() or None, headers=headers
@@ -39,20 +43,20 @@ async def run(request: Request, sandbox: Sandbox, http: aiohttp.ClientSession, v
             return await answer.read()
         value = await answer.json()
         assert value.get("success", True), value
-        for name in (request.kept or "").split("/")[1:]:
+        for name in (request.result_pointer or "").split("/")[1:]:
             value = value[int(name) if name.isdecimal() else name]
-        if request.kept:
+        if request.result_pointer:
             variables[request.variable] = str(value)
         return await answer.read()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_an_example_is_answered_with_success(
-    operation: str, filled: Sandbox, http: aiohttp.ClientSession
+    operation: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
     variables = dict[str, str]()
-    for request in example_of(OPERATIONS, operation):
-        assert await run(request, filled, http, variables)
+    for request in build_example(OPERATIONS, operation):
+        assert await run(request, populated_sandbox, http, variables)
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ async def test_an_example_works_in_a_shell(
     operation: str, shell: tuple[Sandbox, dict[str, str]], http: aiohttp.ClientSession
 ) -> None:
     sandbox, environment = shell
-    page = await view(sandbox, http, f"/docs/{operation}")
+    page = await get_view(sandbox, http, f"/docs/{operation}")
     command = html.unescape(page.partition('id="example">')[2].partition("</pre>")[0])
     bash = await asyncio.create_subprocess_exec(
         "bash", "-euo", "pipefail", "-c", command, env=environment, stdout=asyncio.subprocess.PIPE
@@ -79,7 +83,7 @@ async def test_an_example_works_in_a_shell(
     answer, _ = await bash.communicate()
     assert bash.returncode == 0
     assert answer
-    assert not any(call.refused for call in sandbox.calls.answered)
+    assert not any(call.is_rejected for call in sandbox.calls.records)
 
 
 def test_examples_conform_to_the_schemas() -> None:
@@ -87,7 +91,7 @@ def test_examples_conform_to_the_schemas() -> None:
     for operation in OPERATIONS.values():
         content = operation.definition.get("requestBody", {}).get("content", {})
         for part in (*operation.definition["parameters"], *content.values()):
-            value = example(operation.document, part, [])
+            value = find_example(operation.document, part, [])
             if "schema" in part and value is not None:
                 schema = {**part["schema"], "components": operation.document["components"]}
                 jsonschema_rs.Draft202012Validator(schema, validate_formats=True).validate(value)
@@ -99,7 +103,9 @@ def test_examples_conform_to_the_schemas() -> None:
 
 def test_a_command_is_one_of_a_shell_whatever_it_sends() -> None:
     body = 'it\'s $(id) `id` \\ "x"\n! $smtpId'
-    words = shlex.split(Request("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).command(""))
+    words = shlex.split(
+        ExampleRequest("PUT", "/message-rest/api/message/Send", "text/plain", body, True, None).format_command("")
+    )
     assert words[words.index("-d") + 1] == body
     assert words[:5] == ["curl", "-sS", "-X", "PUT", "$DIRECTSUITE_MESSAGE_URL/Send"]
 
@@ -125,7 +131,7 @@ async def test_operations_are_found(text: str, found: set[str], sandbox: Sandbox
 
 
 async def test_both_documents_are_shown_offline_and_in_little(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
-    pages = [await view(sandbox, http, path) for path in ("/docs", "/docs/Send", "/docs/advance")]
+    pages = [await get_view(sandbox, http, path) for path in ("/docs", "/docs/Send", "/docs/advance")]
     assert "/_sandbox/clock/advance" in pages[0]
     for page in pages:
         assert "http://" not in page.replace(sandbox.root_url, "")

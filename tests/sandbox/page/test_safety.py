@@ -11,10 +11,10 @@ from yarl import URL
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import COOKIE
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.page.drawing import neutral_html
+from directsuite.sandbox.page.drawing import neutralize_html
 from directsuite.sandbox.samples import ALICE
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import submit, view
+from tests.sandbox.page.conftest import get_view, submit_form
 
 if TYPE_CHECKING:
     import aiohttp
@@ -40,16 +40,16 @@ TOKEN = "a token of the sandbox"
     ids=str,
 )
 async def test_requests_of_other_pages_are_refused(
-    path: str, headers: dict[str, str], filled: Sandbox, http: aiohttp.ClientSession
+    path: str, headers: dict[str, str], populated_sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
-    async with http.get(f"{filled.root_url}{path}", headers=headers) as answer:
+    async with http.get(f"{populated_sandbox.root_url}{path}", headers=headers) as answer:
         assert answer.status in {400, 403}
         assert ALICE not in await answer.text()
 
 
-async def test_another_page_may_lead_here(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_another_page_may_lead_here(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
-    async with http.get(f"{filled.root_url}/", headers=led) as answer:
+    async with http.get(f"{populated_sandbox.root_url}/", headers=led) as answer:
         assert answer.status == 200
 
 
@@ -69,34 +69,42 @@ async def test_another_page_may_lead_here(filled: Sandbox, http: aiohttp.ClientS
     ids=str,
 )
 async def test_only_the_pages_own_forms_change_anything(
-    changed: dict[str, Any], status: int, filled: Sandbox, http: aiohttp.ClientSession
+    changed: dict[str, Any], status: int, populated_sandbox: Sandbox, http: aiohttp.ClientSession
 ) -> None:
-    filled.clock.freeze()
-    before = filled.clock.now()
-    assert (await submit(filled, http, "POST/clock/advance", {"seconds": "60"}, **dict(changed)))[0] == status
-    assert (filled.clock.now() > before) == (status == 303)
+    populated_sandbox.clock.freeze()
+    before = populated_sandbox.clock.now()
+    assert (await submit_form(populated_sandbox, http, "POST/clock/advance", {"seconds": "60"}, **dict(changed)))[
+        0
+    ] == status
+    assert (populated_sandbox.clock.now() > before) == (status == 303)
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("path", ["/page/do/POST/reset", "/page/token"])
-async def test_what_is_no_form_is_refused(kind: str, path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with http.post(f"{filled.root_url}{path}", data=b"\xff\xfe", headers={"Content-Type": kind}) as answer:
+async def test_what_is_no_form_is_refused(
+    kind: str, path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    async with http.post(
+        f"{populated_sandbox.root_url}{path}", data=b"\xff\xfe", headers={"Content-Type": kind}
+    ) as answer:
         assert answer.status == 400
 
 
 @pytest.mark.parametrize("path", ["/page/do/POST/clock/freeze", "/page/token"])
-async def test_a_form_of_very_many_fields_is_not_read(path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_a_form_of_very_many_fields_is_not_read(
+    path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
-    async with http.post(f"{filled.root_url}{path}", data=b"a=&" * 100_000, headers=headers) as answer:
+    async with http.post(f"{populated_sandbox.root_url}{path}", data=b"a=&" * 100_000, headers=headers) as answer:
         assert (answer.status, "no form of this page" in await answer.text()) == (400, True)
 
 
-async def test_long_texts_are_cut_on_the_page(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_long_texts_are_cut_on_the_page(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     long, lab = "x" * 100_000, "lab@lab.example.test"
     raw = f"From: {lab}\nTo: {long}@x.test\nSubject: {long}\nX-Long: {long}\n\nThe text."
-    uid = await filled.deliver(ALICE, raw.encode())
+    uid = await populated_sandbox.deliver(ALICE, raw.encode())
     for path in (ALICE, f"{ALICE}/1/{uid}"):
-        async with http.get(f"{filled.root_url}/page/mail/{path}") as answer:
+        async with http.get(f"{populated_sandbox.root_url}/page/mail/{path}") as answer:
             text = await answer.text()
         assert lab in text
         assert len(text) < 100_000
@@ -105,30 +113,33 @@ async def test_long_texts_are_cut_on_the_page(filled: Sandbox, http: aiohttp.Cli
 @pytest.mark.parametrize(
     "back", ["//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)", "", "/?a=\r\nb: c"]
 )
-async def test_a_form_leads_nowhere_else(back: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit(filled, http, "POST/clock/freeze", {}, form={"back": back}) == (303, "/")
+async def test_a_form_leads_nowhere_else(back: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert await submit_form(populated_sandbox, http, "POST/clock/freeze", {}, form={"back": back}) == (303, "/")
 
 
-async def test_a_form_leads_back(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert await submit(filled, http, "POST/clock/freeze", {}, form={"back": "/?q=a%20b"}) == (303, "/?q=a%20b")
+async def test_a_form_leads_back(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    assert await submit_form(populated_sandbox, http, "POST/clock/freeze", {}, form={"back": "/?q=a%20b"}) == (
+        303,
+        "/?q=a%20b",
+    )
 
 
 async def test_browsers_are_told_to_load_and_run_nothing_else(
-    filled: Sandbox, signed: str, http: aiohttp.ClientSession
+    populated_sandbox: Sandbox, signed_document_id: str, http: aiohttp.ClientSession
 ) -> None:
-    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     message = f"/page/mail/{ALICE}/{folder}/1"
     for path in (
         "/",
         message,
         f"{message}/html",
         f"{message}/raw",
-        f"/page/documents/{signed}/1.png",
+        f"/page/documents/{signed_document_id}/1.png",
         "/nothing",
         "/docs",
         "/docs/Send",
     ):
-        async with http.get(f"{filled.root_url}{path}") as answer:
+        async with http.get(f"{populated_sandbox.root_url}{path}") as answer:
             if path == "/nothing":
                 continue
             policy = answer.headers["Content-Security-Policy"]
@@ -145,15 +156,15 @@ async def test_browsers_are_told_to_load_and_run_nothing_else(
                 assert not re.search(r"(?:src|href|action)=\"(?!/|\?|#main)", text)
 
 
-async def test_what_a_sender_wrote_is_text(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_what_a_sender_wrote_is_text(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     hostile = '"><script>alert(1)</script>{{ 7 * 7 }}'
     raw = (
         f"From: {hostile} <a@b.test>\r\nTo: {hostile}\r\nSubject: {hostile}\r\nX-{'a' * 9}: {hostile}\r\n\r\n{hostile}"
     )
-    uid = await filled.deliver(ALICE, raw.encode())
-    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    uid = await populated_sandbox.deliver(ALICE, raw.encode())
+    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     for path in (f"/page/mail/{ALICE}", f"/page/mail/{ALICE}/{folder}/{uid}", "/page/calls?q=%22%3E%3Cscript%3Ealert"):
-        text = await view(filled, http, path)
+        text = await get_view(populated_sandbox, http, path)
         assert "<script>" not in text
         assert "&lt;script&gt;" in text
 
@@ -174,15 +185,15 @@ async def test_what_a_sender_wrote_is_text(filled: Sandbox, http: aiohttp.Client
     ],
 )
 def test_elements_that_act_and_attributes_that_lead_are_renamed(html: str) -> None:
-    neutral = neutral_html(html)
+    neutral = neutralize_html(html)
     assert not re.search(r"<(?!/?(?:x-|svg|a\b|img))[a-z]", neutral, re.IGNORECASE)
     assert not re.search(r"(?<![-\w])(?:href|src|srcset|ping|poster)\s*=", neutral.replace("xlink:x-", "x-"))
 
 
 def test_pictures_within_a_message_stay() -> None:
     html = '<img src="data:image/png;base64,AAAA"><p style="color: red">text</p>'
-    assert neutral_html(html) == html
-    assert "x-src" in neutral_html('<img src="data:image/svg+xml,<svg/>">')
+    assert neutralize_html(html) == html
+    assert "x-src" in neutralize_html('<img src="data:image/svg+xml,<svg/>">')
 
 
 async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.ClientSession) -> None:
@@ -244,7 +255,7 @@ def test_a_token_that_can_be_guessed_is_refused(token: str) -> None:
         ),
     ],
 )
-async def test_no_address_makes_it_fail(path: str, filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_no_address_makes_it_fail(path: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     for text in (
         "%00",
         "%FF",
@@ -257,5 +268,5 @@ async def test_no_address_makes_it_fail(path: str, filled: Sandbox, http: aiohtt
         "a" * 3000,
         "%27%22%3C",
     ):
-        async with http.get(URL(f"{filled.root_url}{path.format(text)}", encoded=True)) as answer:
+        async with http.get(URL(f"{populated_sandbox.root_url}{path.format(text)}", encoded=True)) as answer:
             assert answer.status in {200, 404}, text

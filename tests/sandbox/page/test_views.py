@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from directsuite.sandbox.calls import masked
+from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.database import EFFECTS, record_effect
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.parsing import content_of
+from directsuite.sandbox.messaging.parsing import build_content
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.samples import ALICE, FAX_NUMBER
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW, view
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, get_view
 
 if TYPE_CHECKING:
     import sqlite3
@@ -44,62 +44,69 @@ async def test_every_view_is_there_in_an_empty_sandbox_too(
 ) -> None:
     if path.startswith("/page/mail/"):
         await sandbox.add_account(ALICE, "secret")
-    assert "<h1>" in await view(sandbox, http, path)
+    assert "<h1>" in await get_view(sandbox, http, path)
 
 
-async def test_mailboxes_folders_and_messages_are_shown(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    assert f'href="/page/mail/{ALICE}"' in await view(filled, http, "/")
-    box = await view(filled, http, f"/page/mail/{ALICE}")
+async def test_mailboxes_folders_and_messages_are_shown(
+    populated_sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    assert f'href="/page/mail/{ALICE}"' in await get_view(populated_sandbox, http, "/")
+    box = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}")
     assert "INBOX.Referrals" in box
     assert "Welcome to the sandbox" in box
-    found = await view(filled, http, f"/page/mail/{ALICE}?q=BLOOD")
+    found = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?q=BLOOD")
     assert "Blood count" in found
     assert "Welcome" not in found
-    uid = await filled.deliver(ALICE, MULTIPART)
-    folder = await filled.read(lambda connection: mailboxes.folder_id(connection, 1, "INBOX"))
+    uid = await populated_sandbox.deliver(ALICE, MULTIPART)
+    folder = await populated_sandbox.read(lambda connection: mailboxes.get_folder_id(connection, 1, "INBOX"))
     own = f"/page/mail/{ALICE}/{folder}/{uid}"
-    message = await view(filled, http, own)
+    message = await get_view(populated_sandbox, http, own)
     assert "Blutätter" in message
     assert f'<iframe class="mailed" sandbox="" referrerpolicy="no-referrer" title="HTML" src="{own}/html">' in message
-    assert await view(filled, http, f"{own}/html") == "<b>fine</b>"
-    assert (await view(filled, http, f"{own}/raw")).startswith("From: lab@")
-    async with http.get(f"{filled.root_url}{own}/attachments/0") as answer:
+    assert await get_view(populated_sandbox, http, f"{own}/html") == "<b>fine</b>"
+    assert (await get_view(populated_sandbox, http, f"{own}/raw")).startswith("From: lab@")
+    async with http.get(f"{populated_sandbox.root_url}{own}/attachments/0") as answer:
         assert (await answer.read(), answer.content_type) == (b"1,2", "application/octet-stream")
         disposition = answer.headers["Content-Disposition"]
         assert (disposition.startswith("attachment"), "/" in disposition) == (True, False)
     for missing in (f"{own}9", f"{own}/attachments/7", f"/page/mail/{ALICE}?folder=x", "/page/mail/nobody@x.test"):
-        async with http.get(f"{filled.root_url}{missing}") as answer:
+        async with http.get(f"{populated_sandbox.root_url}{missing}") as answer:
             assert answer.status == 404, missing
 
 
-async def test_the_plain_text_beside_html_is_shown(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    own, folder = f"/page/mail/{ALICE}", await filled.read(lambda it: mailboxes.folder_id(it, 1, "INBOX"))
+async def test_the_plain_text_beside_html_is_shown(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    own, folder = (
+        f"/page/mail/{ALICE}",
+        await populated_sandbox.read(lambda it: mailboxes.get_folder_id(it, 1, "INBOX")),
+    )
     both = MULTIPART.replace(b"mixed", b"alternative").replace(
         b"\r\n\r\n--q\r\n", b"\r\n\r\n--q\r\n\r\nNo <i>alarm</i>\r\n--q\r\n", 1
     )
-    shown = await view(filled, http, f"{own}/{folder}/{await filled.deliver(ALICE, both)}")
+    shown = await get_view(populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, both)}")
     assert '<pre class="text" tabindex="0">No &lt;i&gt;alarm&lt;/i&gt;</pre>' in shown
     assert "&lt;b&gt;fine&lt;/b&gt;" in shown
-    assert "Its plain text" not in await view(filled, http, f"{own}/{folder}/{await filled.deliver(ALICE, MULTIPART)}")
+    assert "Its plain text" not in await get_view(
+        populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, MULTIPART)}"
+    )
 
 
 async def test_a_messages_way_to_each_recipient_is_shown(
-    filled: Sandbox, sent: str, http: aiohttp.ClientSession
+    populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
 ) -> None:
-    filled.clock.freeze()
+    populated_sandbox.clock.freeze()
     for path in ("/page/sent", "/page/sent?q=slow%2B30m"):
-        page = await view(filled, http, path)
+        page = await get_view(populated_sandbox, http, path)
         assert page.count(">Confirm now<") == 1
         assert "the confirmation is due" in page
         assert "<strong>Referral of A. Example</strong>" in page
-    assert "Nothing is found" in await view(filled, http, "/page/sent?q=nobody")
+    assert "Nothing is found" in await get_view(populated_sandbox, http, "/page/sent?q=nobody")
 
 
 async def test_documents_are_drawn_with_fields_and_signatures(
-    filled: Sandbox, signed: str, http: aiohttp.ClientSession
+    populated_sandbox: Sandbox, signed_document_id: str, http: aiohttp.ClientSession
 ) -> None:
-    assert signed in await view(filled, http, "/page/documents")
-    page = await view(filled, http, f"/page/documents/{signed}")
+    assert signed_document_id in await get_view(populated_sandbox, http, "/page/documents")
+    page = await get_view(populated_sandbox, http, f"/page/documents/{signed_document_id}")
     for text in (
         "Approval",
         "valid",
@@ -107,15 +114,15 @@ async def test_documents_are_drawn_with_fields_and_signatures(
         "PatientSig",
         "not signed",
         "patient_name",
-        f"/page/documents/{signed}/1.png",
+        f"/page/documents/{signed_document_id}/1.png",
     ):
         assert text in page
-    async with http.get(f"{filled.root_url}/page/documents/{signed}/1.png") as answer:
+    async with http.get(f"{populated_sandbox.root_url}/page/documents/{signed_document_id}/1.png") as answer:
         assert (await answer.read()).startswith(b"\x89PNG")
-    for missing in (f"{signed}/4.png", "nothing", "nothing/pdf"):
-        async with http.get(f"{filled.root_url}/page/documents/{missing}") as answer:
+    for missing in (f"{signed_document_id}/4.png", "nothing", "nothing/pdf"):
+        async with http.get(f"{populated_sandbox.root_url}/page/documents/{missing}") as answer:
             assert answer.status == 404
-    async with http.get(f"{filled.root_url}/page/documents/{signed}/pdf") as answer:
+    async with http.get(f"{populated_sandbox.root_url}/page/documents/{signed_document_id}/pdf") as answer:
         assert (await answer.read()).startswith(b"%PDF")
 
 
@@ -141,46 +148,46 @@ trailer<</Root 1 0 R>>"""
 
 
 async def test_faxes_patients_and_sessions_are_shown(
-    filled: Sandbox, provisioned: str, http: aiohttp.ClientSession
+    populated_sandbox: Sandbox, patient_address: str, http: aiohttp.ClientSession
 ) -> None:
-    assert FAX_NUMBER in await view(filled, http, "/page/faxes")
-    assert "Fax 7" in await view(filled, http, "/page/faxes?q=fax%207")
-    patients = await view(filled, http, "/page/patients")
-    for text in (provisioned, "activated", "demo-reseller", "Zoë"):
+    assert FAX_NUMBER in await get_view(populated_sandbox, http, "/page/faxes")
+    assert "Fax 7" in await get_view(populated_sandbox, http, "/page/faxes?q=fax%207")
+    patients = await get_view(populated_sandbox, http, "/page/patients")
+    for text in (patient_address, "activated", "demo-reseller", "Zoë"):
         assert text in patients
-    assert provisioned in await view(filled, http, "/page/effects?q=provision")
+    assert patient_address in await get_view(populated_sandbox, http, "/page/effects?q=provision")
 
 
 async def test_calls_are_shown_with_effects_and_without_secrets(
-    filled: Sandbox, sent: str, provisioned: str, http: aiohttp.ClientSession
+    populated_sandbox: Sandbox, sent_message_id: str, patient_address: str, http: aiohttp.ClientSession
 ) -> None:
     async with http.post(
-        f"{filled.message_url}/GetMessageCount/INBOX", json={**CREDENTIALS, "password": "x"}
+        f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json={**CREDENTIALS, "password": "x"}
     ) as answer:
         assert answer.status == 200
-    async with http.post(f"{filled.registration_url}/login/hush-hush-hush/at/all", json={}) as answer:
+    async with http.post(f"{populated_sandbox.registration_url}/login/hush-hush-hush/at/all", json={}) as answer:
         assert answer.status == 404
-    calls = await view(filled, http, "/page/calls")
+    calls = await get_view(populated_sandbox, http, "/page/calls")
     for text in (
         "Send",
         "ProvisionIDProofedPatient",
         "no operation",
         "200 refused",
-        f"ProvisionIDProofedPatient {provisioned}",
+        f"ProvisionIDProofedPatient {patient_address}",
     ):
         assert text in calls
-    assert "login" not in (await view(filled, http, "/page/calls?q=send")).partition("<main")[2]
+    assert "login" not in (await get_view(populated_sandbox, http, "/page/calls?q=send")).partition("<main")[2]
     shown = ""
     for number in range(1, 6):
-        shown += await view(filled, http, f"/page/calls/{number}")
+        shown += await get_view(populated_sandbox, http, f"/page/calls/{number}")
     assert "•••" in shown
     for secret in ("hush-hush-hush", '"sandbox"', "sandbox&#34;", "demo-login", "1234"):
         assert secret not in shown, secret
-    exchange = filled.calls.exchange(2)
+    exchange = populated_sandbox.calls.find_exchange(2)
     assert exchange is not None
     for secret in ("hush", "sessionId"):
-        assert secret not in repr(filled.calls.find(3))
-    async with http.get(f"{filled.root_url}/page/calls/99") as answer:
+        assert secret not in repr(populated_sandbox.calls.find(3))
+    async with http.get(f"{populated_sandbox.root_url}/page/calls/99") as answer:
         assert answer.status == 404
 
 
@@ -200,7 +207,7 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
     ],
 )
 def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> None:
-    text = masked(body.encode())
+    text = mask_secrets(body.encode())
     assert "hidd" not in text
     assert "•••" in text
     assert shown in {None, text}
@@ -208,16 +215,16 @@ def test_what_is_named_like_a_secret_is_masked(body: str, shown: str | None) -> 
 
 @pytest.mark.parametrize("unit", ["token", "a", "token ", 'token="', "token='", "token:", "'a\\", "a:", "token -"])
 def test_masking_takes_steps_in_proportion_to_the_body(unit: str) -> None:
-    assert masked((unit * 65_536)[:65_536].encode())[:2] == unit[:2] or len(unit) == 1
+    assert mask_secrets((unit * 65_536)[:65_536].encode())[:2] == unit[:2] or len(unit) == 1
 
 
 def test_half_a_surrogate_pair_in_a_call_is_shown_as_a_question_mark() -> None:
-    assert masked(b'["\\ud800"]') == '[\n  "?"\n]'
+    assert mask_secrets(b'["\\ud800"]') == '[\n  "?"\n]'
 
 
 def test_a_call_does_not_show_what_it_carried() -> None:
-    assert masked(b"plain") == "plain"
-    assert masked(b"\xff\xfe") == "\ufffd\ufffd"
+    assert mask_secrets(b"plain") == "plain"
+    assert mask_secrets(b"\xff\xfe") == "\ufffd\ufffd"
 
 
 async def test_effects_that_were_undone_are_not_a_calls(sandbox: Sandbox) -> None:
@@ -235,57 +242,63 @@ async def test_effects_that_were_undone_are_not_a_calls(sandbox: Sandbox) -> Non
 
 
 @pytest.mark.wide
-async def test_large_mailboxes_and_many_calls_stay_quick(filled: Sandbox, http: aiohttp.ClientSession) -> None:
+async def test_large_mailboxes_and_many_calls_stay_quick(
+    populated_sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
     def fill(connection: sqlite3.Connection) -> None:
-        folder = mailboxes.folder_id(connection, 1, "INBOX")
+        folder = mailboxes.get_folder_id(connection, 1, "INBOX")
         for number in range(10_000):
             raw = b"From: a@b.test\r\nSubject: message %d\r\n\r\ntext" % number
-            mailboxes.append(connection, folder, content_of(raw), received_ms=number)
+            mailboxes.append_message(connection, folder, build_content(raw), received_ms=number)
 
-    await filled._database.write(fill)
-    call = filled.calls.answered
-    async with http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS) as answer:
+    await populated_sandbox._database.write(fill)
+    call = populated_sandbox.calls.records
+    async with http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS) as answer:
         await answer.read()
     last = call[-1]
     call.extend([last] * 100_000)
     began = time.perf_counter()
-    box = await view(filled, http, f"/page/mail/{ALICE}")
-    await view(filled, http, f"/page/mail/{ALICE}?q=message%205000")
-    await view(filled, http, f"/page/mail/{ALICE}?before=5000")
-    await view(filled, http, "/page/calls")
-    await view(filled, http, "/page/calls?q=nothing")
+    box = await get_view(populated_sandbox, http, f"/page/mail/{ALICE}")
+    await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?q=message%205000")
+    await get_view(populated_sandbox, http, f"/page/mail/{ALICE}?before=5000")
+    await get_view(populated_sandbox, http, "/page/calls")
+    await get_view(populated_sandbox, http, "/page/calls?q=nothing")
     assert time.perf_counter() - began < 5  # together; each takes some 20 ms
     assert (box.count('<a id="message-'), len(box) < 100_000, len(call)) == (50, True, 10_000)
     assert 'rel="next"' in box
 
 
-async def test_changes_and_calls_are_told_as_they_come(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(20), http.get(f"{filled.root_url}/page/events") as answer:
+async def test_changes_and_calls_are_told_as_they_come(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(20), http.get(f"{populated_sandbox.root_url}/page/events") as answer:
         assert answer.content_type == "text/event-stream"
         await answer.content.readuntil(b"\n\n")
         for change, kind in (
-            (filled.deliver(ALICE, b"Subject: new\r\n\r\n"), b"change"),
-            (asyncio.to_thread(filled.clock.freeze), b"change"),
-            (http.post(f"{filled.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
+            (populated_sandbox.deliver(ALICE, b"Subject: new\r\n\r\n"), b"change"),
+            (asyncio.to_thread(populated_sandbox.clock.freeze), b"change"),
+            (http.post(f"{populated_sandbox.message_url}/GetMessageCount/INBOX", json=CREDENTIALS), b"call"),
         ):
             await change
             assert await answer.content.readuntil(b"\n\n") == b"event: " + kind + b"\ndata: 1\n\n"
 
 
-async def test_what_has_changed_since_the_page_was_made_is_told(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    version = (await view(filled, http, "/")).partition('data-version="')[2].partition('"')[0]
-    await filled.deliver(ALICE, b"Subject: new\r\n\r\n")
-    async with asyncio.timeout(20), http.get(f"{filled.root_url}/page/events?since={version}") as answer:
+async def test_what_has_changed_since_the_page_was_made_is_told(
+    populated_sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    version = (await get_view(populated_sandbox, http, "/")).partition('data-version="')[2].partition('"')[0]
+    await populated_sandbox.deliver(ALICE, b"Subject: new\r\n\r\n")
+    async with asyncio.timeout(20), http.get(f"{populated_sandbox.root_url}/page/events?since={version}") as answer:
         assert await answer.content.readuntil(b"\n\n") == b"event: call\ndata: 1\n\n"
         assert await answer.content.readuntil(b"\n\n") == b"event: change\ndata: 1\n\n"
 
 
-async def test_a_sandbox_that_stops_lets_browsers_go(filled: Sandbox, http: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(4), http.get(f"{filled.root_url}/page/events") as answer:
+async def test_a_sandbox_that_stops_lets_browsers_go(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(4), http.get(f"{populated_sandbox.root_url}/page/events") as answer:
         await answer.content.readuntil(b"\n\n")
-        await filled.__aexit__(None, None, None)
+        await populated_sandbox.__aexit__(None, None, None)
         assert await answer.content.read() == b""
 
 
-async def test_the_way_is_named_by_address(filled: Sandbox, sent: str, http: aiohttp.ClientSession) -> None:
-    assert SLOW in await view(filled, http, "/page/sent")
+async def test_the_way_is_named_by_address(
+    populated_sandbox: Sandbox, sent_message_id: str, http: aiohttp.ClientSession
+) -> None:
+    assert SLOW_RECIPIENT in await get_view(populated_sandbox, http, "/page/sent")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from PIL.Image import open as open_image
 
-from directsuite.sandbox.database import effects
-from directsuite.sandbox.signing.text import font_for
+from directsuite.sandbox.database import list_effects
+from directsuite.sandbox.signing.text import find_font
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from aiohttp.test_utils import TestClient
     from PIL.Image import Image
 
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
     from directsuite.sandbox.signing.text import Font
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Caller:
+class SigningCaller:
     """Speaks the service's HTTP; what is refused comes back as status and error body."""
 
     client: TestClient[web.Request, web.Application]
-    database: Database
+    database: SandboxDatabase
 
     async def call(
         self, method: str, path: str = "", *, body: bytes | None = None, json: object = None, account: str = "alice"
@@ -45,15 +45,15 @@ class Caller:
             answer = await self.client.request(method, f"/signing/pdf{path}", json=json, headers=headers)
         else:
             answer = await self.client.request(method, f"/signing/pdf{path}", data=body, headers=headers)
-        return answer.status, await _content(answer)
+        return answer.status, await _decode_content(answer)
 
-    async def ok(self, method: str, path: str = "", **arguments: Any) -> Any:
+    async def call_ok(self, method: str, path: str = "", **arguments: Any) -> Any:
         """The answer to a call that succeeds."""
         status, answer = await self.call(method, path, **arguments)
         assert status == 200, answer
         return answer
 
-    async def refused(self, method: str, path: str = "", **arguments: Any) -> str:
+    async def call_rejected(self, method: str, path: str = "", **arguments: Any) -> str:
         """The description of a refusal with status 400."""
         status, answer = await self.call(method, path, **arguments)
         assert status == 400, answer
@@ -62,36 +62,36 @@ class Caller:
 
     async def save(self, content: bytes) -> str:
         """The identifier of a newly stored document."""
-        answer = await self.ok("POST", body=base64.b64encode(content))
+        answer = await self.call_ok("POST", body=base64.b64encode(content))
         return str(answer["identifier"])
 
-    async def info(self, identifier: str) -> Json:
+    async def get_doc_info(self, identifier: str) -> Json:
         """GetDocInfo."""
-        answer: Json = await self.ok("GET", f"/{identifier}/info")
+        answer: Json = await self.call_ok("GET", f"/{identifier}/info")
         return answer
 
-    async def pull(self, identifier: str) -> bytes:
+    async def get_doc(self, identifier: str) -> bytes:
         """GetDoc."""
-        answer: bytes = await self.ok("GET", f"/{identifier}")
+        answer: bytes = await self.call_ok("GET", f"/{identifier}")
         return answer
 
-    async def signatures(self, identifier: str) -> dict[str, bool | None]:
+    async def get_signature_states(self, identifier: str) -> dict[str, bool | None]:
         """Each signature field: whether its signature is valid, None if it is empty."""
-        signatures: list[Json] = (await self.info(identifier))["signatures"]
+        signatures: list[Json] = (await self.get_doc_info(identifier))["signatures"]
         return {entry["name"]: entry["isValid"] if entry["isSigned"] else None for entry in signatures}
 
-    async def effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
+    async def list_effects(self, operation: str | None = None) -> list[Mapping[str, Any]]:
         """What the ledger holds."""
-        return await self.database.read(lambda connection: effects(connection, operation))
+        return await self.database.read(lambda connection: list_effects(connection, operation))
 
 
-async def _content(answer: ClientResponse) -> Any:
+async def _decode_content(answer: ClientResponse) -> Any:
     if answer.content_type == "application/json":
         return await answer.json()
     return base64.b64decode(await answer.text(), validate=True)
 
 
-def valid_by_pdfsig(content: bytes, folder: Path) -> int:
+def count_pdfsig_valid(content: bytes, folder: Path) -> int:
     """How many signatures poppler calls valid; all of them must be."""
     _require(shutil.which("pdfsig") is not None, "pdfsig is missing: install poppler-utils")
     document = folder / "checked.pdf"
@@ -103,7 +103,7 @@ def valid_by_pdfsig(content: bytes, folder: Path) -> int:
     return valid
 
 
-def check_by_openssl(content: bytes, ranges: list[int], folder: Path) -> None:
+def verify_with_openssl(content: bytes, ranges: list[int], folder: Path) -> None:
     """Raise CalledProcessError unless OpenSSL calls the signature with this /ByteRange valid, trusting ca.pem."""
     first, length, second, rest = ranges
     covered = content[first : first + length] + content[second : second + rest]
@@ -114,7 +114,7 @@ def check_by_openssl(content: bytes, ranges: list[int], folder: Path) -> None:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
-def text_by_poppler(content: bytes, folder: Path, *arguments: str) -> str:
+def extract_poppler_text(content: bytes, folder: Path, *arguments: str) -> str:
     """The text that poppler sees on the pages."""
     _require(shutil.which("pdftotext") is not None, "pdftotext is missing: install poppler-utils")
     document = folder / "read.pdf"
@@ -124,7 +124,7 @@ def text_by_poppler(content: bytes, folder: Path, *arguments: str) -> str:
     ).stdout
 
 
-def page_by_poppler(content: bytes, folder: Path) -> Image:
+def render_poppler_page(content: bytes, folder: Path) -> Image:
     """The first page as poppler draws it, a pixel for each point."""
     _require(shutil.which("pdftoppm") is not None, "pdftoppm is missing: install poppler-utils")
     document = folder / "drawn.pdf"
@@ -134,9 +134,9 @@ def page_by_poppler(content: bytes, folder: Path) -> Image:
     return open_image(drawn.with_suffix(".png")).convert("RGB")
 
 
-def font_with(text: str) -> Font:
+def find_font_for(text: str) -> Font:
     """The font that the service writes this text with: Helvetica, or one of this machine."""
-    font = font_for(text)
+    font = find_font(text)
     _require(font is not None, "no font has these characters: install fonts-dejavu-core")
     assert font is not None
     return font

@@ -13,12 +13,12 @@ from aiohttp.test_utils import TestClient, TestServer
 from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.credentials import ACCOUNT
 from directsuite.sandbox.database import SCHEMA as LEDGER_SCHEMA
-from directsuite.sandbox.database import Database
-from directsuite.sandbox.refusals import refusals
+from directsuite.sandbox.database import SandboxDatabase
+from directsuite.sandbox.rejections import handle_errors
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.service import SCHEMA, SigningService
 
-from .caller import Caller
+from .caller import SigningCaller
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -39,17 +39,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def database() -> Database:
-    return Database(None, [SCHEMA, LEDGER_SCHEMA])
+def database() -> SandboxDatabase:
+    return SandboxDatabase(None, [SCHEMA, LEDGER_SCHEMA])
 
 
 @pytest.fixture
-def service(database: Database, clock: Clock, keys: FileKeyStore) -> SigningService:
+def service(database: SandboxDatabase, clock: Clock, keys: FileKeyStore) -> SigningService:
     return SigningService(database, clock, keys)
 
 
 @web.middleware
-async def account_from_header(
+async def set_account_from_header(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     request[ACCOUNT] = request.headers.get("X-Account", "alice")
@@ -57,11 +57,11 @@ async def account_from_header(
 
 
 @pytest.fixture
-async def signing(service: SigningService, database: Database) -> AsyncIterator[Caller]:
-    application = web.Application(middlewares=[refusals, account_from_header], client_max_size=64 * 2**20)
-    application.add_routes(service.routes())
+async def signing(service: SigningService, database: SandboxDatabase) -> AsyncIterator[SigningCaller]:
+    application = web.Application(middlewares=[handle_errors, set_account_from_header], client_max_size=64 * 2**20)
+    application.add_routes(service.make_routes())
     async with TestClient(TestServer(application, host="127.0.0.1")) as client:
-        yield Caller(client, database)
+        yield SigningCaller(client, database)
     database.close()
 
 

@@ -18,7 +18,7 @@ canvas: Any = import_module("reportlab.pdfgen.canvas")  # which has no types
 WIDTH, HEIGHT = 612, 792
 
 
-def plain(pages: int = 1) -> bytes:
+def make_plain_pages(pages: int = 1) -> bytes:
     """Pages with a line of text and no form."""
     output = io.BytesIO()
     drawing: Any = canvas.Canvas(output, pagesize=(WIDTH, HEIGHT))
@@ -30,7 +30,7 @@ def plain(pages: int = 1) -> bytes:
     return output.getvalue()
 
 
-def consent() -> bytes:
+def make_consent_form() -> bytes:
     """A form of three pages: text, check box, choice and radio fields on the first, the second turned by 90 degrees."""
     output = io.BytesIO()
     drawing: Any = canvas.Canvas(output, pagesize=(WIDTH, HEIGHT))
@@ -52,7 +52,7 @@ def consent() -> bytes:
     drawing.drawString(72, 740, "Last page")
     drawing.showPage()
     drawing.save()
-    return with_signature_fields(
+    return add_signature_fields(
         output.getvalue(),
         ("PatientSig", 0, (72, 100, 272, 170)),
         ("WitnessSig", 1, (72, 100, 272, 170)),
@@ -60,7 +60,7 @@ def consent() -> bytes:
     )
 
 
-def with_signature_fields(content: bytes, *places: tuple[str, int, tuple[int, int, int, int]]) -> bytes:
+def add_signature_fields(content: bytes, *places: tuple[str, int, tuple[int, int, int, int]]) -> bytes:
     """The document with empty signature fields: name, page from 0, and corners."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
     for name, page, box in places:
@@ -70,7 +70,7 @@ def with_signature_fields(content: bytes, *places: tuple[str, int, tuple[int, in
     return output.getvalue()
 
 
-def one_field(**members: Any) -> bytes:
+def make_single_field_form(**members: Any) -> bytes:
     """A page with a single form field, merged with its widget; the page starts at its media box's (100, 50)."""
     with pikepdf.new() as pdf:
         page = pdf.add_blank_page(page_size=(400, 300))
@@ -82,10 +82,10 @@ def one_field(**members: Any) -> bytes:
             field[f"/{key}"] = value
         page.obj["/Annots"] = Array([field])
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([field]), DA=String("/Helv 0 Tf 0 g")))
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def nested() -> bytes:
+def make_nested_fields() -> bytes:
     """Signature fields below a parent `group`, together with a text field, and two below a parent of their own."""
     with pikepdf.new() as pdf:
         page = pdf.add_blank_page(page_size=(WIDTH, HEIGHT))
@@ -107,40 +107,40 @@ def nested() -> bytes:
         pair["/Kids"] = Array([child(pair, "one", Name.Sig, 350), child(pair, "two", Name.Sig, 480)])
         page.obj["/Annots"] = Array(widgets)
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([group, pair]), DA=String("/Helv 0 Tf 0 g")))
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def turned(degrees: int, *, crop: tuple[int, int, int, int] | None = None) -> bytes:
+def make_rotated_page(degrees: int, *, crop: tuple[int, int, int, int] | None = None) -> bytes:
     """A page that viewers turn, with a crop box that does not start at the origin if one is given."""
-    with pikepdf.open(io.BytesIO(plain())) as pdf:
+    with pikepdf.open(io.BytesIO(make_plain_pages())) as pdf:
         page: Any = pdf.pages[0].obj
         page["/Rotate"] = degrees
         if crop is not None:
             page["/CropBox"] = Array(list(crop))
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def encrypted(user_password: str) -> bytes:
+def make_encrypted_form(user_password: str) -> bytes:
     """A form that is encrypted; an empty user password lets everyone read it."""
-    with pikepdf.open(io.BytesIO(consent())) as pdf:
+    with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
         output = io.BytesIO()
         pdf.save(output, encryption=pikepdf.Encryption(owner="owner", user=user_password))
         return output.getvalue()
 
 
-def saved(pdf: pikepdf.Pdf) -> bytes:
+def save_to_bytes(pdf: pikepdf.Pdf) -> bytes:
     """The bytes of a pikepdf document."""
     output = io.BytesIO()
     pdf.save(output)
     return output.getvalue()
 
 
-def stream(pdf: Any, content: bytes, **entries: Any) -> Any:
+def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:
     """A stream with this content, made in `pdf`: pikepdf types this method in part only."""
     return pdf.make_stream(content, **entries)
 
 
-def certified(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
+def certify(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
     """The document with a certification signature that permits what it says. Not to be called on an event loop."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
     metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=permission)
@@ -149,18 +149,18 @@ def certified(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
     return bytes(output.getvalue())
 
 
-def left_to_viewers(value: str, **members: Any) -> bytes:
+def make_unrendered_field(value: str, **members: Any) -> bytes:
     """A field, of text unless `members` say otherwise, in a form that asks viewers to draw it."""
     field = members or {"FT": Name.Tx, "V": String(value)}
-    with pikepdf.open(io.BytesIO(one_field(T=String("note"), **field))) as pdf:
+    with pikepdf.open(io.BytesIO(make_single_field_form(T=String("note"), **field))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         form["/NeedAppearances"] = True
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def outdated(*, old: str, new: str) -> bytes:
+def make_stale_field(*, old: str, new: str) -> bytes:
     """A text field whose appearance still shows an old value, in a form that says so."""
-    with pikepdf.open(io.BytesIO(left_to_viewers(new))) as pdf:
+    with pikepdf.open(io.BytesIO(make_unrendered_field(new))) as pdf:
         pdf_with_streams: Any = pdf
         form: Any = pdf.Root["/AcroForm"]
         font = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica)
@@ -171,10 +171,10 @@ def outdated(*, old: str, new: str) -> bytes:
                 Resources=Dictionary(Font=Dictionary(F=font)),
             )
         )  # fmt: skip
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def radio_group(chosen: str) -> bytes:
+def make_radio_group(chosen: str) -> bytes:
     """Two radio buttons, a and b, without appearances."""
     with pikepdf.new() as pdf:
         page = pdf.add_blank_page(page_size=(WIDTH, HEIGHT))
@@ -194,24 +194,24 @@ def radio_group(chosen: str) -> bytes:
         )  # fmt: skip
         page.obj["/Annots"] = group["/Kids"]
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([group])))
-        return saved(pdf)
+        return save_to_bytes(pdf)
 
 
-def with_stray_widget(text: str) -> bytes:
+def make_form_with_stray_widget(text: str) -> bytes:
     """A form with one field, and a widget with an appearance that belongs to no field."""
-    with pikepdf.open(io.BytesIO(outdated(old=text, new="x"))) as pdf:
+    with pikepdf.open(io.BytesIO(make_stale_field(old=text, new="x"))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         stray = form["/Fields"][0]
         form["/NeedAppearances"] = False
         form["/Fields"] = Array([pdf.make_indirect(Dictionary(FT=Name.Tx, T=String("other"), V=String("y")))])
         assert stray["/AP"] is not None
         with pytest.warns(pikepdf.PageCopyWarning):
-            return saved(pdf)
+            return save_to_bytes(pdf)
 
 
-def with_widgets_apart(*names: str) -> bytes:
+def make_separate_widgets(*names: str) -> bytes:
     """A page with empty signature fields whose widgets are objects of their own."""
-    writer: Any = IncrementalPdfFileWriter(io.BytesIO(plain()))
+    writer: Any = IncrementalPdfFileWriter(io.BytesIO(make_plain_pages()))
     for number, name in enumerate(names):
         box = (50 + 250 * number, 100, 250 + 250 * number, 160)
         append_signature_field(writer, SigFieldSpec(name, box=box, combine_annotation=False))

@@ -16,7 +16,7 @@ from pyhanko.pdf_utils.crypt.pubkey import RecipientEncryptionPolicy
 from pyhanko.pdf_utils.reader import PdfFileReader
 
 from . import documents
-from .caller import Caller, text_by_poppler, valid_by_pdfsig
+from .caller import SigningCaller, count_pdfsig_valid, extract_poppler_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,40 +27,40 @@ if TYPE_CHECKING:
 
 def draft_of_aes_256() -> bytes:
     """Encrypted by revision 5, with an empty user password."""
-    return _encrypted(documents.plain(), R=5, aes=True)
+    return _encrypted(documents.make_plain_pages(), R=5, aes=True)
 
 
 def without_key_length() -> bytes:
     """Encrypted by revision 4, whose dictionary does not tell the length of the key."""
-    content = _encrypted(documents.plain(), R=4, aes=True)
+    content = _encrypted(documents.make_plain_pages(), R=4, aes=True)
     assert content.count(b"/Length 128") == 1
     return content.replace(b"/Length 128", b"           ")
 
 
 def xfa_form_with_usage_rights() -> bytes:
     """An encrypted XFA form whose catalog holds the signature of its usage rights, which is never encrypted."""
-    with pikepdf.open(io.BytesIO(documents.consent())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_consent_form())) as pdf:
         form: Any = pdf.Root["/AcroForm"]
-        form["/XFA"] = Array([String("template"), documents.stream(pdf, b"<template/>")])
+        form["/XFA"] = Array([String("template"), documents.make_stream(pdf, b"<template/>")])
         rights = Dictionary(Type=Name.Sig, Filter=Name("/Adobe.PPKLite"), Contents=String(b"0" * 37))
         rights["/ByteRange"] = Array([0, 1, 2, 3])
         pdf.Root["/Perms"] = Dictionary(UR3=rights)
-        content = documents.saved(pdf)
+        content = documents.save_to_bytes(pdf)
     return _encrypted(content, R=4, aes=True)
 
 
 def with_broken_metadata() -> bytes:
     """XMP that is not well-formed."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
-        pdf.Root["/Metadata"] = documents.stream(pdf, b"<x:xmpmeta \xff", Type=Name.Metadata, Subtype=Name.XML)
+        pdf.Root["/Metadata"] = documents.make_stream(pdf, b"<x:xmpmeta \xff", Type=Name.Metadata, Subtype=Name.XML)
         pdf.save(output, fix_metadata_version=False)  # which would mend it
         return output.getvalue()
 
 
 def with_broken_cross_references() -> bytes:
     """A cross-reference stream whose compressed bytes end too early."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.save(output, object_stream_mode=pikepdf.ObjectStreamMode.generate)
     content = output.getvalue()
@@ -82,13 +82,13 @@ def with_high_object_numbers() -> bytes:
 
 def with_a_wrong_startxref() -> bytes:
     """The end points to a part of the cross-reference table that does not lead to the catalog."""
-    content = documents.plain()
+    content = documents.make_plain_pages()
     return content.replace(b"xref\n0", b"xref\n9", 1)
 
 
 def with_a_number_for_a_parent() -> bytes:
     """A page whose /Parent is no dictionary, and so has nothing to inherit."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.pages[0].obj["/Parent"] = 1
         pdf.save(output)
@@ -97,7 +97,7 @@ def with_a_number_for_a_parent() -> bytes:
 
 def with_numbers_in_the_catalog() -> bytes:
     """A catalog whose /Extensions and /Perms are no dictionaries."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         output = io.BytesIO()
         pdf.Root["/Extensions"], pdf.Root["/Perms"] = 1, pikepdf.Array([2])
         pdf.save(output)
@@ -114,36 +114,40 @@ def with_numbers_in_the_catalog() -> bytes:
     ],
 )
 async def test_what_other_readers_open_can_be_saved_and_signed(
-    signing: Caller, tmp_path: Path, build: Callable[[], bytes]
+    signing: SigningCaller, tmp_path: Path, build: Callable[[], bytes]
 ) -> None:
     content = build()
-    text_by_poppler(content, tmp_path)
+    extract_poppler_text(content, tmp_path)
     identifier = await signing.save(content)
     body = {"name": "A", "widget": {"x": 10, "y": 10, "width": 99, "height": 50, "page": 1}}
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [body, {"name": "B"}]})
-    signed = {name: valid for name, valid in (await signing.signatures(identifier)).items() if valid is not None}
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [body, {"name": "B"}]})
+    signed = {
+        name: valid for name, valid in (await signing.get_signature_states(identifier)).items() if valid is not None
+    }
     assert signed == {"A": True, "B": True}
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
-    with pikepdf.open(io.BytesIO(await signing.pull(identifier))) as pdf:
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
+    with pikepdf.open(io.BytesIO(await signing.get_doc(identifier))) as pdf:
         assert pdf.is_encrypted is (b"/Encrypt" in content)
         assert pdf.allow.print_highres is not pdf.is_encrypted
 
 
-async def test_a_document_for_holders_of_certificates_is_refused_as_such(signing: Caller, keys: FileKeyStore) -> None:
+async def test_a_document_for_holders_of_certificates_is_refused_as_such(
+    signing: SigningCaller, keys: FileKeyStore
+) -> None:
     copy_into: Any = import_module("pyhanko.pdf_utils.writer").copy_into_new_writer  # whose types are partial
-    writer = copy_into(PdfFileReader(io.BytesIO(documents.plain())))
+    writer = copy_into(PdfFileReader(io.BytesIO(documents.make_plain_pages())))
     writer.encrypt_pubkey([keys.signer().signing_cert], policy=RecipientEncryptionPolicy(ignore_key_usage=True))
     output = io.BytesIO()
     writer.write(output)
-    assert "certificates" in await signing.refused("POST", body=base64.b64encode(output.getvalue()))
+    assert "certificates" in await signing.call_rejected("POST", body=base64.b64encode(output.getvalue()))
 
 
-async def test_a_signed_document_that_takes_no_further_signature_is_refused(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    signed: bytes = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={})
+async def test_a_signed_document_that_takes_no_further_signature_is_refused(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    signed: bytes = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={})
     with pikepdf.open(io.BytesIO(signed)) as pdf:
-        content = _encrypted(documents.saved(pdf), R=5, aes=True)
-    assert "signed" in await signing.refused("POST", body=base64.b64encode(content))
+        content = _encrypted(documents.save_to_bytes(pdf), R=5, aes=True)
+    assert "signed" in await signing.call_rejected("POST", body=base64.b64encode(content))
 
 
 def _encrypted(content: bytes, **how: Any) -> bytes:
@@ -160,21 +164,21 @@ def _encrypted(content: bytes, **how: Any) -> bytes:
 @pytest.mark.parametrize(
     "entry", [b"null", b"99 0 R", b"7", b"(text)", b"[ ]", b"<< /T (direct) /FT /Tx >>", b"<< /T 5 /FT /Tx >>"]
 )
-async def test_an_entry_of_the_form_that_is_no_field_is_repaired(signing: Caller, entry: bytes) -> None:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+async def test_an_entry_of_the_form_that_is_no_field_is_repaired(signing: SigningCaller, entry: bytes) -> None:
+    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
         output = io.BytesIO()
         pdf.save(output, qdf=True)
     content = output.getvalue().replace(b"/Fields [", b"/Fields [ %b " % entry)
     identifier = await signing.save(content)
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
-    assert await signing.signatures(identifier) == {"A": True}
-    assert "a" in [entry["name"] for entry in (await signing.info(identifier))["formFields"]]
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.get_signature_states(identifier) == {"A": True}
+    assert "a" in [entry["name"] for entry in (await signing.get_doc_info(identifier))["formFields"]]
 
 
 @pytest.mark.parametrize("form", [Name.X, Array([]), Dictionary(), Dictionary(Fields=7)])
-async def test_a_form_that_is_none_is_repaired(signing: Caller, form: pikepdf.Object) -> None:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+async def test_a_form_that_is_none_is_repaired(signing: SigningCaller, form: pikepdf.Object) -> None:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         pdf.Root["/AcroForm"] = form
-        identifier = await signing.save(documents.saved(pdf))
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
-    assert await signing.signatures(identifier) == {"A": True}
+        identifier = await signing.save(documents.save_to_bytes(pdf))
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.get_signature_states(identifier) == {"A": True}

@@ -16,7 +16,7 @@ from pikepdf import Array, Dictionary, Name, String
 from PIL import Image
 
 from directsuite.sandbox.signing import document, engine, flatten, locks
-from directsuite.sandbox.signing.text import font_for
+from directsuite.sandbox.signing.text import find_font
 
 from . import documents
 
@@ -24,51 +24,53 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from .caller import Caller
+    from .caller import SigningCaller
 
 pytestmark = pytest.mark.wide
 
 
 def value_that_unpacks_to_much() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
-        form["/Fields"][0]["/V"] = documents.stream(pdf, zlib.compress(b"A" * 20_000_000), Filter=Name.FlateDecode)
-        return documents.saved(pdf)
+        form["/Fields"][0]["/V"] = documents.make_stream(pdf, zlib.compress(b"A" * 20_000_000), Filter=Name.FlateDecode)
+        return documents.save_to_bytes(pdf)
 
 
 def value_with_two_filters() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a")))) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a")))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         packed = zlib.compress(zlib.compress(b"A" * 20_000_000))
-        form["/Fields"][0]["/V"] = documents.stream(pdf, packed, Filter=Array([Name.FlateDecode, Name.FlateDecode]))
+        form["/Fields"][0]["/V"] = documents.make_stream(
+            pdf, packed, Filter=Array([Name.FlateDecode, Name.FlateDecode])
+        )
         output = io.BytesIO()
         pdf.save(output, stream_decode_level=pikepdf.StreamDecodeLevel.none)
         return output.getvalue()
 
 
 def value_of_many_fields() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         value: Any = pdf.make_indirect(String("A" * 60_000))
         names = (String(f"f{number}") for number in range(400))
         fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Tx, T=name, V=value)) for name in names]
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
 def value_of_many_items() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Ch, T=String("a")))) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Ch, T=String("a")))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         item: Any = pdf.make_indirect(String("A" * 10_000))
         form["/Fields"][0]["/V"] = Array([item] * 2000)
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
 def metadata_of_many_keys() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         value: Any = pdf.make_indirect(String("A" * 60_000))
         for number in range(400):
             pdf.docinfo[f"/K{number}"] = value
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
 @pytest.mark.parametrize(
@@ -78,28 +80,28 @@ def metadata_of_many_keys() -> bytes:
         metadata_of_many_keys,
     ],
 )
-async def test_the_texts_of_a_description_are_limited(signing: Caller, build: Callable[[], bytes]) -> None:
+async def test_the_texts_of_a_description_are_limited(signing: SigningCaller, build: Callable[[], bytes]) -> None:
     identifier = await signing.save(build())
-    info = await signing.info(identifier)
+    info = await signing.get_doc_info(identifier)
     assert sum(len(str(entry)) for entries in (info["formFields"], info["metaData"]) for entry in entries) < 5_000_000
 
 
-async def test_the_beginning_of_a_long_value_is_described(signing: Caller) -> None:
+async def test_the_beginning_of_a_long_value_is_described(signing: SigningCaller) -> None:
     identifier = await signing.save(value_that_unpacks_to_much())
-    [field] = (await signing.info(identifier))["formFields"]
+    [field] = (await signing.get_doc_info(identifier))["formFields"]
     assert set(field["value"]) == {"A"}
     assert len(field["value"]) >= 10_000
 
 
-async def test_a_form_with_too_many_widgets_is_refused(signing: Caller) -> None:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+async def test_a_form_with_too_many_widgets_is_refused(signing: SigningCaller) -> None:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         widget: Any = pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 9, 9])))
         kids: Any = pdf.make_indirect(Array([widget] * 6000))
         names = (String(f"f{number}") for number in range(10))
         fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Tx, T=name, Kids=kids)) for name in names]
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        body = base64.b64encode(documents.saved(pdf))
-    assert "more than 50,000 form fields" in await signing.refused("POST", body=body)
+        body = base64.b64encode(documents.save_to_bytes(pdf))
+    assert "more than 50,000 form fields" in await signing.call_rejected("POST", body=body)
 
 
 def form_of_many_paths(key: str) -> bytes:
@@ -119,84 +121,88 @@ def form_of_many_paths(key: str) -> bytes:
 
 @pytest.mark.parametrize("key", ["/T", "/X"])
 async def test_a_form_with_too_many_paths_is_refused(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch, key: str
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setattr(document, "_MAX_NODES", 2000)
     body = base64.b64encode(form_of_many_paths(key))
-    assert "more than 2,000 form fields" in await signing.refused("POST", body=body)
+    assert "more than 2,000 form fields" in await signing.call_rejected("POST", body=body)
 
 
-async def test_a_form_with_too_long_names_is_refused(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_form_with_too_long_names_is_refused(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_MAX_NAMES_CHARS", 10)
-    content = documents.one_field(FT=Name.Tx, T=String("ten letters"))
-    assert "characters in the names" in await signing.refused("POST", body=base64.b64encode(content))
+    content = documents.make_single_field_form(FT=Name.Tx, T=String("ten letters"))
+    assert "characters in the names" in await signing.call_rejected("POST", body=base64.b64encode(content))
 
 
 def test_no_value_is_read_once_the_texts_are_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Tx, T=String("a"), V=String("A" * 60_000)))) as pdf:
-        [field] = document.fields(pdf)
+    with pikepdf.open(
+        io.BytesIO(documents.make_single_field_form(FT=Name.Tx, T=String("a"), V=String("A" * 60_000)))
+    ) as pdf:
+        [field] = document.iter_fields(pdf)
         limited = engine._LimitedText()
-        assert sum(len(limited.value_of(field)) for _ in range(100)) == engine._MAX_TEXT_CHARS
-        monkeypatch.setattr(document, "text_of", None)
-        assert limited.value_of(field) == ""
+        assert sum(len(limited.field_to_text(field)) for _ in range(100)) == engine._MAX_TEXT_CHARS
+        monkeypatch.setattr(document, "value_to_text", None)
+        assert limited.field_to_text(field) == ""
 
 
-async def test_the_fields_that_a_signature_locks_are_limited(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_fields_that_a_signature_locks_are_limited(
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "_MAX_NAMES", 2)
     lock = Dictionary(
         Type=Name.SigFieldLock, Action=Name.Include, Fields=Array([String("a"), String("b"), String("c")])
     )
-    identifier = await signing.save(documents.one_field(FT=Name.Sig, T=String("S"), Lock=lock))
-    refused = await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "S"})
+    identifier = await signing.save(documents.make_single_field_form(FT=Name.Sig, T=String("S"), Lock=lock))
+    refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "S"})
     assert "locks too many fields" in refused
 
 
 def with_signatures(number: int) -> bytes:
     """A document with this number of fields that share one signature."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         signature: Any = pdf.make_indirect(Dictionary(Type=Name.Sig))
         names = (String(f"f{position}") for position in range(number))
         fields: list[Any] = [pdf.make_indirect(Dictionary(FT=Name.Sig, T=name, V=signature)) for name in names]
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
-async def test_a_document_has_a_limited_number_of_signatures(signing: Caller) -> None:
+async def test_a_document_has_a_limited_number_of_signatures(signing: SigningCaller) -> None:
     body = base64.b64encode(with_signatures(251))
-    assert "more than 250 signatures" in await signing.refused("POST", body=body)
+    assert "more than 250 signatures" in await signing.call_rejected("POST", body=body)
     identifier = await signing.save(with_signatures(249))
-    refused = await signing.refused("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
+    refused = await signing.call_rejected("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
     assert "more than 250 signatures" in refused
-    await signing.ok("PATCH", f"/{identifier}/sign", json={})
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={})
 
 
-async def test_a_large_document_has_few_signatures(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    identifier = await signing.save(documents.plain())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={})
-    signed = await signing.pull(identifier)
+async def test_a_large_document_has_few_signatures(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={})
+    signed = await signing.get_doc(identifier)
     monkeypatch.setattr(document, "_MAX_HASHED_BYTES", len(signed) + 1)
-    refused = await signing.refused("PATCH", f"/{identifier}/sign", json={})
+    refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={})
     assert "too large for so many signatures" in refused
     await signing.save(signed)
     body = base64.b64encode(with_signatures(250))
-    assert "too large to verify its signatures" in await signing.refused("POST", body=body)
+    assert "too large to verify its signatures" in await signing.call_rejected("POST", body=body)
 
 
-async def test_the_pictures_of_a_request_are_limited_together(signing: Caller) -> None:
+async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCaller) -> None:
     written = io.BytesIO()
     Image.new("1", (8000, 1000)).save(written, "PNG")
     picture = base64.b64encode(written.getvalue()).decode()
-    identifier = await signing.save(documents.plain())
+    identifier = await signing.save(documents.make_plain_pages())
     widget = {"x": 72, "y": 72, "width": 9, "height": 9}
     signature = {"widget": widget, "graphicalSignature": picture}
     path = f"/{identifier}/multiSign"
-    refused = await signing.refused("PATCH", path, json={"Signatures": [signature] * 5})
+    refused = await signing.call_rejected("PATCH", path, json={"Signatures": [signature] * 5})
     assert "more than 32000000 pixels together" in refused
 
 
 def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:
     """A document with one field of this number of widgets, which have `shared` in common."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         common = shared(pdf)
         widgets: list[Any] = [
             pdf.make_indirect(Dictionary(Type=Name.Annot, Subtype=Name.Widget, Rect=Array([0, 0, 99, 99]), **common))
@@ -205,7 +211,7 @@ def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any
         one: Any = pdf.make_indirect(Dictionary(T=String("a"), Kids=Array(widgets), **field))
         pdf.pages[0].obj["/Annots"] = Array(widgets)
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([one])))
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
 def nothing(_: pikepdf.Pdf) -> dict[str, Any]:
@@ -213,11 +219,11 @@ def nothing(_: pikepdf.Pdf) -> dict[str, Any]:
 
 
 def options_of_one_text() -> bytes:
-    with pikepdf.open(io.BytesIO(documents.one_field(FT=Name.Ch, T=String("a")))) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_single_field_form(FT=Name.Ch, T=String("a")))) as pdf:
         form: Any = pdf.Root["/AcroForm"]
         option: Any = pdf.make_indirect(String("A" * 10_000))
         form["/Fields"][0]["/Opt"] = Array([option] * 2000)
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
 def state_of_many_boxes() -> bytes:
@@ -235,26 +241,30 @@ def fonts_in_many_widgets() -> bytes:
 @pytest.mark.parametrize(
     "build", [options_of_one_text, state_of_many_boxes, text_in_many_widgets, fonts_in_many_widgets]
 )
-async def test_the_texts_that_flattening_draws_are_limited(signing: Caller, build: Callable[[], bytes]) -> None:
-    if build is fonts_in_many_widgets and font_for("\u0416") is None:
+async def test_the_texts_that_flattening_draws_are_limited(signing: SigningCaller, build: Callable[[], bytes]) -> None:
+    if build is fonts_in_many_widgets and find_font("\u0416") is None:
         pytest.skip("this machine has no font with Cyrillic letters")
     identifier = await signing.save(build())
-    assert "more than 262,144 characters" in await signing.refused("PATCH", f"/{identifier}/flatten")
+    assert "more than 262,144 characters" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
-async def test_appearances_that_flattening_copies_are_limited(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_appearances_that_flattening_copies_are_limited(
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(flatten, "_MAX_COPIED_BYTES", 100_000)
 
     def in_layer(pdf: pikepdf.Pdf) -> dict[str, Any]:
-        appearance = documents.stream(pdf, b"%" * 1000, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 9, 9]))
+        appearance = documents.make_stream(
+            pdf, b"%" * 1000, Type=Name.XObject, Subtype=Name.Form, BBox=Array([0, 0, 9, 9])
+        )
         layer: Any = pdf.make_indirect(Dictionary(Type=Name.OCG, Name=String("layer")))
         return {"AP": Dictionary(N=appearance), "OC": layer}
 
     few = await signing.save(form_with_widgets(50, in_layer, FT=Name.Tx))
-    await signing.ok("PATCH", f"/{few}/flatten")
+    await signing.call_ok("PATCH", f"/{few}/flatten")
     monkeypatch.setattr(flatten, "_MAX_COPIED_BYTES", 100)
     many = await signing.save(form_with_widgets(50, in_layer, FT=Name.Tx))
-    assert "more than 100 bytes" in await signing.refused("PATCH", f"/{many}/flatten")
+    assert "more than 100 bytes" in await signing.call_rejected("PATCH", f"/{many}/flatten")
 
 
 def with_object_stream(content: bytes, filters: str) -> bytes:
@@ -285,7 +295,7 @@ def object_stream_with_layers(layers: int) -> bytes:
 _SAVE_AND_PRINT_MEMORY = """
 import pathlib, resource, sys
 from directsuite.sandbox import serving
-from directsuite.sandbox.refusals import InvalidParameterError
+from directsuite.sandbox.rejections import InvalidParameterError
 from directsuite.sandbox.signing import engine
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with serving.limit_pdf_streams():
@@ -332,9 +342,9 @@ def signed_with_entries(number: int, width: int) -> bytes:
 
 @pytest.mark.parametrize("width", [0, 1])
 async def test_a_signed_document_of_too_many_entries_is_refused(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch, width: int
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(document, "_MAX_ENTRIES", 1000)
     body = base64.b64encode(signed_with_entries(1001, width))
-    assert "cannot be repaired" in await signing.refused("POST", body=body)
+    assert "cannot be repaired" in await signing.call_rejected("POST", body=body)
     await signing.save(signed_with_entries(900, width))

@@ -10,85 +10,87 @@ import pytest
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 
-from directsuite.sandbox.signing.document import incremental_writer
+from directsuite.sandbox.signing.document import open_incremental_writer
 
 from . import documents
-from .caller import Caller, valid_by_pdfsig
+from .caller import SigningCaller, count_pdfsig_valid
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_signatures_stay_valid_when_unsigned_fields_go(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.consent())
+async def test_signatures_stay_valid_when_unsigned_fields_go(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_consent_form())
     body = {"Signatures": [{"name": "PatientSig"}, {"name": "WitnessSig"}]}
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json=body)
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
-    answer = await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields")
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json=body)
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
+    answer = await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
     assert set(answer) == {"documentDigest", "description"}
-    assert await signing.signatures(identifier) == {"PatientSig": True, "WitnessSig": True}
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
-    [effect] = await signing.effects("ClearUnsignedFields")
+    assert await signing.get_signature_states(identifier) == {"PatientSig": True, "WitnessSig": True}
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
+    [effect] = await signing.list_effects("ClearUnsignedFields")
     assert effect["detail"]["names"] == ["UnusedSig"]
 
 
-async def test_a_cleared_document_can_be_signed_again(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.consent())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields")
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "Late"})
-    assert await signing.signatures(identifier) == {"PatientSig": True, "Late": True}
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
+async def test_a_cleared_document_can_be_signed_again(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "Late"})
+    assert await signing.get_signature_states(identifier) == {"PatientSig": True, "Late": True}
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
 
 
 @pytest.mark.parametrize("signed", [["group.first"], ["pair.one"], ["group.first", "pair.two"], ["New"]])
-async def test_nested_fields_go_and_signatures_stay_valid(signing: Caller, tmp_path: Path, signed: list[str]) -> None:
-    identifier = await signing.save(documents.nested())
+async def test_nested_fields_go_and_signatures_stay_valid(
+    signing: SigningCaller, tmp_path: Path, signed: list[str]
+) -> None:
+    identifier = await signing.save(documents.make_nested_fields())
     body = {"Signatures": [{"name": name} for name in signed]}
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json=body)
-    await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields")
-    assert await signing.signatures(identifier) == dict.fromkeys(signed, True)
-    assert [entry["name"] for entry in (await signing.info(identifier))["formFields"]] == ["group.note"]
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == len(signed)
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json=body)
+    await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
+    assert await signing.get_signature_states(identifier) == dict.fromkeys(signed, True)
+    assert [entry["name"] for entry in (await signing.get_doc_info(identifier))["formFields"]] == ["group.note"]
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == len(signed)
 
 
-async def test_fields_apart_from_their_widgets_go_with_them(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.with_widgets_apart("A", "B"))
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
-    content = await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields/pull")
-    assert await signing.signatures(identifier) == {"A": True}
-    assert valid_by_pdfsig(content, tmp_path) == 1
+async def test_fields_apart_from_their_widgets_go_with_them(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_separate_widgets("A", "B"))
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    content = await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields/pull")
+    assert await signing.get_signature_states(identifier) == {"A": True}
+    assert count_pdfsig_valid(content, tmp_path) == 1
     with pikepdf.open(io.BytesIO(content)) as pdf:
         assert len(pdf.pages[0].obj["/Annots"]) == 1
 
 
-async def test_a_document_without_empty_fields_stays_as_it_is(signing: Caller) -> None:
-    content = documents.plain()
+async def test_a_document_without_empty_fields_stays_as_it_is(signing: SigningCaller) -> None:
+    content = documents.make_plain_pages()
     identifier = await signing.save(content)
-    digest = (await signing.info(identifier))["documentDigest"]
-    assert await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields/pull") == content
-    assert (await signing.ok("PATCH", f"/{identifier}/clearUnsignedFields"))["documentDigest"] == digest
-    assert [effect["operation"] for effect in await signing.effects()] == ["Save"]
+    digest = (await signing.get_doc_info(identifier))["documentDigest"]
+    assert await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields/pull") == content
+    assert (await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields"))["documentDigest"] == digest
+    assert [effect["operation"] for effect in await signing.list_effects()] == ["Save"]
 
 
-async def test_removing_another_field_makes_signatures_invalid(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
-    assert await signing.signatures(await signing.save(_without_field(signed, "agree"))) == {
+async def test_removing_another_field_makes_signatures_invalid(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    assert await signing.get_signature_states(await signing.save(_without_field(signed, "agree"))) == {
         "PatientSig": False, "WitnessSig": None, "UnusedSig": None,
     }  # fmt: skip
 
 
-async def test_removing_another_annotation_along_makes_signatures_invalid(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "WitnessSig"})
+async def test_removing_another_annotation_along_makes_signatures_invalid(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "WitnessSig"})
     cleared = _without_field(signed, "UnusedSig")
-    assert (await signing.signatures(await signing.save(cleared)))["WitnessSig"] is True
-    assert (await signing.signatures(await signing.save(_without_link(cleared))))["WitnessSig"] is False
+    assert (await signing.get_signature_states(await signing.save(cleared)))["WitnessSig"] is True
+    assert (await signing.get_signature_states(await signing.save(_without_link(cleared))))["WitnessSig"] is False
 
 
 def _without_field(content: bytes, name: str) -> bytes:
-    writer: Any = incremental_writer(io.BytesIO(content))
+    writer: Any = open_incremental_writer(io.BytesIO(content))
     form: Any = writer.root["/AcroForm"]
     [gone] = [field for field in form["/Fields"] if field.get_object()["/T"] == name]
     form[pdf_name("/Fields")] = generic.ArrayObject(field for field in form["/Fields"] if field != gone)
@@ -102,7 +104,7 @@ def _without_field(content: bytes, name: str) -> bytes:
 
 
 def _without_link(content: bytes) -> bytes:
-    writer: Any = incremental_writer(io.BytesIO(content))
+    writer: Any = open_incremental_writer(io.BytesIO(content))
     page: Any = writer.find_page_for_modification(0)[0].get_object()
     notes = [page["/Annots"].raw_get(number) for number in range(len(page["/Annots"]))]
     page[pdf_name("/Annots")] = generic.ArrayObject(note for note in notes if note.get_object()["/Subtype"] != "/Link")

@@ -18,49 +18,49 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pikepdf import Name, String
 
-from directsuite.sandbox.refusals import InvalidActionError, InvalidParameterError, RefusedError, refusals
+from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError, handle_errors
 from directsuite.sandbox.signing import engine
 from directsuite.sandbox.signing.keys import FileKeyStore
-from directsuite.sandbox.signing.request import SignatureRequest, decoded
+from directsuite.sandbox.signing.request import SignatureRequest, decode_base64
 from directsuite.sandbox.signing.service import (
     SigningService,
-    StoredDocument,
+    StoredPdf,
     insert_document,
     replace_document,
     use_document,
 )
-from tests.examples import examples
+from tests.examples import scale_examples
 
 from . import documents
-from .conftest import account_from_header
+from .conftest import set_account_from_header
 
 if TYPE_CHECKING:
     from directsuite.sandbox.clock import Clock
-    from directsuite.sandbox.database import Database
+    from directsuite.sandbox.database import SandboxDatabase
 
-    from .caller import Caller
+    from .caller import SigningCaller
 
 pytestmark = pytest.mark.wide
 
-CONSENT = documents.consent()
+CONSENT = documents.make_consent_form()
 KEYS = FileKeyStore(None)
 
 
-async def test_save_answers_with_the_fields_of_the_specification(signing: Caller) -> None:
-    content = documents.plain()
-    answer = await signing.ok("POST", body=base64.b64encode(content))
+async def test_save_answers_with_the_fields_of_the_specification(signing: SigningCaller) -> None:
+    content = documents.make_plain_pages()
+    answer = await signing.call_ok("POST", body=base64.b64encode(content))
     assert set(answer) == {"documentType", "createdTime", "identifier", "documentDigest", "description"}
     assert answer["documentType"] == "PDF"
     assert answer["createdTime"] == "2026-03-01T12:00:00.000+0000"
     assert answer["documentDigest"] == hashlib.sha256(content).hexdigest()
-    assert await signing.pull(answer["identifier"]) == content
+    assert await signing.get_doc(answer["identifier"]) == content
 
 
 @pytest.mark.parametrize("prefix", [b"", b"data:application/pdf;base64,"])
-async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: Caller, prefix: bytes) -> None:
-    content = documents.plain()
+async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: SigningCaller, prefix: bytes) -> None:
+    content = documents.make_plain_pages()
     body = prefix + base64.encodebytes(content).replace(b"\n", b"\r\n")
-    assert await signing.pull((await signing.ok("POST", body=body))["identifier"]) == content
+    assert await signing.get_doc((await signing.call_ok("POST", body=body))["identifier"]) == content
 
 
 @pytest.mark.parametrize(
@@ -70,51 +70,53 @@ async def test_line_breaks_and_a_data_prefix_are_tolerated(signing: Caller, pref
         (b"%PDF-1.4 not base64", "not valid base64"),
         (base64.b64encode(b"hello"), "not a PDF"),
         (base64.b64encode(b"%PDF-1.7\n" + b"rubbish" * 20), "damaged beyond repair"),
-        (base64.b64encode(documents.encrypted("secret")), "password"),
+        (base64.b64encode(documents.make_encrypted_form("secret")), "password"),
     ],
     ids=["empty", "no base64", "no PDF", "rubbish", "encrypted"],  # an encrypted one is another each time
 )
-async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: Caller, body: bytes, expected: str) -> None:
-    assert expected in await signing.refused("POST", body=body)
-    assert await signing.effects() == []
+async def test_what_is_no_readable_pdf_in_base64_is_refused(signing: SigningCaller, body: bytes, expected: str) -> None:
+    assert expected in await signing.call_rejected("POST", body=body)
+    assert await signing.list_effects() == []
 
 
 @given(st.binary(min_size=1), st.integers(1, 100))
 def test_base64_text_is_read_however_its_lines_are_broken(content: bytes, width: int) -> None:
     text = base64.b64encode(content)
     lines = [text[start : start + width] for start in range(0, len(text), width)]
-    assert decoded(b"\r\n".join(lines), "it") == content
+    assert decode_base64(b"\r\n".join(lines), "it") == content
 
 
 @given(st.text(alphabet="-_!*äAB", min_size=1).filter(lambda text: set(text) - set("AB")))
 def test_characters_outside_the_alphabet_are_refused(text: str) -> None:
     with pytest.raises(InvalidParameterError):
-        decoded(text, "it")
+        decode_base64(text, "it")
 
 
-async def test_a_truncated_document_is_repaired(signing: Caller) -> None:
-    content = documents.plain(3)
-    answer = await signing.ok("POST", body=base64.b64encode(content[: content.rindex(b"xref", 0, -40)]))
+async def test_a_truncated_document_is_repaired(signing: SigningCaller) -> None:
+    content = documents.make_plain_pages(3)
+    answer = await signing.call_ok("POST", body=base64.b64encode(content[: content.rindex(b"xref", 0, -40)]))
     assert "repaired" in answer["description"]
-    assert len((await signing.info(answer["identifier"]))["pages"]) == 3
-    await signing.ok("PATCH", f"/{answer['identifier']}/sign", json={})
+    assert len((await signing.get_doc_info(answer["identifier"]))["pages"]) == 3
+    await signing.call_ok("PATCH", f"/{answer['identifier']}/sign", json={})
 
 
-async def test_a_truncated_signed_document_is_refused(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
-    assert "signed" in await signing.refused("POST", body=base64.b64encode(signed[:-300]))
+async def test_a_truncated_signed_document_is_refused(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    assert "signed" in await signing.call_rejected("POST", body=base64.b64encode(signed[:-300]))
 
 
-async def test_info_tells_places_from_the_top_left_of_the_crop_box(signing: Caller) -> None:
-    info = await signing.info(await signing.save(documents.one_field(FT=Name.Tx, T=String("note"))))
+async def test_info_tells_places_from_the_top_left_of_the_crop_box(signing: SigningCaller) -> None:
+    info = await signing.get_doc_info(
+        await signing.save(documents.make_single_field_form(FT=Name.Tx, T=String("note")))
+    )
     assert info["pages"] == [{"index": 1, "width": 400, "height": 300, "rotate": 0}]
     place = {"left": 50, "top": 120, "width": 300, "height": 30, "pageIndex": 1, "tabIndex": 1}
     assert info["formFields"] == [place | {"name": "note", "value": "", "type": "text"}]
 
 
-async def test_info_lists_fields_with_values_and_metadata(signing: Caller) -> None:
-    info = await signing.info(await signing.save(documents.consent()))
+async def test_info_lists_fields_with_values_and_metadata(signing: SigningCaller) -> None:
+    info = await signing.get_doc_info(await signing.save(documents.make_consent_form()))
     values = [(field["name"], field["type"], field["value"]) for field in info["formFields"]]
     assert values == [
         ("patient_name", "text", "alice"),
@@ -132,76 +134,76 @@ async def test_info_lists_fields_with_values_and_metadata(signing: Caller) -> No
     assert (unsigned["left"], unsigned["top"], unsigned["width"], unsigned["height"]) == (72, 622, 200, 70)
 
 
-async def test_nested_fields_have_dotted_names(signing: Caller) -> None:
-    info = await signing.info(await signing.save(documents.nested()))
+async def test_nested_fields_have_dotted_names(signing: SigningCaller) -> None:
+    info = await signing.get_doc_info(await signing.save(documents.make_nested_fields()))
     assert [entry["name"] for entry in info["signatures"]] == ["group.first", "pair.one", "pair.two"]
     assert [entry["name"] for entry in info["formFields"]] == ["group.note"]
 
 
-async def test_delete_leaves_nothing(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    assert (await signing.ok("DELETE", f"/{identifier}"))["documentDigest"] == ""
-    assert "no document" in await signing.refused("GET", f"/{identifier}")
-    assert "no document" in await signing.refused("DELETE", f"/{identifier}")
-    assert [(effect["operation"], effect["subject"]) for effect in await signing.effects()] == [
+async def test_delete_leaves_nothing(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    assert (await signing.call_ok("DELETE", f"/{identifier}"))["documentDigest"] == ""
+    assert "no document" in await signing.call_rejected("GET", f"/{identifier}")
+    assert "no document" in await signing.call_rejected("DELETE", f"/{identifier}")
+    assert [(effect["operation"], effect["subject"]) for effect in await signing.list_effects()] == [
         ("Save", identifier),
         ("Delete", identifier),
     ]
 
 
-async def test_a_document_expires_after_four_hours_without_activity(signing: Caller, clock: Clock) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_a_document_expires_after_four_hours_without_activity(signing: SigningCaller, clock: Clock) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     almost = timedelta(hours=4) - timedelta(milliseconds=1)
     clock.advance(almost)
-    await signing.info(identifier)
+    await signing.get_doc_info(identifier)
     clock.advance(almost)
-    await signing.pull(identifier)
+    await signing.get_doc(identifier)
     clock.advance(timedelta(hours=4))
-    assert "expired" in await signing.refused("GET", f"/{identifier}")
-    assert "expired" in await signing.refused("PATCH", f"/{identifier}/flatten")
+    assert "expired" in await signing.call_rejected("GET", f"/{identifier}")
+    assert "expired" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
-async def test_expired_documents_leave_the_database(signing: Caller, clock: Clock) -> None:
-    await signing.save(documents.plain())
+async def test_expired_documents_leave_the_database(signing: SigningCaller, clock: Clock) -> None:
+    await signing.save(documents.make_plain_pages())
     clock.advance(timedelta(hours=4))
-    kept = await signing.save(documents.plain())
+    kept = await signing.save(documents.make_plain_pages())
     rows = await signing.database.read(
         lambda connection: [tuple(row) for row in connection.execute("SELECT identifier FROM signing_file")]
     )
     assert rows == [(kept,)]
 
 
-async def test_missing_documents_can_be_404(signing: Caller, service: SigningService) -> None:
+async def test_missing_documents_can_be_404(signing: SigningCaller, service: SigningService) -> None:
     service.missing_status = 404
     status, answer = await signing.call("GET", "/unknown")
     assert (status, answer["error"]) == (404, "no_such_document")
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", ""), ("GET", "/info"), ("DELETE", ""), ("PATCH", "/flatten")])
-async def test_another_accounts_document_is_forbidden(signing: Caller, method: str, path: str) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_another_accounts_document_is_forbidden(signing: SigningCaller, method: str, path: str) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     status, _ = await signing.call(method, f"/{identifier}{path}", account="bob")
     assert status == 403
-    await signing.pull(identifier)
+    await signing.get_doc(identifier)
 
 
-async def test_a_document_beyond_the_size_limit_is_refused_as_an_invalid_parameter(service: SigningService) -> None:
-    application = web.Application(middlewares=[refusals, account_from_header], client_max_size=1000)
-    application.add_routes(service.routes())
+async def test_too_large_document_is_rejected_as_invalid_parameter(service: SigningService) -> None:
+    application = web.Application(middlewares=[handle_errors, set_account_from_header], client_max_size=1000)
+    application.add_routes(service.make_routes())
     async with TestClient(TestServer(application, host="127.0.0.1")) as client:
         answer = await client.post("/signing/pdf", data=b"A" * 2000)
         assert (answer.status, (await answer.json())["error"]) == (400, "invalid_parameter")
 
 
 async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def inspect(file: Path, *_: object) -> None:
         raise AttributeError(f"no {file.read_bytes()[:8]!r}")
 
     monkeypatch.setattr(engine, "inspect", inspect)
-    identifier = await signing.save(documents.plain())
-    assert await signing.refused("GET", f"/{identifier}/info") == "the document is malformed"
+    identifier = await signing.save(documents.make_plain_pages())
+    assert await signing.call_rejected("GET", f"/{identifier}/info") == "the document is malformed"
     [record] = [record for record in caplog.records if record.name == "directsuite.sandbox"]
     assert record.levelname == "WARNING"
     assert "AttributeError" in record.getMessage()
@@ -210,21 +212,21 @@ async def test_a_fault_of_a_library_is_logged_by_its_type_alone(
 
 
 async def test_what_the_libraries_log_of_a_foreign_signature_is_kept_back(
-    signing: Caller, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    signing: SigningCaller, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     stranger = FileKeyStore(None)
     at = datetime(2026, 3, 1, tzinfo=UTC)
     plain, signed = tmp_path / "plain.pdf", tmp_path / "signed.pdf"
-    plain.write_bytes(documents.plain())
+    plain.write_bytes(documents.make_plain_pages())
     await asyncio.to_thread(engine.change, "Sign", plain, signed, [SignatureRequest(name="A")], stranger, at)
-    assert await signing.signatures(await signing.save(signed.read_bytes())) == {"A": False}
+    assert await signing.get_signature_states(await signing.save(signed.read_bytes())) == {"A": False}
     assert caplog.records == []
     await asyncio.to_thread(engine.inspect, signed, KEYS.trust_roots(), at)  # as an application would
     assert any(record.name.startswith("pyhanko") for record in caplog.records)
 
 
 def test_every_operation_has_its_route(service: SigningService) -> None:
-    routes = {route.kwargs["name"]: (route.method, route.path) for route in service.routes()}
+    routes = {route.kwargs["name"]: (route.method, route.path) for route in service.make_routes()}
     one = "/signing/pdf/{identifier}"
     assert routes == {
         "Save": ("POST", "/signing/pdf"),
@@ -242,10 +244,8 @@ def test_every_operation_has_its_route(service: SigningService) -> None:
     }
 
 
-async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Database) -> None:
-    document, first, second = (
-        StoredDocument("one", 0, f"of {name}", name, 1) for name in ("before", "first", "second")
-    )
+async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: SandboxDatabase) -> None:
+    document, first, second = (StoredPdf("one", 0, f"of {name}", name, 1) for name in ("before", "first", "second"))
     await database.write(lambda connection: insert_document(connection, document, "alice"))
     await database.write(lambda connection: replace_document(connection, document, first, [], "Sign", 0))
     with pytest.raises(InvalidActionError, match="meanwhile"):
@@ -255,15 +255,15 @@ async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Datab
     database.close()
 
 
-async def test_a_refused_change_leaves_no_effect(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    await signing.refused("PATCH", f"/{identifier}/sign", json={"GMTOffset": 99_999})
-    assert [effect["operation"] for effect in await signing.effects()] == ["Save"]
+async def test_a_refused_change_leaves_no_effect(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"GMTOffset": 99_999})
+    assert [effect["operation"] for effect in await signing.list_effects()] == ["Save"]
 
 
 @given(st.binary(min_size=1, max_size=6), st.floats(0, 1))
 @example(b"\x80", (CONSENT.index(b"/FT /Sig") + 7.5) / len(CONSENT))  # a name that is no UTF-8
-@settings(max_examples=examples(60))
+@settings(max_examples=scale_examples(60))
 def test_a_damaged_document_is_signed_or_refused_but_never_crashes(damage: bytes, place: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         _work_on_a_damaged_document(Path(folder), damage, place)
@@ -274,7 +274,7 @@ def _work_on_a_damaged_document(folder: Path, damage: bytes, place: float) -> No
     content = CONSENT[: int(len(CONSENT) * place)] + damage + CONSENT[int(len(CONSENT) * place) + len(damage) :]
     try:
         uploaded.write_bytes(content)
-        stored = repaired if engine.receive(uploaded, repaired) else uploaded
+        stored = repaired if engine.repair_upload(uploaded, repaired) else uploaded
     except InvalidParameterError:
         return
     at = datetime(2026, 3, 1, tzinfo=UTC)
@@ -282,7 +282,7 @@ def _work_on_a_damaged_document(folder: Path, damage: bytes, place: float) -> No
         engine.change("Sign", stored, changed, [SignatureRequest()], KEYS, at)
     except InvalidActionError as refusal:
         assert "no font" in str(refusal)  # noqa: PT017  the one thing that Save does not try
-    with contextlib.suppress(RefusedError):
+    with contextlib.suppress(RejectionError):
         engine.describe(stored, KEYS, at)
         engine.change("Flatten", stored, changed, [], KEYS, at)
         engine.change("ClearUnsignedFields", stored, changed, [], KEYS, at)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import FileKeyStore
 
-    from .caller import check_by_openssl
-from .caller import Caller
+    from .caller import verify_with_openssl
+from .caller import SigningCaller
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:Sending a large body")]
 
@@ -67,7 +67,7 @@ def _members(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 async def test_what_is_accepted_is_signed_and_what_is_refused_has_a_reason(
-    signing: Caller, keys: FileKeyStore, foreign_documents: dict[str, bytes], tmp_path: Path
+    signing: SigningCaller, keys: FileKeyStore, foreign_documents: dict[str, bytes], tmp_path: Path
 ) -> None:
     assert shutil.which("pdfsig") is not None
     (tmp_path / "ca.pem").write_bytes(keys.authority_pem())
@@ -79,8 +79,8 @@ async def test_what_is_accepted_is_signed_and_what_is_refused_has_a_reason(
             refused["Save", _reason("Save", name, status, answer)] += 1
             continue
         accepted += 1
-        stored = await signing.pull(answer["identifier"])
-        page = (await signing.info(answer["identifier"]))["pages"][0]
+        stored = await signing.get_doc(answer["identifier"])
+        page = (await signing.get_doc_info(answer["identifier"]))["pages"][0]
         widget = {"x": 0, "y": 0, "width": page["width"] / 2, "height": page["height"] / 2, "page": 1}
         for operation, path in (("Flatten", "flatten"), ("ClearUnsignedFields", "clearUnsignedFields")):
             copy = await signing.save(stored)
@@ -111,7 +111,7 @@ def _reason(operation: str, name: str, status: int, answer: dict[str, str]) -> s
 
 
 async def _signed(
-    signing: Caller,
+    signing: SigningCaller,
     name: str,
     identifier: str,
     requests: Sequence[Mapping[str, object]],
@@ -119,16 +119,16 @@ async def _signed(
     refused: collections.Counter[tuple[str, str]],
 ) -> int:
     """How many signatures were made, all of which the service, Poppler and OpenSSL call valid."""
-    before = await signing.signatures(identifier)
+    before = await signing.get_signature_states(identifier)
     path, body = ("multiSign", {"Signatures": requests}) if len(requests) > 1 else ("sign", requests[0])
     status, answer = await signing.call("PATCH", f"/{identifier}/{path}", json=body)
     if status != 200:
         refused["Sign", _reason("Sign", name, status, answer)] += 1
         return 0
-    after = await signing.signatures(identifier)
+    after = await signing.get_signature_states(identifier)
     own = {field: valid for field, valid in after.items() if before.get(field) is None and valid is not None}
     assert list(own.values()) == [True] * len(requests), (name, after)
-    content = await signing.pull(identifier)
+    content = await signing.get_doc(identifier)
     (folder / "signed.pdf").write_bytes(content)
     command = ["pdfsig", "-nocert", str(folder / "signed.pdf")]
     ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
@@ -136,5 +136,5 @@ async def _signed(
     foreign_signatures = sum(valid is not None for valid in before.values())
     assert len(requests) <= report.count("Signature is Valid") <= len(requests) + foreign_signatures, (name, report)
     for ranges in list(_BYTE_RANGE.finditer(content))[-len(requests) :]:
-        check_by_openssl(content, [int(number) for number in ranges.groups()], folder)
+        verify_with_openssl(content, [int(number) for number in ranges.groups()], folder)
     return len(requests)

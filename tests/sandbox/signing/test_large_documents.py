@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.files import StoredFiles
-from directsuite.sandbox.refusals import InvalidParameterError
-from directsuite.sandbox.serving import size_of
-from directsuite.sandbox.signing.request import Base64File, decoded
-from tests.examples import examples
+from directsuite.sandbox.rejections import InvalidParameterError
+from directsuite.sandbox.serving import parse_size
+from directsuite.sandbox.signing.request import Base64File, decode_base64
+from tests.examples import scale_examples
 
 from . import documents
 
@@ -77,7 +77,7 @@ async def exercise(folder: Path, size: int) -> None:
             timeout=aiohttp.ClientTimeout(),
         ) as http,
     ):
-        await _use(http, sandbox.signing_url, base64.b64encode(documents.plain()))
+        await _use(http, sandbox.signing_url, base64.b64encode(documents.make_plain_pages()))
         before = _peak()
         signed = await _use(http, sandbox.signing_url, _in_base64(source))
         assert signed > source.stat().st_size
@@ -151,8 +151,8 @@ async def test_what_is_larger_than_the_limit_is_refused_by_its_name(tmp_path: Pa
         assert [*(tmp_path / "documents").iterdir()] == []
 
 
-async def test_files_that_no_document_names_are_gone_at_the_next_start_and_after_a_reset(tmp_path: Path) -> None:
-    body = base64.b64encode(documents.plain())
+async def test_orphan_files_are_deleted_at_start_and_reset(tmp_path: Path) -> None:
+    body = base64.b64encode(documents.make_plain_pages())
     folder = tmp_path / "documents"
 
     async def save(sandbox: Sandbox) -> None:
@@ -174,7 +174,7 @@ async def test_files_that_no_document_names_are_gone_at_the_next_start_and_after
 
 
 @given(st.binary(max_size=60), st.data())
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 def test_base64_in_pieces_is_read_as_the_whole(octets: bytes, data: st.DataObject) -> None:
     text = data.draw(st.one_of(st.just(base64.encodebytes(octets)), st.text("AB=+ \n", max_size=12).map(str.encode)))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
@@ -186,9 +186,9 @@ def test_base64_in_pieces_is_read_as_the_whole(octets: bytes, data: st.DataObjec
             decoder.write(text[(cuts or [0])[-1] :], last=True)
     except InvalidParameterError as refusal:
         with pytest.raises(InvalidParameterError, match=str(refusal)):
-            decoded(text, "the body")
+            decode_base64(text, "the body")
     else:
-        assert file.content == decoded(text, "the body")
+        assert file.content == decode_base64(text, "the body")
 
 
 class _Kept:
@@ -211,13 +211,13 @@ class _Kept:
 
 @pytest.mark.parametrize(("text", "size"), [("1", 1), ("500M", 500 * 2**20), ("2g", 2 * 2**30), ("8k", 8192)])
 def test_a_size_is_read(text: str, size: int) -> None:
-    assert size_of(text) == size
+    assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5G", "G", "1T", "٣M"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 500M"):
-        size_of(text)
+        parse_size(text)
 
 
 async def test_a_document_that_is_removed_meanwhile_is_sent_to_its_end(tmp_path: Path) -> None:
@@ -239,19 +239,19 @@ async def test_a_document_that_is_removed_meanwhile_is_sent_to_its_end(tmp_path:
 
 def test_a_file_that_is_read_stays_until_it_has_been(tmp_path: Path) -> None:
     files = StoredFiles(tmp_path)
-    with files.making() as made:
+    with files.create_file() as made:
         made.write_bytes(b"content")
-    with files.reading(made.name) as file:
-        with files.reading(made.name):
+    with files.hold_file(made.name) as file:
+        with files.hold_file(made.name):
             files.abandon([made.name])
         assert file.read_bytes() == b"content"
     assert not made.exists()
-    with pytest.raises(FileNotFoundError), files.reading(made.name):
+    with pytest.raises(FileNotFoundError), files.hold_file(made.name):
         pytest.fail("it has gone")
 
 
 @pytest.mark.parametrize("kind", ["status", "latency", "truncate"])
-async def test_a_fault_takes_a_body_that_only_save_takes(kind: str) -> None:
+async def test_fault_on_save_reads_as_large_a_body_as_save(kind: str) -> None:
     body = io.BytesIO(b"A" * (65 * _MEGABYTE))  # beyond what other operations take
     async with (
         Sandbox() as sandbox,
@@ -265,13 +265,13 @@ async def test_a_fault_takes_a_body_that_only_save_takes(kind: str) -> None:
 
 
 async def test_what_a_large_save_carried_is_kept_by_its_beginning() -> None:
-    body = base64.b64encode(documents.plain()) + b"\n" * 10_000
+    body = base64.b64encode(documents.make_plain_pages()) + b"\n" * 10_000
     async with (
         Sandbox() as sandbox,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}"}) as http,
     ):
         async with http.post(f"{sandbox.signing_url}/pdf", data=body, headers=_HEADERS) as answer:
             assert answer.status == 200
-        exchange = sandbox.calls.exchange(1)
+        exchange = sandbox.calls.find_exchange(1)
         assert exchange is not None
         assert (exchange.request, exchange.request_size) == (body[:8192], len(body))

@@ -17,7 +17,7 @@ from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 
 from directsuite.sandbox.signing import engine, modifications
-from directsuite.sandbox.signing.document import incremental_writer
+from directsuite.sandbox.signing.document import open_incremental_writer
 from directsuite.sandbox.signing.modifications import Modification, ModificationProcesses
 
 from . import documents
@@ -29,29 +29,29 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.keys import FileKeyStore
     from directsuite.sandbox.signing.modifications import ObjectNumber
 
-    from .caller import Caller, Json
+    from .caller import Json, SigningCaller
 
 
 def with_many_paths(levels: int = 60) -> bytes:
     """A document in which each of these objects refers twice to the next one, and the last one to the page."""
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         next_object: Any = pdf.pages[0].obj
         for _ in range(levels):
             next_object = pdf.make_indirect(Dictionary(A=next_object, B=next_object))
         pdf.Root["/PieceInfo"] = next_object
-        return documents.saved(pdf)
+        return documents.save_to_bytes(pdf)
 
 
-async def sign_twice(signing: Caller, content: bytes) -> str:
+async def sign_twice(signing: SigningCaller, content: bytes) -> str:
     identifier = await signing.save(content)
     widget = {"x": 50, "y": 50, "width": 99, "height": 50, "page": 1}
     for name in ("A", "B"):
-        await signing.ok("PATCH", f"/{identifier}/sign", json={"name": name, "widget": widget})
+        await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": name, "widget": widget})
     return identifier
 
 
-async def verdicts(signing: Caller, identifier: str) -> dict[str, tuple[bool, str]]:
-    signatures: list[Json] = (await signing.info(identifier))["signatures"]
+async def verdicts(signing: SigningCaller, identifier: str) -> dict[str, tuple[bool, str]]:
+    signatures: list[Json] = (await signing.get_doc_info(identifier))["signatures"]
     return {entry["name"]: (entry["isValid"], entry["modification"]) for entry in signatures}
 
 
@@ -69,7 +69,7 @@ def judged_fields(monkeypatch: pytest.MonkeyPatch) -> list[ObjectNumber]:
 
 
 async def test_too_many_paths_leave_the_changes_unknown(
-    signing: Caller, judged_fields: list[ObjectNumber], caplog: pytest.LogCaptureFixture
+    signing: SigningCaller, judged_fields: list[ObjectNumber], caplog: pytest.LogCaptureFixture
 ) -> None:
     identifier = await sign_twice(signing, with_many_paths())
     with caplog.at_level(logging.WARNING, "directsuite.sandbox"):
@@ -78,15 +78,17 @@ async def test_too_many_paths_leave_the_changes_unknown(
     assert "1 signature(s) of a document take too much time" in caplog.text
 
 
-async def test_an_ordinary_document_needs_no_process(signing: Caller, judged_fields: list[ObjectNumber]) -> None:
-    identifier = await sign_twice(signing, documents.consent())
+async def test_an_ordinary_document_needs_no_process(signing: SigningCaller, judged_fields: list[ObjectNumber]) -> None:
+    identifier = await sign_twice(signing, documents.make_consent_form())
     assert (await verdicts(signing, identifier))["A"] == (True, "FORM_FILLING")
     assert judged_fields == []
 
 
-async def test_a_changed_byte_is_found_among_too_many_paths(signing: Caller, judged_fields: list[ObjectNumber]) -> None:
+async def test_a_changed_byte_is_found_among_too_many_paths(
+    signing: SigningCaller, judged_fields: list[ObjectNumber]
+) -> None:
     identifier = await sign_twice(signing, with_many_paths())
-    signed = await signing.pull(identifier)
+    signed = await signing.get_doc(identifier)
     forged = signed.replace(b"(Page 1)", b"(Page 9)").replace(b"/PieceInfo", b"/PieceInfp")
     assert forged != signed
     assert await verdicts(signing, await signing.save(forged)) == {"A": (False, "UNKNOWN"), "B": (False, "NONE")}
@@ -94,23 +96,23 @@ async def test_a_changed_byte_is_found_among_too_many_paths(signing: Caller, jud
 
 @pytest.mark.process
 async def test_a_process_judges_what_takes_longer(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(modifications.LimitedReader, "_lookups_left", 0)
     monkeypatch.setattr(modifications, "MAX_SECONDS", 60.0)
-    identifier = await sign_twice(signing, documents.consent())
+    identifier = await sign_twice(signing, documents.make_consent_form())
     assert (await verdicts(signing, identifier))["A"] == (True, "FORM_FILLING")
     assert caplog.text == ""
 
 
 @pytest.mark.process
 async def test_a_process_that_takes_too_long_is_ended(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(modifications, "MAX_SECONDS", 0.5)
     processes = ModificationProcesses()
     identifier = await sign_twice(signing, with_many_paths())
-    (tmp_path / "signed.pdf").write_bytes(await signing.pull(identifier))
+    (tmp_path / "signed.pdf").write_bytes(await signing.get_doc(identifier))
     with pikepdf.open(tmp_path / "signed.pdf") as pdf:
         form: Any = pdf.Root["/AcroForm"]
         numbers = [field.objgen for field in form["/Fields"]]
@@ -120,7 +122,9 @@ async def test_a_process_that_takes_too_long_is_ended(
 
 
 @pytest.mark.wide
-async def test_documents_are_saved_while_changes_are_judged(signing: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_documents_are_saved_while_changes_are_judged(
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     judging, go_on = asyncio.Event(), asyncio.Event()
 
     async def judge(*_: object) -> dict[ObjectNumber, Modification]:
@@ -130,9 +134,9 @@ async def test_documents_are_saved_while_changes_are_judged(signing: Caller, mon
 
     monkeypatch.setattr(ModificationProcesses, "judge", judge)
     identifiers = [await sign_twice(signing, with_many_paths()) for _ in range(3)]
-    described = [asyncio.create_task(signing.info(identifier)) for identifier in identifiers]
+    described = [asyncio.create_task(signing.get_doc_info(identifier)) for identifier in identifiers]
     await judging.wait()
-    await signing.save(documents.plain())
+    await signing.save(documents.make_plain_pages())
     go_on.set()
     assert [info["signatures"][0]["isValid"] for info in await asyncio.gather(*described)] == [True] * 3
 
@@ -175,11 +179,13 @@ async def test_closed_processes_judge_nothing(tmp_path: Path) -> None:
         Dictionary(Type=1, SubFilter=Array([]), ByteRange=7, Contents=Array([])),
     ],
 )
-async def test_a_malformed_signature_changes_its_own_verdict_only(signing: Caller, malformed: Dictionary) -> None:
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
+async def test_a_malformed_signature_changes_its_own_verdict_only(
+    signing: SigningCaller, malformed: Dictionary
+) -> None:
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
         field = pdf.make_indirect(Dictionary(FT=Name.Sig, T=String("Bad"), V=pdf.make_indirect(malformed)))
         pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array([field])))
-        content = documents.saved(pdf)
+        content = documents.save_to_bytes(pdf)
     found = await verdicts(signing, await sign_twice(signing, content))
     assert found.pop("Bad")[0] is False
     assert found == {"A": (True, "FORM_FILLING"), "B": (True, "NONE")}
@@ -195,19 +201,19 @@ async def test_a_malformed_signature_changes_its_own_verdict_only(signing: Calle
         {"V": Array([Array([])])},
     ],
 )
-async def test_a_malformed_field_hides_nothing_else(signing: Caller, widget: Json) -> None:
-    content = documents.one_field(**{"FT": Name.Tx, "T": String("bad"), **widget})
+async def test_a_malformed_field_hides_nothing_else(signing: SigningCaller, widget: Json) -> None:
+    content = documents.make_single_field_form(**{"FT": Name.Tx, "T": String("bad"), **widget})
     identifier = await signing.save(content)
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
-    info = await signing.info(identifier)
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    info = await signing.get_doc_info(identifier)
     assert [entry["isValid"] for entry in info["signatures"]] == [True]
     assert len(info["formFields"]) == 1
 
 
-async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
-    writer: Any = incremental_writer(io.BytesIO(signed))
+async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+    writer: Any = open_incremental_writer(io.BytesIO(signed))
     page: Any = writer.find_page_for_modification(0)[0].get_object()
     number: Any = generic.NumberObject  # whose __new__ has no types
     page[pdf_name("/Rotate")] = number(90)
@@ -218,10 +224,10 @@ async def test_a_turned_page_makes_the_signature_before_it_invalid(signing: Call
 
 
 async def test_a_signature_of_many_byte_ranges_is_invalid_and_not_read(
-    signing: Caller, monkeypatch: pytest.MonkeyPatch
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    identifier = await signing.save(documents.plain())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+    identifier = await signing.save(documents.make_plain_pages())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
     written = re.findall(rb"/ByteRange *\[[^\]]*\]", signed)[-1]
     forged = signed.replace(written, b"/ByteRange[0 1 0 1 0 1".ljust(len(written) - 1) + b"]")
     validated: list[object] = []
@@ -234,7 +240,7 @@ async def test_a_signature_of_many_byte_ranges_is_invalid_and_not_read(
     assert validated == []
 
 
-async def test_the_signer_is_the_one_in_the_certificate(signing: Caller, keys: FileKeyStore) -> None:
-    identifier = await sign_twice(signing, documents.plain())
-    names = [entry["signerName"] for entry in (await signing.info(identifier))["signatures"]]
+async def test_the_signer_is_the_one_in_the_certificate(signing: SigningCaller, keys: FileKeyStore) -> None:
+    identifier = await sign_twice(signing, documents.make_plain_pages())
+    names = [entry["signerName"] for entry in (await signing.get_doc_info(identifier))["signatures"]]
     assert names == [keys.signer().subject_name] * 2

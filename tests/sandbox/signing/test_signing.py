@@ -17,7 +17,7 @@ from PIL import Image
 from pyhanko.sign.fields import MDPPerm
 
 from . import documents
-from .caller import Caller, Json, text_by_poppler, valid_by_pdfsig
+from .caller import Json, SigningCaller, count_pdfsig_valid, extract_poppler_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.keys import FileKeyStore
 
 
-async def test_three_signatures_at_once_are_valid(signing: Caller, tmp_path: Path, picture: str) -> None:
-    identifier = await signing.save(documents.consent())
-    answer = await signing.ok(
+async def test_three_signatures_at_once_are_valid(signing: SigningCaller, tmp_path: Path, picture: str) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    answer = await signing.call_ok(
         "PATCH",
         f"/{identifier}/multiSign",
         json={
@@ -40,23 +40,23 @@ async def test_three_signatures_at_once_are_valid(signing: Caller, tmp_path: Pat
         },
     )
     assert set(answer) == {"documentDigest", "description"}
-    info = await signing.info(identifier)
+    info = await signing.get_doc_info(identifier)
     assert info["documentDigest"] == answer["documentDigest"]
-    assert await signing.signatures(identifier) == {
+    assert await signing.get_signature_states(identifier) == {
         "PatientSig": True, "WitnessSig": True, "UnusedSig": None, "Turned": True,
     }  # fmt: skip
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 3
-    [effect] = await signing.effects("MultiSign")
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 3
+    [effect] = await signing.list_effects("MultiSign")
     assert effect["subject"] == identifier
     assert effect["detail"]["digest"] == answer["documentDigest"]
     assert effect["detail"]["names"] == ["PatientSig", "WitnessSig", "Turned"]
 
 
-async def test_a_signature_tells_signer_reason_and_time_in_the_signers_zone(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_a_signature_tells_signer_reason_and_time_in_the_signers_zone(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     body = {"name": "A", "gsName": "Żółć alice", "reason": "because", "timezone": "America/New_York", "GMTOffset": 3}
-    await signing.ok("PATCH", f"/{identifier}/sign", json=body)
-    [entry] = (await signing.info(identifier))["signatures"]
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json=body)
+    [entry] = (await signing.get_doc_info(identifier))["signatures"]
     assert entry["signerName"] == "Żółć alice"
     assert entry["reason"] == "because"
     assert entry["signatureTime"] == "2026-03-01T07:00:00.000-0500"
@@ -65,22 +65,22 @@ async def test_a_signature_tells_signer_reason_and_time_in_the_signers_zone(sign
 
 @pytest.mark.parametrize("spelling", [("x", "y", "page"), ("left", "top", "pageIndex")])
 async def test_a_widget_is_placed_from_the_top_left_of_the_crop_box(
-    signing: Caller, spelling: tuple[str, str, str]
+    signing: SigningCaller, spelling: tuple[str, str, str]
 ) -> None:
     left, top, page = spelling
-    identifier = await signing.save(documents.turned(90, crop=(50, 100, 500, 700)))
+    identifier = await signing.save(documents.make_rotated_page(90, crop=(50, 100, 500, 700)))
     widget = {left: 20, top: 40, "width": 200, "height": 70, page: 1}
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A", "widget": widget})
-    [entry] = (await signing.info(identifier))["signatures"]
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A", "widget": widget})
+    [entry] = (await signing.get_doc_info(identifier))["signatures"]
     assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [20, 40, 200, 70, 1]
 
 
 @pytest.mark.parametrize("degrees", [0, 90, 180, 270])
-async def test_a_signature_reads_upright_on_a_turned_page(signing: Caller, tmp_path: Path, degrees: int) -> None:
-    identifier = await signing.save(documents.turned(degrees))
+async def test_a_signature_reads_upright_on_a_turned_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
+    identifier = await signing.save(documents.make_rotated_page(degrees))
     body = {"gsName": "Alexandra", "widget": {"x": 200, "y": 300, "width": 120, "height": 120, "page": 1}}
-    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
-    words = text_by_poppler(content, tmp_path, "-bbox")
+    content = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    words = extract_poppler_text(content, tmp_path, "-bbox")
     [line] = [line for line in words.splitlines() if ">Alexandra<" in line]
     box = {part.split("=")[0]: float(part.split("=")[1].strip('"')) for part in line.split(">")[0].split()[1:]}
     assert box["xMax"] - box["xMin"] > 2 * (box["yMax"] - box["yMin"])
@@ -88,19 +88,23 @@ async def test_a_signature_reads_upright_on_a_turned_page(signing: Caller, tmp_p
     assert across[0] <= box["xMin"] < box["xMax"] <= across[1]
 
 
-async def test_an_existing_empty_field_keeps_its_place(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
+async def test_an_existing_empty_field_keeps_its_place(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
     widget = {"x": 1, "y": 1, "width": 10, "height": 10, "page": 3}
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig", "widget": widget})
-    entry = (await signing.info(identifier))["signatures"][0]
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig", "widget": widget})
+    entry = (await signing.get_doc_info(identifier))["signatures"][0]
     assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [72, 622, 200, 70, 1]
 
 
-async def test_names_that_are_left_out_are_free_ones(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={})
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
-    assert await signing.signatures(identifier) == {"Signature1": True, "Signature2": True, "Signature3": True}
+async def test_names_that_are_left_out_are_free_ones(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={})
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{}, {}]})
+    assert await signing.get_signature_states(identifier) == {
+        "Signature1": True,
+        "Signature2": True,
+        "Signature3": True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -130,136 +134,138 @@ async def test_names_that_are_left_out_are_free_ones(signing: Caller) -> None:
         ([], "must be a JSON object"),
     ],
 )
-async def test_a_wrong_parameter_is_refused_by_name(signing: Caller, body: object, expected: str) -> None:
-    identifier = await signing.save(documents.plain())
-    assert expected in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
-    assert await signing.signatures(identifier) == {}
+async def test_a_wrong_parameter_is_refused_by_name(signing: SigningCaller, body: object, expected: str) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    assert expected in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
+    assert await signing.get_signature_states(identifier) == {}
 
 
 @pytest.mark.parametrize(
     ("member", "value"), [("timezone", "GMT-05:00"), ("timezone", "EST"), ("GMTOffset", -5), ("GMTOffset", -300)]
 )
-async def test_time_zones_are_understood_in_several_forms(signing: Caller, member: str, value: object) -> None:
-    identifier = await signing.save(documents.plain())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={member: value})
-    [entry] = (await signing.info(identifier))["signatures"]
+async def test_time_zones_are_understood_in_several_forms(signing: SigningCaller, member: str, value: object) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={member: value})
+    [entry] = (await signing.get_doc_info(identifier))["signatures"]
     assert entry["signatureTime"] == "2026-03-01T07:00:00.000-0500"
 
 
-async def test_a_body_that_is_not_json_is_refused(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    assert "JSON" in await signing.refused("PATCH", f"/{identifier}/sign", body=b"{")
+async def test_a_body_that_is_not_json_is_refused(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    assert "JSON" in await signing.call_rejected("PATCH", f"/{identifier}/sign", body=b"{")
 
 
 @pytest.mark.parametrize("body", [{}, {"Signatures": []}, {"Signatures": {}}, {"Signatures": [5]}])
-async def test_multi_sign_needs_a_list_of_signatures(signing: Caller, body: Json) -> None:
-    identifier = await signing.save(documents.plain())
-    assert "Signatures" in await signing.refused("PATCH", f"/{identifier}/multiSign", json=body)
+async def test_multi_sign_needs_a_list_of_signatures(signing: SigningCaller, body: Json) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    assert "Signatures" in await signing.call_rejected("PATCH", f"/{identifier}/multiSign", json=body)
 
 
-async def test_multi_sign_makes_all_signatures_or_none(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
-    before = await signing.pull(identifier)
+async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    before = await signing.get_doc(identifier)
     body = {
         "Signatures": [
             {"name": "PatientSig"},
             {"name": "B", "widget": {"x": 0, "y": 0, "width": 9, "height": 9, "page": 9}},
         ]
     }
-    await signing.refused("PATCH", f"/{identifier}/multiSign", json=body)
-    await signing.refused("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "A"}]})
-    assert await signing.pull(identifier) == before
-    assert await signing.effects("MultiSign") == []
+    await signing.call_rejected("PATCH", f"/{identifier}/multiSign", json=body)
+    await signing.call_rejected(
+        "PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "A"}]}
+    )
+    assert await signing.get_doc(identifier) == before
+    assert await signing.list_effects("MultiSign") == []
 
 
-async def test_a_name_that_is_signed_already_is_refused(signing: Caller) -> None:
-    identifier = await signing.save(documents.consent())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    assert "signed already" in await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    assert "text field" in await signing.refused("PATCH", f"/{identifier}/sign", json={"name": "patient_name"})
+async def test_a_name_that_is_signed_already_is_refused(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_consent_form())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert "signed already" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert "text field" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "patient_name"})
 
 
 @pytest.mark.wide
-async def test_a_picture_that_unpacks_to_too_much_is_refused(signing: Caller) -> None:
+async def test_a_picture_that_unpacks_to_too_much_is_refused(signing: SigningCaller) -> None:
     bomb = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(bomb, "PNG")
     body = {"graphicalSignature": base64.b64encode(bomb.getvalue()).decode()}
-    identifier = await signing.save(documents.plain())
-    assert "pixels" in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
+    identifier = await signing.save(documents.make_plain_pages())
+    assert "pixels" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
 
 
-async def test_simultaneous_signatures_are_both_kept(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_simultaneous_signatures_are_both_kept(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     names = [f"S{number}" for number in range(4)]
-    await asyncio.gather(*(signing.ok("PATCH", f"/{identifier}/sign", json={"name": name}) for name in names))
-    assert await signing.signatures(identifier) == dict.fromkeys(await _names(signing, identifier), True)
+    await asyncio.gather(*(signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": name}) for name in names))
+    assert await signing.get_signature_states(identifier) == dict.fromkeys(await _names(signing, identifier), True)
     assert sorted(await _names(signing, identifier)) == names
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 4
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 4
 
 
-async def test_signing_and_deleting_at_once_leaves_no_half_way(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_signing_and_deleting_at_once_leaves_no_half_way(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     (signed, _), (deleted, _) = await asyncio.gather(
         signing.call("PATCH", f"/{identifier}/sign", json={}), signing.call("DELETE", f"/{identifier}")
     )
     assert deleted == 200
-    assert len(await signing.effects("Sign")) == (1 if signed == 200 else 0)
-    await signing.refused("GET", f"/{identifier}")
+    assert len(await signing.list_effects("Sign")) == (1 if signed == 200 else 0)
+    await signing.call_rejected("GET", f"/{identifier}")
 
 
 @pytest.mark.parametrize("to", [datetime(1975, 1, 1, tzinfo=UTC), datetime(2190, 1, 1, tzinfo=UTC)])
-async def test_signatures_are_valid_whatever_the_clock_says(signing: Caller, clock: Clock, to: datetime) -> None:
+async def test_signatures_are_valid_whatever_the_clock_says(signing: SigningCaller, clock: Clock, to: datetime) -> None:
     clock.set(to)
-    identifier = await signing.save(documents.plain())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
-    assert await signing.signatures(identifier) == {"A": True}
+    identifier = await signing.save(documents.make_plain_pages())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A"})
+    assert await signing.get_signature_states(identifier) == {"A": True}
 
 
-async def test_a_signature_stays_valid_as_years_pass(signing: Caller, clock: Clock) -> None:
-    identifier = await signing.save(documents.plain())
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+async def test_a_signature_stays_valid_as_years_pass(signing: SigningCaller, clock: Clock) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
     clock.advance(timedelta(days=20_000))
-    assert await signing.signatures(await signing.save(signed)) == {"A": True}
+    assert await signing.get_signature_states(await signing.save(signed)) == {"A": True}
 
 
-async def test_a_changed_byte_makes_a_signature_invalid(signing: Caller) -> None:
-    identifier = await signing.save(documents.plain())
-    signed: bytes = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A", "reason": "agreed"})
+async def test_a_changed_byte_makes_a_signature_invalid(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    signed: bytes = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A", "reason": "agreed"})
     forged = signed.replace(b"(agreed)", b"(denied)")
     assert forged != signed
-    assert await signing.signatures(await signing.save(forged)) == {"A": False}
+    assert await signing.get_signature_states(await signing.save(forged)) == {"A": False}
 
 
-async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing: Caller) -> None:
-    identifier = await signing.save(documents.encrypted(""))
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
-    assert (await signing.signatures(identifier))["PatientSig"] is True
+async def test_an_encrypted_document_is_signed_without_opening_it_to_all(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_encrypted_form(""))
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    assert (await signing.get_signature_states(identifier))["PatientSig"] is True
     assert b"/Encrypt" in signed
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body")
 @pytest.mark.wide
-async def test_signing_a_large_document_holds_it_in_memory_twice_at_most(signing: Caller) -> None:
+async def test_signing_a_large_document_holds_it_in_memory_twice_at_most(signing: SigningCaller) -> None:
     size = 20 * 2**20
-    with pikepdf.open(io.BytesIO(documents.plain())) as pdf:
-        pdf.Root["/Large"] = documents.stream(pdf, os.urandom(size))
-        large = documents.saved(pdf)
+    with pikepdf.open(io.BytesIO(documents.make_plain_pages())) as pdf:
+        pdf.Root["/Large"] = documents.make_stream(pdf, os.urandom(size))
+        large = documents.save_to_bytes(pdf)
     identifier = await signing.save(large)
     tracemalloc.start()
     try:
-        await signing.ok("PATCH", f"/{identifier}/sign", json={})
+        await signing.call_ok("PATCH", f"/{identifier}/sign", json={})
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 2.5 * size
 
 
-async def test_a_period_in_a_field_name_does_not_stop_validation(signing: Caller, tmp_path: Path) -> None:
-    dotted = documents.one_field(FT=Name.Tx, T=String("a.b"), V=String("x"))
+async def test_a_period_in_a_field_name_does_not_stop_validation(signing: SigningCaller, tmp_path: Path) -> None:
+    dotted = documents.make_single_field_form(FT=Name.Tx, T=String("a.b"), V=String("x"))
     identifier = await signing.save(dotted)
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "B"}]})
-    assert await signing.signatures(identifier) == {"A": True, "B": True}
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json={"Signatures": [{"name": "A"}, {"name": "B"}]})
+    assert await signing.get_signature_states(identifier) == {"A": True, "B": True}
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
 
 
 @pytest.mark.parametrize(
@@ -272,26 +278,28 @@ async def test_a_period_in_a_field_name_does_not_stop_validation(signing: Caller
     ],
 )
 async def test_certified_documents_take_what_their_certificate_allows(
-    signing: Caller, keys: FileKeyStore, permission: MDPPerm, body: Json, expected: str | None
+    signing: SigningCaller, keys: FileKeyStore, permission: MDPPerm, body: Json, expected: str | None
 ) -> None:
-    certified = await asyncio.to_thread(documents.certified, documents.consent(), keys.signer(), permission)
+    certified = await asyncio.to_thread(documents.certify, documents.make_consent_form(), keys.signer(), permission)
     identifier = await signing.save(certified)
     if expected is not None:
-        assert expected in await signing.refused("PATCH", f"/{identifier}/sign", json=body)
+        assert expected in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
     else:
-        await signing.ok("PATCH", f"/{identifier}/sign", json=body)
-    signed = {name: valid for name, valid in (await signing.signatures(identifier)).items() if valid is not None}
+        await signing.call_ok("PATCH", f"/{identifier}/sign", json=body)
+    signed = {
+        name: valid for name, valid in (await signing.get_signature_states(identifier)).items() if valid is not None
+    }
     assert set(signed.values()) == {True}
-    assert "certified" in await signing.refused("PATCH", f"/{identifier}/clearUnsignedFields")
+    assert "certified" in await signing.call_rejected("PATCH", f"/{identifier}/clearUnsignedFields")
 
 
-async def test_appearances_left_to_viewers_are_drawn_before_signing(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.left_to_viewers("José"))
-    signed = await signing.ok("PATCH", f"/{identifier}/sign/pull", json={})
+async def test_appearances_left_to_viewers_are_drawn_before_signing(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_unrendered_field("José"))
+    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={})
     assert b"NeedAppearances" not in signed
-    assert "José" in text_by_poppler(signed, tmp_path)
-    assert set((await signing.signatures(identifier)).values()) == {True}
+    assert "José" in extract_poppler_text(signed, tmp_path)
+    assert set((await signing.get_signature_states(identifier)).values()) == {True}
 
 
-async def _names(signing: Caller, identifier: str) -> list[Any]:
-    return [entry["name"] for entry in (await signing.info(identifier))["signatures"]]
+async def _names(signing: SigningCaller, identifier: str) -> list[Any]:
+    return [entry["name"] for entry in (await signing.get_doc_info(identifier))["signatures"]]

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from . import documents
-from .caller import Caller, page_by_poppler, text_by_poppler
+from .caller import SigningCaller, extract_poppler_text, render_poppler_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,20 +39,20 @@ def images_below(form: Any) -> list[Any]:
 
 @pytest.mark.parametrize("pictured", [True, False])
 async def test_the_graphical_signature_stands_in_the_appearance(
-    signing: Caller, tmp_path: Path, *, pictured: bool
+    signing: SigningCaller, tmp_path: Path, *, pictured: bool
 ) -> None:
-    identifier = await signing.save(documents.plain())
+    identifier = await signing.save(documents.make_plain_pages())
     body: dict[str, Any] = {"gsName": "Alexandra", "widget": WIDGET}
     if pictured:
         body["graphicalSignature"] = half_blue()
-    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    content = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json=body)
     with pikepdf.open(io.BytesIO(content)) as pdf:
         [widget] = list[Any](pdf.pages[0].obj["/Annots"])
         images = images_below(widget["/AP"]["/N"])
         assert [(image["/Width"], image["/Height"], "/SMask" in image) for image in images] == (
             [(60, 60, True)] if pictured else []
         )
-    drawn = page_by_poppler(content, tmp_path)
+    drawn = render_poppler_page(content, tmp_path)
     # The picture fills a square of 76 points from (112, 102) on; its right half lets the background show through.
     left_half = [drawn.getpixel(place) for place in ((115, 105), (130, 140), (145, 175))]
     assert (left_half == [BLUE] * 3) is pictured
@@ -60,23 +60,23 @@ async def test_the_graphical_signature_stands_in_the_appearance(
         assert [drawn.getpixel(place) for place in ((105, 140), (155, 105), (180, 175))] == [WHITE] * 3
 
 
-async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: Caller, tmp_path: Path) -> None:
-    identifier = await signing.save(documents.plain())
+async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: SigningCaller, tmp_path: Path) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
     body = {"gsName": "Alexandra", "reason": "agreed", "timezone": "America/New_York", "widget": WIDGET}
-    content = await signing.ok("PATCH", f"/{identifier}/sign/pull", json=body)
-    text = " ".join(text_by_poppler(content, tmp_path).split())
+    content = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json=body)
+    text = " ".join(extract_poppler_text(content, tmp_path).split())
     assert "Alexandra Reason: agreed 2026-03-01 07:00:00 EST" in text
 
 
 @pytest.mark.by_default(1)
 @pytest.mark.parametrize("degrees", [0, 90])
-async def test_the_lines_are_readable_on_a_dark_page(signing: Caller, tmp_path: Path, degrees: int) -> None:
-    with pikepdf.open(io.BytesIO(documents.turned(degrees))) as pdf:
+async def test_the_lines_are_readable_on_a_dark_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
+    with pikepdf.open(io.BytesIO(documents.make_rotated_page(degrees))) as pdf:
         pdf.pages[0].contents_add(b"0 g 0 0 612 792 re f")
-        dark = documents.saved(pdf)
+        dark = documents.save_to_bytes(pdf)
     body = {"gsName": "Alexandra", "widget": WIDGET}
-    drawn = page_by_poppler(
-        await signing.ok("PATCH", f"/{await signing.save(dark)}/sign/pull", json=body), tmp_path
+    drawn = render_poppler_page(
+        await signing.call_ok("PATCH", f"/{await signing.save(dark)}/sign/pull", json=body), tmp_path
     ).rotate(degrees, expand=True)
     colours: Any = drawn.crop((100, 100, 300, 180)).getcolors(100_000)
     light = sum(number for number, colour in colours if colour == WHITE)
@@ -85,22 +85,26 @@ async def test_the_lines_are_readable_on_a_dark_page(signing: Caller, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
-async def test_a_picture_is_turned_as_its_exif_data_says(signing: Caller, tmp_path: Path, kind: str) -> None:
+async def test_a_picture_is_turned_as_its_exif_data_says(signing: SigningCaller, tmp_path: Path, kind: str) -> None:
     picture, output = Image.new("RGB", (60, 60), (255, 0, 0)), io.BytesIO()
     picture.paste(BLUE, (0, 0, 30, 60))
     exif = Image.Exif()
     exif[0x0112] = 6  # orientation: to be turned clockwise by 90 degrees
     picture.save(output, kind, exif=exif, quality=100)
     body = {"widget": WIDGET, "graphicalSignature": base64.b64encode(output.getvalue()).decode()}
-    content = await signing.ok("PATCH", f"/{await signing.save(documents.plain())}/sign/pull", json=body)
-    drawn = page_by_poppler(content, tmp_path)
+    content = await signing.call_ok(
+        "PATCH", f"/{await signing.save(documents.make_plain_pages())}/sign/pull", json=body
+    )
+    drawn = render_poppler_page(content, tmp_path)
     colours: list[Any] = [drawn.getpixel(place) for place in ((118, 108), (180, 108), (118, 170))]
     assert [blue > red for red, _, blue in colours] == [True, True, False]
 
 
-async def test_a_picture_that_pillow_cannot_open_is_refused_by_name(signing: Caller) -> None:
+async def test_a_picture_that_pillow_cannot_open_is_refused_by_name(signing: SigningCaller) -> None:
     output = io.BytesIO()
     Image.new("RGB", (60, 60)).save(output, "JPEG", exif=b"Exif\0\0MM\0*\0\0\0\x08\xff\xff")
     body = {"widget": WIDGET, "graphicalSignature": base64.b64encode(output.getvalue()).decode()}
-    refused = await signing.refused("PATCH", f"/{await signing.save(documents.plain())}/sign", json=body)
+    refused = await signing.call_rejected(
+        "PATCH", f"/{await signing.save(documents.make_plain_pages())}/sign", json=body
+    )
     assert "graphicalSignature is not a readable" in refused

@@ -26,13 +26,13 @@ from pkcs11.util.x509 import decode_x509_certificate
 
 from directsuite.cli import main as directsuite_main
 from directsuite.sandbox.__main__ import main as sandbox_main
-from directsuite.sandbox.refusals import KeyUnavailableError
+from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.serving import PIN_VARIABLE
 from directsuite.sandbox.signing.token import TokenKeyStore
-from tests.sandbox.test_command import command, ready
+from tests.sandbox.test_command import read_startup_output, run_command
 
 from . import documents
-from .caller import Caller, check_by_openssl, valid_by_pdfsig
+from .caller import SigningCaller, count_pdfsig_valid, verify_with_openssl
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -85,19 +85,19 @@ def bring_back(tokens: Path) -> None:
 
 
 async def test_signatures_of_a_token_are_valid_to_pdfsig_and_openssl(
-    signing: Caller, keys: TokenKeyStore, tmp_path: Path
+    signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path
 ) -> None:
-    identifier = await signing.save(documents.consent())
+    identifier = await signing.save(documents.make_consent_form())
     body = {"Signatures": [{"name": "PatientSig", "gsName": "alice"}, {"name": "WitnessSig"}]}
-    await signing.ok("PATCH", f"/{identifier}/multiSign", json=body)
-    assert await signing.signatures(identifier) == {"PatientSig": True, "WitnessSig": True, "UnusedSig": None}
-    content = await signing.pull(identifier)
-    assert valid_by_pdfsig(content, tmp_path) == 2
+    await signing.call_ok("PATCH", f"/{identifier}/multiSign", json=body)
+    assert await signing.get_signature_states(identifier) == {"PatientSig": True, "WitnessSig": True, "UnusedSig": None}
+    content = await signing.get_doc(identifier)
+    assert count_pdfsig_valid(content, tmp_path) == 2
     (tmp_path / "ca.pem").write_bytes(keys.authority_pem())
     ranges = list(_BYTE_RANGE.finditer(content))
     assert len(ranges) == 2
     for each in ranges:
-        check_by_openssl(content, [int(number) for number in each.groups()], tmp_path)
+        verify_with_openssl(content, [int(number) for number in each.groups()], tmp_path)
 
 
 def test_the_key_is_made_once_and_cannot_be_exported(keys: TokenKeyStore) -> None:
@@ -106,7 +106,7 @@ def test_the_key_is_made_once_and_cannot_be_exported(keys: TokenKeyStore) -> Non
     assert keys.authority_pem() == authority
     again = a_store()
     assert again.authority_pem() == authority
-    session: Any = again._opened().pkcs11_session
+    session: Any = again._open_session().pkcs11_session
     [private] = session.get_objects({Attribute.CLASS: ObjectClass.PRIVATE_KEY})
     assert (private[Attribute.EXTRACTABLE], private[Attribute.SENSITIVE]) == (False, True)
     with pytest.raises(AttributeSensitive):
@@ -115,31 +115,31 @@ def test_the_key_is_made_once_and_cannot_be_exported(keys: TokenKeyStore) -> Non
 
 
 async def test_a_token_that_goes_away_is_answered_with_500_until_it_is_back(
-    signing: Caller, keys: TokenKeyStore, tokens: Path, tmp_path: Path
+    signing: SigningCaller, keys: TokenKeyStore, tokens: Path, tmp_path: Path
 ) -> None:
-    identifier = await signing.save(documents.consent())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    before = await signing.info(identifier)
+    identifier = await signing.save(documents.make_consent_form())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    before = await signing.get_doc_info(identifier)
     take_away(tokens)
     for _ in range(2):
         status, answer = await signing.call("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
         assert (status, answer["error"]) == (500, "Internal Server Error")
         assert "the token that holds the signing key cannot be used" in answer["description"]
         assert PIN not in str(answer)
-    assert (await signing.info(identifier))["documentDigest"] == before["documentDigest"]
+    assert (await signing.get_doc_info(identifier))["documentDigest"] == before["documentDigest"]
     bring_back(tokens)
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
-    assert valid_by_pdfsig(await signing.pull(identifier), tmp_path) == 2
-    assert len(await signing.effects("Sign")) == 2
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
+    assert len(await signing.list_effects("Sign")) == 2
 
 
-async def test_a_session_that_has_ended_is_opened_anew_unnoticed(signing: Caller, keys: TokenKeyStore) -> None:
-    identifier = await signing.save(documents.consent())
+async def test_a_session_that_has_ended_is_opened_anew_unnoticed(signing: SigningCaller, keys: TokenKeyStore) -> None:
+    identifier = await signing.save(documents.make_consent_form())
     keys.open()
-    session: Any = keys._opened().pkcs11_session
+    session: Any = keys._open_session().pkcs11_session
     session.close()
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    assert (await signing.signatures(identifier))["PatientSig"] is True
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert (await signing.get_signature_states(identifier))["PatientSig"] is True
 
 
 def test_a_refused_pin_is_given_once(tokens: Path) -> None:
@@ -158,11 +158,13 @@ def test_a_missing_token_and_a_missing_library_are_named(tokens: Path, tmp_path:
         a_store(module=tmp_path / "absent.so").open()
 
 
-async def test_a_certificate_of_the_tokens_own_is_taken(signing: Caller, keys: TokenKeyStore, tmp_path: Path) -> None:
+async def test_a_certificate_of_the_tokens_own_is_taken(
+    signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path
+) -> None:
     """The token has the signer's certificate and an intermediate one, but not the root that others trust."""
     own = put_chain(tmp_path, put_key(KeyType.RSA))
     await sign_and_check(signing, tmp_path)
-    session: Any = keys._opened().pkcs11_session
+    session: Any = keys._open_session().pkcs11_session
     present = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
     assert len(present) == 2
     signer: Any = keys.signer()
@@ -172,19 +174,19 @@ async def test_a_certificate_of_the_tokens_own_is_taken(signing: Caller, keys: T
 
 @pytest.mark.parametrize("kind", [KeyType.RSA, KeyType.EC], ids=["rsa", "p256"])
 async def test_a_key_that_another_tool_has_made_is_taken_and_certified(
-    signing: Caller, keys: TokenKeyStore, tmp_path: Path, kind: KeyType
+    signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path, kind: KeyType
 ) -> None:
     put_key(kind)
     (tmp_path / "ca.pem").write_bytes(keys.authority_pem())
     await sign_and_check(signing, tmp_path)
-    session: Any = keys._opened().pkcs11_session
+    session: Any = keys._open_session().pkcs11_session
     assert len(list(session.get_objects({Attribute.CLASS: ObjectClass.PRIVATE_KEY}))) == 1
     assert len(list(session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE}))) == 2
 
 
 @pytest.mark.parametrize("public_key", [True, False], ids=["public key", "certificate alone"])
 async def test_an_elliptic_curve_key_signs_with_the_tokens_own_certificate(
-    signing: Caller, keys: TokenKeyStore, tmp_path: Path, *, public_key: bool
+    signing: SigningCaller, keys: TokenKeyStore, tmp_path: Path, *, public_key: bool
 ) -> None:
     put_chain(tmp_path, put_key(KeyType.EC))
     if not public_key:
@@ -199,15 +201,15 @@ def test_an_elliptic_curve_key_without_its_public_key_is_refused(keys: TokenKeyS
         keys.open()
 
 
-async def sign_and_check(signing: Caller, folder: Path) -> None:
+async def sign_and_check(signing: SigningCaller, folder: Path) -> None:
     """Sign a document, and have the sandbox, pdfsig, and openssl, which trusts ca.pem in the folder, check it."""
-    identifier = await signing.save(documents.consent())
-    await signing.ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    assert (await signing.signatures(identifier))["PatientSig"] is True
-    content = await signing.pull(identifier)
-    assert valid_by_pdfsig(content, folder) == 1
+    identifier = await signing.save(documents.make_consent_form())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert (await signing.get_signature_states(identifier))["PatientSig"] is True
+    content = await signing.get_doc(identifier)
+    assert count_pdfsig_valid(content, folder) == 1
     [found] = _BYTE_RANGE.finditer(content)
-    check_by_openssl(content, [int(number) for number in found.groups()], folder)
+    verify_with_openssl(content, [int(number) for number in found.groups()], folder)
 
 
 @contextmanager
@@ -284,10 +286,10 @@ async def test_the_command_signs_with_the_token(
         options += ["--pkcs11-pin-file", str(pin_file(tmp_path, PIN))]
     else:
         monkeypatch.setenv(PIN_VARIABLE, PIN)
-    async with command(*options) as process, aiohttp.ClientSession() as http:
-        environment, urls = await ready(process)
+    async with run_command(*options) as process, aiohttp.ClientSession() as http:
+        environment, urls = await read_startup_output(process)
         headers = {"Authorization": f"Bearer {environment['DIRECTSUITE_TOKEN']}", "Content-Type": "application/json"}
-        content = base64.b64encode(documents.consent())
+        content = base64.b64encode(documents.make_consent_form())
         async with http.post(f"{urls['signing']}/pdf", data=content, headers=headers) as answer:
             identifier = (await answer.json())["identifier"]
         path = f"{urls['signing']}/pdf/{identifier}/sign/pull"
@@ -296,7 +298,7 @@ async def test_the_command_signs_with_the_token(
         process.terminate()
         _, errors = await process.communicate()
         assert (process.returncode, errors) == (0, b"")
-    assert valid_by_pdfsig(signed, tmp_path) == 1
+    assert count_pdfsig_valid(signed, tmp_path) == 1
 
 
 @pytest.mark.parametrize("module", ["directsuite.sandbox", "directsuite"])

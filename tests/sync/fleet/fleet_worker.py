@@ -35,24 +35,31 @@ class LoggingSink(PostgresSink):
             await transaction.connection.execute("INSERT INTO told VALUES (%s, %s, %s)", told)
 
 
-async def password_of(name: str) -> str:
+async def get_password(name: str) -> str:
     """The same for all, save one whose source is broken."""
     if name.startswith("broken"):
         raise KeyError(name)
     return PASSWORD
 
 
-def fleet_of(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Fleet:
+def make_fleet(suite: ds.DirectSuite, store: PostgresStore, **more: Any) -> Fleet:
     """In a hurry."""
-    hurry: dict[str, Any] = {"folders": FOLDERS, "interval": 0.5, "tick": 0.2, "patience": 3.0, "grace": 5.0, **more}
-    return Fleet(suite, store, password_of, **hurry)
+    hurry: dict[str, Any] = {
+        "folders": FOLDERS,
+        "interval": 0.5,
+        "tick": 0.2,
+        "worker_timeout": 3.0,
+        "grace": 5.0,
+        **more,
+    }
+    return Fleet(suite, store, get_password, **hurry)
 
 
 async def work(url: str, conninfo: str) -> None:
     """Until told to stop."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
     async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store:
-        fleet = fleet_of(suite, store)
+        fleet = make_fleet(suite, store)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
         await fleet.run()
 

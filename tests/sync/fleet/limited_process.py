@@ -13,7 +13,7 @@ import directsuite as ds
 from directsuite.sync.shared_limits import SharedLimits
 
 ADDRESS, PASSWORD = "alice@direct.example.test", "correct horse"
-_USERS = 12
+_CONCURRENT_CALLERS = 12
 
 
 async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int, processes: int, most: int) -> None:
@@ -35,7 +35,7 @@ async def main(url: str, conninfo: str, seconds: float, rate: float, burst: int,
                 await box.get_message_count()
                 calls += 1
 
-        await asyncio.gather(*(use() for _ in range(_USERS)))
+        await asyncio.gather(*(use() for _ in range(_CONCURRENT_CALLERS)))
     print(calls, flush=True)  # noqa: T201
 
 

@@ -24,7 +24,7 @@ _END_OTHERS = """
 """
 
 
-def binaries() -> Path | None:
+def find_binaries() -> Path | None:
     """The folder of initdb and pg_ctl; None where PostgreSQL isn't installed."""
     found = shutil.which("initdb")
     places = [Path(found).parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -72,21 +72,21 @@ class PostgresServer:
         children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
         return [postmaster, *map(int, children)]
 
-    def conninfo(self, database: str = "postgres") -> str:
+    def make_conninfo(self, database: str = "postgres") -> str:
         """Where it is."""
         return f"host=127.0.0.1 port={self.port} user=tester dbname={database}"
 
-    def new_database(self) -> str:
+    def create_database(self) -> str:
         """Where a database is that was made just now."""
         name = f"test{os.getpid()}_{next(_NUMBERS)}"
-        with psycopg.connect(self.conninfo(), autocommit=True) as connection:
+        with psycopg.connect(self.make_conninfo(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0".encode())
-        return self.conninfo(name)
+        return self.make_conninfo(name)
 
     @contextlib.contextmanager
-    def lent_database(self) -> Generator[str]:
+    def borrow_database(self) -> Generator[str]:
         """Where a database is in which nothing is. Emptied afterwards: that costs less than to make another."""
-        conninfo = self._empty.pop() if self._empty else self.new_database()
+        conninfo = self._empty.pop() if self._empty else self.create_database()
         yield conninfo
         with psycopg.connect(conninfo, autocommit=True) as connection:
             connection.execute(_END_OTHERS)
@@ -95,7 +95,7 @@ class PostgresServer:
         self._empty.append(conninfo)
 
     @contextlib.contextmanager
-    def frozen(self) -> Generator[None]:
+    def freeze(self) -> Generator[None]:
         """Meanwhile it takes connections and answers nothing."""
         pids = self.pids
         for pid in pids:
@@ -109,18 +109,18 @@ class PostgresServer:
 
     def _run(self, name: str, *arguments: Any) -> None:
         command = [str(self._where / name), *map(str, arguments)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_as_its_user())
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **_get_user_options())
 
 
 @contextlib.contextmanager
-def a_server(where: Path) -> Generator[PostgresServer]:
+def run_server(where: Path) -> Generator[PostgresServer]:
     """A server while the block runs."""
     with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as name:
         folder = Path(name)
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(folder, user.pw_uid, user.pw_gid)
-        server = PostgresServer(folder, where, _free_port())
+        server = PostgresServer(folder, where, _find_free_port())
         server._run(
             "initdb", "-D", folder / "pg", "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"
         )
@@ -131,14 +131,14 @@ def a_server(where: Path) -> Generator[PostgresServer]:
             server.stop()
 
 
-def _as_its_user() -> dict[str, Any]:
+def _get_user_options() -> dict[str, Any]:
     """PostgreSQL doesn't run as root."""
     if os.geteuid() != 0:
         return {"cwd": "/"}
     return {"user": "postgres", "group": "postgres", "extra_groups": [], "cwd": "/"}
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

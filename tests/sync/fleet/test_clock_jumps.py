@@ -42,7 +42,7 @@ def change(conninfo: str, statement: str, jump: str) -> None:
 
 async def run_round(table: FleetTable, *, next_in: float) -> int:
     """Run a round; return the mailbox."""
-    ((mailbox, _),) = await table.due()
+    ((mailbox, _),) = await table.list_due()
     leased = await table.claim(mailbox)
     assert leased is not None
     assert await table.finish(leased, next_in, None)
@@ -57,13 +57,13 @@ async def test_round_is_due_after_the_clock_is_set_right(
 ) -> None:
     mailbox = await run_round(table, next_in=30.0)
     change(conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at + %s::interval", jump)
-    assert [found for found, _ in await table.due()] == ([mailbox] if is_now else [])
+    assert [found for found, _ in await table.list_due()] == ([mailbox] if is_now else [])
     assert (await table.claim(mailbox) is not None) is is_now
     if not is_now:  # an hour is no longer than a pause can be: it passes
         change(
             conninfo, "UPDATE directsuite.schedule SET next_due_at = next_due_at - %s::interval", "1 hour 30 seconds"
         )
-        assert [found for found, _ in await table.due()] == [mailbox]
+        assert [found for found, _ in await table.list_due()] == [mailbox]
 
 
 async def test_pause_between_rounds_may_be_as_long_as_the_interval(store: PostgresStore, table: FleetTable) -> None:
@@ -79,10 +79,10 @@ async def test_pause_between_rounds_is_a_day_at_most(table: FleetTable) -> None:
 
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_mailbox_is_woken_again_after_the_clock_is_set_right(jump: str, table: FleetTable, conninfo: str) -> None:
-    ((mailbox, _),) = await table.due()
-    assert await table.due() == []  # a worker was woken for it
+    ((mailbox, _),) = await table.list_due()
+    assert await table.list_due() == []  # a worker was woken for it
     change(conninfo, "UPDATE directsuite.schedule SET woken_at = woken_at + %s::interval", jump)
-    assert [found for found, _ in await table.due()] == [mailbox]
+    assert [found for found, _ in await table.list_due()] == [mailbox]
 
 
 @pytest.mark.parametrize("jump", JUMPS)
@@ -90,11 +90,11 @@ async def test_dead_worker_counts_as_dead_after_the_clock_is_set_right(
     jump: str, table: FleetTable, store: PostgresStore, conninfo: str
 ) -> None:
     await table.heartbeat()
-    assert (await table.status()).workers == 1
+    assert (await table.read_status()).workers == 1
     await run_round(table, next_in=0.0)
     change(conninfo, "UPDATE directsuite.worker SET seen_at = seen_at + %s::interval", jump)
-    assert (await table.status()).workers == 0
-    assert [worker for _, worker in await table.due()] == [None]
+    assert (await table.read_status()).workers == 0
+    assert [worker for _, worker in await table.list_due()] == [None]
     await FleetTable(store.connections, "other", 30.0).leave()
     with psycopg.connect(conninfo) as connection:
         (left,) = connection.execute("SELECT count(*) FROM directsuite.worker").fetchone() or (None,)
@@ -110,7 +110,7 @@ async def test_job_of_a_dead_worker_is_given_to_all_after_the_clock_is_set_right
 
     dead = FleetTable(store.connections, "dead", 30.0)
     await dead.heartbeat()
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=60.0)
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=60.0)
     await queue.open()
     try:
         await queue.wake(1, "dead")
@@ -127,15 +127,15 @@ async def test_job_of_a_dead_worker_is_given_to_all_after_the_clock_is_set_right
 )
 async def test_requests_go_on_after_the_clock_is_set_right(jump: str, is_now: bool, conninfo: str) -> None:
     async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
-        await asyncio.wait_for(rate.take(), 10)
+        await asyncio.wait_for(rate.acquire(), 10)
     change(conninfo, "UPDATE directsuite.rate SET arrival = arrival + %s::interval", jump)
     async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as rate:
         if is_now:
-            await asyncio.wait_for(rate.take(), 10)
+            await asyncio.wait_for(rate.acquire(), 10)
             return
         while rate._asking is None or not rate._asking.done():  # a service may ask for a pause of an hour
             assert not rate.try_acquire()
             await asyncio.sleep(0)
             if rate._asking is not None:
                 await asyncio.wait([rate._asking])
-        assert 3500 < rate.wait() < 3601
+        assert 3500 < rate.seconds_until_slot() < 3601

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, fleet_of
+from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
 
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
 
 
-def raw(subject: str) -> bytes:
+def make_raw_message(subject: str) -> bytes:
     """A message as it goes over the wire."""
     return (
         f"From: dr@elsewhere.test\r\nSubject: {subject}\r\nMessage-ID: <{subject}@elsewhere.test>\r\n"
@@ -31,7 +31,7 @@ def raw(subject: str) -> bytes:
     ).encode()
 
 
-async def until(seen: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
+async def poll_until(seen: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
     """Return when something is so; the processes and servers that make it so are real."""
     async with asyncio.timeout(seconds):
         while not await seen():  # noqa: ASYNC110
@@ -61,26 +61,26 @@ async def store(conninfo: str) -> AsyncGenerator[PostgresStore]:
         yield store
 
 
-async def subjects(store: PostgresStore) -> list[str]:
+async def list_subjects(store: PostgresStore) -> list[str]:
     return sorted(row[0] for row in await store.connections.fetch("SELECT subject FROM told WHERE kind = 'new'"))
 
 
 async def test_what_arrives_is_in_the_sink_once(sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore) -> None:
-    fleet = fleet_of(suite, store)
+    fleet = make_fleet(suite, store)
     assert await fleet.add(NAMES) == 3
     assert await fleet.add(NAMES) == 0
     for name in NAMES:
-        await sandbox.deliver(name, raw(f"first {name}"))
+        await sandbox.deliver(name, make_raw_message(f"first {name}"))
     running = asyncio.create_task(fleet.run())
     wanted = [f"first {name}" for name in NAMES]
 
     async def are_there() -> bool:
-        return await subjects(store) == sorted(wanted)
+        return await list_subjects(store) == sorted(wanted)
 
-    await until(are_there)
+    await poll_until(are_there)
     wanted.append("second")
-    await sandbox.deliver(NAMES[1], raw("second"))
-    await until(are_there)
+    await sandbox.deliver(NAMES[1], make_raw_message("second"))
+    await poll_until(are_there)
     fleet.stop()
     await asyncio.wait_for(running, 20)
     status = await fleet.status()
@@ -92,7 +92,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
     suite: ds.DirectSuite, store: PostgresStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    fleet = fleet_of(suite, store)
+    fleet = make_fleet(suite, store)
     await fleet.add(["broken-jane@direct.example.test", NAMES[0]])
     running = asyncio.create_task(fleet.run())
 
@@ -101,7 +101,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
 
     rests = list[float]()
     for _ in range(2):
-        await until(failed)
+        await poll_until(failed)
         query: Any = (
             "SELECT extract(epoch FROM next_due_at - now())::float8 FROM directsuite.schedule WHERE fail_count > 0"
         )
@@ -116,7 +116,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
             ((count,),) = await store.connections.fetch("SELECT max(fail_count) FROM directsuite.schedule")
             return bool(count > times)
 
-        await until(failed_again)
+        await poll_until(failed_again)
     assert (await fleet.status()).failing == {"The source of passwords raised KeyError: see to it.": 1}
     assert 20 < rests[0] < 40 < rests[1] < 70
     fleet.stop()
@@ -130,27 +130,27 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
 async def test_a_restart_of_postgresql_is_outlived(
     sandbox: Sandbox, suite: ds.DirectSuite, shaky_postgres: PostgresServer
 ) -> None:
-    async with PostgresStore(shaky_postgres.new_database(), sink=LoggingSink(), timeout=5) as store:
-        fleet = fleet_of(suite, store)
+    async with PostgresStore(shaky_postgres.create_database(), sink=LoggingSink(), timeout=5) as store:
+        fleet = make_fleet(suite, store)
         await fleet.add(NAMES)
         running = asyncio.create_task(fleet.run())
         wanted = list(NAMES)
         for name in NAMES:
-            await sandbox.deliver(name, raw(name))
+            await sandbox.deliver(name, make_raw_message(name))
 
         async def are_there() -> bool:
             try:
-                return await subjects(store) == sorted(wanted)
+                return await list_subjects(store) == sorted(wanted)
             except ds.DirectSuiteError:
                 return False
 
-        await until(are_there)
+        await poll_until(are_there)
         wanted += [f"again {name}" for name in NAMES]
         for name in NAMES:
-            await sandbox.deliver(name, raw(f"again {name}"))
+            await sandbox.deliver(name, make_raw_message(f"again {name}"))
         await asyncio.to_thread(shaky_postgres.stop)  # while turns are under way
         await asyncio.to_thread(shaky_postgres.start)
-        await until(are_there, 20)  # less than the back-off of a mailbox that fails
+        await poll_until(are_there, 20)  # less than the back-off of a mailbox that fails
         fleet.stop()
         await asyncio.wait_for(running, 30)
 
@@ -171,16 +171,16 @@ class BrokenOffStore(PostgresStore):
 async def test_a_round_that_postgresql_broke_off_is_taken_again_at_once(
     sandbox: Sandbox, suite: ds.DirectSuite, conninfo: str
 ) -> None:
-    await sandbox.deliver(NAMES[0], raw("first"))
+    await sandbox.deliver(NAMES[0], make_raw_message("first"))
     async with BrokenOffStore(conninfo, sink=LoggingSink()) as store:
-        fleet = fleet_of(suite, store)
+        fleet = make_fleet(suite, store)
         await fleet.add(NAMES[:1])
         running = asyncio.create_task(fleet.run())
 
         async def is_there() -> bool:
-            return await subjects(store) == ["first"]
+            return await list_subjects(store) == ["first"]
 
-        await until(is_there, 15)  # less than the back-off of a mailbox that fails
+        await poll_until(is_there, 15)  # less than the back-off of a mailbox that fails
         assert store.breaks == 0
         assert (await fleet.status()).failing == {}
         fleet.stop()
@@ -200,8 +200,8 @@ async def test_a_round_under_way_is_ended_before_the_worker_is(
         ended = True
 
     async with PostgresStore(conninfo) as store:
-        fleet = fleet_of(suite, store, deliver=deliver)
-        await sandbox.deliver(NAMES[0], raw("first"))
+        fleet = make_fleet(suite, store, deliver=deliver)
+        await sandbox.deliver(NAMES[0], make_raw_message("first"))
         await fleet.add(NAMES[:1])
         running = asyncio.create_task(fleet.run())
         await asyncio.wait_for(begun.wait(), 20)
@@ -234,21 +234,21 @@ class HeldStore(PostgresStore):
         await super().commit(lease, change_set, changes)
 
 
-async def test_a_worker_that_was_paused_within_a_round_writes_nothing_when_it_goes_on(
+async def test_worker_paused_within_a_round_writes_nothing_after(
     sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore, conninfo: str
 ) -> None:
-    await sandbox.deliver(NAMES[0], raw("first"))
-    fleet = fleet_of(suite, store)
+    await sandbox.deliver(NAMES[0], make_raw_message("first"))
+    fleet = make_fleet(suite, store)
     await fleet.add(NAMES[:1])
     ((mailbox,),) = await store.connections.fetch("SELECT mailbox FROM directsuite.schedule")
     async with HeldStore(conninfo, sink=LoggingSink()) as held:
         held.may_commit, held.held = asyncio.Event(), asyncio.Event()
-        paused = asyncio.create_task(fleet_of(suite, held)._run_round(mailbox))
+        paused = asyncio.create_task(make_fleet(suite, held)._run_round(mailbox))
         await asyncio.wait_for(held.held.wait(), 20)
         await fleet._run_round(mailbox)
-        assert await subjects(store) == ["first"]
+        assert await list_subjects(store) == ["first"]
         held.may_commit.set()
         await asyncio.wait_for(paused, 20)
-    assert await subjects(store) == ["first"]
+    assert await list_subjects(store) == ["first"]
     query = "SELECT fence, fail_count, last_error FROM directsuite.schedule"
     assert await store.connections.fetch(query) == [(2, 0, None)]

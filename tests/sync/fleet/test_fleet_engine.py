@@ -54,13 +54,13 @@ class Turns:
 
 
 def engine(connections: Connections, turns: Turns, kind: str = "test", **options: Any) -> FleetEngine:
-    given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "patience": 30.0, "tick": 0.05, **options}
+    given: dict[str, Any] = {"concurrency": 2, "grace": 30.0, "worker_timeout": 30.0, "tick": 0.05, **options}
     return FleetEngine(
         connections,
         kind,
         "one",
-        due=turns.due,
-        take=turns.take,
+        list_due=turns.due,
+        run_key=turns.take,
         heartbeat=turns.look_around,
         clock=SystemClock(),
         **given,
@@ -75,9 +75,7 @@ async def connections(conninfo: str) -> AsyncGenerator[Connections]:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-async def test_however_often_it_is_cancelled_nothing_goes_on_and_turns_come_to_their_end(
-    connections: Connections, times: int
-) -> None:
+async def test_repeated_cancellation_lets_rounds_finish(connections: Connections, times: int) -> None:
     before = asyncio.all_tasks()
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns).run())
@@ -149,7 +147,7 @@ async def test_a_statement_does_not_lose_a_cancellation(connections: Connections
 
 
 async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) -> None:
-    connections = Connections(shaky_postgres.new_database(), error=StoreError)
+    connections = Connections(shaky_postgres.create_database(), error=StoreError)
     turns = Turns()
     running = asyncio.create_task(engine(connections, turns, grace=0.2).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
@@ -163,9 +161,9 @@ async def test_it_ends_while_postgresql_is_away(shaky_postgres: PostgresServer) 
         await connections.aclose()
 
 
-async def test_one_that_begins_with_less_patience_leaves_the_turns_of_others_alone(connections: Connections) -> None:
+async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: Connections) -> None:
     patient, turns = Turns(), Turns(keys=[2])
-    first, second = engine(connections, patient), engine(connections, turns, "other", patience=0.2)
+    first, second = engine(connections, patient), engine(connections, turns, "other", worker_timeout=0.2)
     running = asyncio.create_task(first.run())
     await asyncio.wait_for(patient.begun.wait(), 20)
     [one] = await connections.fetch("SELECT id FROM directsuite.procrastinate_workers")
@@ -182,7 +180,7 @@ async def test_one_that_begins_with_less_patience_leaves_the_turns_of_others_alo
 
 async def test_a_worker_is_heard_of_while_its_turns_have_their_grace(connections: Connections) -> None:
     turns = Turns()
-    running = asyncio.create_task(engine(connections, turns, patience=0.6).run())
+    running = asyncio.create_task(engine(connections, turns, worker_timeout=0.6).run())
     await asyncio.wait_for(turns.begun.wait(), 20)
     running.cancel()
     looks = turns.looks
@@ -232,7 +230,7 @@ _OF_THE_QUEUE = """
 
 
 @pytest.mark.parametrize("first", ["03.02", "03.04.00_01"])
-async def test_tables_of_an_older_procrastinate_are_brought_up_by_whoever_starts_first(
+async def test_tables_of_older_procrastinate_are_migrated_at_start(
     connections: Connections, postgres: PostgresServer, first: str
 ) -> None:
     async def older(connection: Connection) -> None:
@@ -250,7 +248,7 @@ async def test_tables_of_an_older_procrastinate_are_brought_up_by_whoever_starts
     await asyncio.gather(*(opened(connections) for _ in range(4)))
     rows = await connections.fetch("SELECT name FROM directsuite.queue_migration ORDER BY name")
     assert [name for (name,) in rows] == list(SHIPPED)
-    with postgres.lent_database() as conninfo:
+    with postgres.borrow_database() as conninfo:
         fresh = Connections(conninfo, error=StoreError)
         await opened(fresh)
         assert await connections.fetch(_OF_THE_QUEUE) == await fresh.fetch(_OF_THE_QUEUE)
@@ -288,13 +286,11 @@ async def test_what_older_workers_need_stays_while_they_work(connections: Connec
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-async def test_workers_start_together_whatever_isolation_a_database_has_by_default(
-    postgres: PostgresServer, isolation: str
-) -> None:
-    conninfo = postgres.new_database()
+async def test_workers_start_together_with_any_default_isolation(postgres: PostgresServer, isolation: str) -> None:
+    conninfo = postgres.create_database()
     several = [Connections(conninfo, error=StoreError) for _ in range(4)]
     default = sql.SQL("ALTER DATABASE {} SET default_transaction_isolation TO {}")
-    async with several[0].lent() as connection:
+    async with several[0].borrow() as connection:
         await connection.execute(default.format(sql.Identifier(connection.info.dbname), isolation))
     await several[0].disconnect()
     await asyncio.gather(*map(opened, several))
@@ -308,7 +304,7 @@ async def test_workers_start_together_whatever_isolation_a_database_has_by_defau
         await each.aclose()
 
 
-async def test_tables_from_before_migrations_were_noted_count_as_those_of_procrastinate_3_10(
+async def test_tables_without_recorded_migrations_count_as_3_10(
     connections: Connections,
 ) -> None:
     await opened(connections)

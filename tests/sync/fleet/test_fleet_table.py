@@ -32,36 +32,36 @@ async def table(store: PostgresStore) -> FleetTable:
 
 
 async def test_a_round_begins_only_when_it_is_due(table: FleetTable) -> None:
-    ((mailbox, _), *_) = await table.due()
+    ((mailbox, _), *_) = await table.list_due()
     begun = await table.claim(mailbox)
     assert begun is not None
-    assert begun.fence == 1
+    assert begun.round_number == 1
     assert "@" not in repr(begun)
     assert await table.finish(begun, 60.0, None)
     assert await table.claim(mailbox) is None
 
 
-async def test_who_is_due_is_woken_by_one_alone(table: FleetTable, store: PostgresStore) -> None:
+async def test_due_mailbox_is_woken_by_one_worker_only(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
-    found = await asyncio.gather(*(each.due() for each in (table, other, table, other)))
+    found = await asyncio.gather(*(each.list_due() for each in (table, other, table, other)))
     assert sorted(mailbox for due in found for mailbox, _ in due) == sorted({m for due in found for m, _ in due})
-    assert await table.due() == []
+    assert await table.list_due() == []
 
 
-async def test_the_end_of_a_round_that_another_has_begun_anew_is_void(table: FleetTable, store: PostgresStore) -> None:
+async def test_end_of_a_restarted_round_is_ignored(table: FleetTable, store: PostgresStore) -> None:
     other = FleetTable(store.connections, "other", 3.0)
-    ((mailbox, _), *_) = await table.due()
+    ((mailbox, _), *_) = await table.list_due()
     zombies, others = await table.claim(mailbox), await other.claim(mailbox)
     assert zombies is not None
     assert others is not None
     assert not await table.finish(zombies, 3600.0, "X")
     assert await other.finish(others, 0.0, None)
-    assert mailbox in await other.own()
-    assert mailbox not in await table.own()
+    assert mailbox in await other.list_own()
+    assert mailbox not in await table.list_own()
 
 
 async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTable, store: PostgresStore) -> None:
-    ((mailbox, worker), *_) = await table.due()
+    ((mailbox, worker), *_) = await table.list_due()
     assert worker is None
     for seen, expected in ((False, None), (True, "me")):
         if seen:
@@ -69,12 +69,12 @@ async def test_a_mailbox_is_woken_at_its_worker_while_that_lives(table: FleetTab
         begun = await table.claim(mailbox)
         assert begun is not None
         await table.finish(begun, 0.0, None)
-        assert (mailbox, expected) in await table.due()
+        assert (mailbox, expected) in await table.list_due()
     await table.leave()
     begun = await table.claim(mailbox)
     assert begun is not None
     await table.finish(begun, 0.0, None)
-    assert (mailbox, None) in await table.due()
+    assert (mailbox, None) in await table.list_due()
 
 
 async def test_jobs_of_the_dead_are_removed_or_given_to_all(table: FleetTable, store: PostgresStore) -> None:
@@ -83,7 +83,7 @@ async def test_jobs_of_the_dead_are_removed_or_given_to_all(table: FleetTable, s
     async def run(mailbox: int) -> None:
         ran.append(mailbox)
 
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=0.0)
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=0.0)
     await queue.open()
     try:
         manager = queue._app.job_manager
@@ -107,7 +107,7 @@ async def test_a_job_whose_end_was_not_noted_holds_its_mailbox_for_two_looks(
     async def run(_: int) -> None:
         pass
 
-    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, patience=60.0)
+    queue = FleetQueue(store.connections, "sync", "living", run, concurrency=2, grace=1.0, worker_timeout=60.0)
     await queue.open()
     try:
         manager = queue._app.job_manager
@@ -116,13 +116,13 @@ async def test_a_job_whose_end_was_not_noted_holds_its_mailbox_for_two_looks(
         job = await manager.fetch_job(queues=["directsuite_sync"], worker_id=living)
         assert job is not None
         assert job.id is not None
-        queue._ended.add(job.id)  # PostgreSQL was away when procrastinate would have noted it
+        queue._finished_jobs.add(job.id)  # PostgreSQL was away when procrastinate would have noted it
         await queue.wake(1, None)
         left = list[bool]()
         for _ in range(3):
             await queue.reap()
             left.append(await manager.fetch_job(queues=["directsuite_sync"], worker_id=living) is None)
-            await queue.free_ended()
+            await queue.release_finished()
         assert left == [True, True, False]
     finally:
         await queue.aclose()

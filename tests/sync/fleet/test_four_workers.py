@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import FOLDERS, PASSWORD, LoggingSink, fleet_of
-from tests.sync.fleet.test_fleet import raw
+from tests.sync.fleet.fleet_worker import FOLDERS, PASSWORD, LoggingSink, make_fleet
+from tests.sync.fleet.test_fleet import make_raw_message
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +36,7 @@ NAMES = [f"user{number}@direct.example.test" for number in range(16)]
 
 
 @attrs.define
-class Scene:
+class SharedStoreScenario:
     """The server, a client of it, and the store that the workers share."""
 
     sandbox: Sandbox
@@ -45,7 +45,7 @@ class Scene:
     conninfo: str
     workers: list[subprocess.Popen[bytes]] = attrs.field(factory=list[Any])
     delivered: int = 0
-    dice: random.Random = attrs.field(factory=lambda: random.Random(7))
+    rng: random.Random = attrs.field(factory=lambda: random.Random(7))
 
     async def start_worker(self) -> None:
         """One more."""
@@ -55,18 +55,18 @@ class Scene:
     async def change(self, times: int) -> None:
         """So many changes in the mailboxes: mostly mail that comes."""
         for _ in range(times):
-            name, folder = self.dice.choice(NAMES), self.dice.choice(FOLDERS)
+            name, folder = self.rng.choice(NAMES), self.rng.choice(FOLDERS)
             box = self.suite.mailbox(name, PASSWORD)
             uids = await box.get_uids(folder)
-            what = self.dice.choices(["deliver", "delete", "move"], [8, 1, 1])[0]
+            what = self.rng.choices(["deliver", "delete", "move"], [8, 1, 1])[0]
             if what == "delete" and uids:
-                await box.delete_messages_by_uids(folder, self.dice.sample(uids, 1), forever=True)
+                await box.delete_messages_by_uids(folder, self.rng.sample(uids, 1), forever=True)
             elif what == "move" and uids:
                 other = FOLDERS[1 - FOLDERS.index(folder)]
-                await box.move_messages_by_uids(folder, other, self.dice.sample(uids, 1))
+                await box.move_messages_by_uids(folder, other, self.rng.sample(uids, 1))
             else:
                 self.delivered += 1
-                await self.sandbox.deliver(name, raw(f"number {self.delivered}"), folder)
+                await self.sandbox.deliver(name, make_raw_message(f"number {self.delivered}"), folder)
 
     async def on_server(self) -> list[tuple[str, str, int, str | None]]:
         """All messages there."""
@@ -121,7 +121,7 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def a_scene(conninfo: str) -> AsyncGenerator[Scene]:
+async def a_scene(conninfo: str) -> AsyncGenerator[SharedStoreScenario]:
     async with Sandbox() as sandbox:
         settings = ds.Settings(message_url=sandbox.message_url, requests_per_second=1000, burst=1000)
         async with (
@@ -131,7 +131,7 @@ async def a_scene(conninfo: str) -> AsyncGenerator[Scene]:
             for name in NAMES:
                 await sandbox.add_account(name, PASSWORD)
                 await suite.mailbox(name, PASSWORD).create_folder("INBOX.Archive")
-            scene = Scene(sandbox, suite, store, conninfo)
+            scene = SharedStoreScenario(sandbox, suite, store, conninfo)
             try:
                 yield scene
             finally:
@@ -141,9 +141,9 @@ async def a_scene(conninfo: str) -> AsyncGenerator[Scene]:
 
 
 @pytest.mark.slow
-async def test_one_is_killed_and_one_is_paused_and_nothing_is_lost_or_doubled(conninfo: str) -> None:
+async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: str) -> None:
     async with a_scene(conninfo) as scene:
-        fleet = fleet_of(scene.suite, scene.store)
+        fleet = make_fleet(scene.suite, scene.store)
         await fleet.add(NAMES)
         for _ in range(4):
             await scene.start_worker()
@@ -172,8 +172,8 @@ async def test_one_is_killed_and_one_is_paused_and_nothing_is_lost_or_doubled(co
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 async def test_postgresql_is_restarted_under_them(shaky_postgres: PostgresServer, times: int) -> None:
-    async with a_scene(shaky_postgres.new_database()) as scene:
-        await fleet_of(scene.suite, scene.store).add(NAMES)
+    async with a_scene(shaky_postgres.create_database()) as scene:
+        await make_fleet(scene.suite, scene.store).add(NAMES)
         for _ in range(4):
             await scene.start_worker()
         await scene.until(scene.all_had_turns, 30)

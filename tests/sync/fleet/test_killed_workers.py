@@ -6,14 +6,14 @@ import pytest
 
 from directsuite.durable.postgres import Connections
 from directsuite.sync.model import StoreError
-from tests.sync.killing.traffic import assert_equal, survived
+from tests.sync.killing.traffic import assert_equal, run_with_kills
 
 pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:
-    listed = await survived(seconds, conninfo)
+    listed = await run_with_kills(seconds, conninfo)
     connections = Connections(conninfo, error=StoreError)
     rows = await connections.fetch("SELECT mailbox, folder, uid, subject FROM directsuite.message WHERE present")
     new = await connections.fetch("SELECT subject FROM told WHERE kind = 'new'")

@@ -13,7 +13,17 @@ import pytest
 from directsuite.durable.database import Transaction
 from directsuite.errors import ClosedError, ConfigurationError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, ChangeSet, Folder, Key, Kind, Lease, Row, State, StoreError
+from directsuite.sync.model import (
+    Change,
+    ChangeSet,
+    Key,
+    Kind,
+    Lease,
+    MessageRow,
+    MessageState,
+    StoredFolder,
+    StoreError,
+)
 from directsuite.sync.postgres import PostgresStore
 
 if TYPE_CHECKING:
@@ -23,8 +33,8 @@ MAILBOX = "jane.doe@direct.example"
 CHANGE = Change(kind=Kind.NEW, key=Key(MAILBOX, "INBOX", 1, 1))
 
 
-def change_set(folder: Folder, uid: int) -> ChangeSet:
-    return ChangeSet(rows=[Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE)])
+def change_set(folder: StoredFolder, uid: int) -> ChangeSet:
+    return ChangeSet(rows=[MessageRow(folder=folder.id, uid_validity=1, uid=uid, state=MessageState.LIVE)])
 
 
 def assert_discreet(error: BaseException) -> None:
@@ -38,7 +48,7 @@ def assert_discreet(error: BaseException) -> None:
 
 @pytest.fixture
 async def store(shaky_postgres: PostgresServer) -> AsyncGenerator[PostgresStore]:
-    async with PostgresStore(shaky_postgres.new_database(), timeout=5) as store:
+    async with PostgresStore(shaky_postgres.create_database(), timeout=5) as store:
         yield store
 
 
@@ -49,7 +59,7 @@ async def test_a_restart_between_two_calls_is_not_noticed(store: PostgresStore, 
     await asyncio.to_thread(shaky_postgres.stop)
     await asyncio.to_thread(shaky_postgres.start)
     await store.commit(lease, change_set(inbox, 1), ())
-    assert await store.states(inbox) == {1: State.LIVE}
+    assert await store.states(inbox) == {1: MessageState.LIVE}
 
 
 async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
@@ -68,7 +78,7 @@ async def test_while_it_is_stopped_calls_fail_and_afterwards_they_work(
     finally:
         await asyncio.to_thread(shaky_postgres.start)
     await store.commit(lease, change_set(inbox, 1), ())
-    assert await store.states(inbox) == {1: State.LIVE}
+    assert await store.states(inbox) == {1: MessageState.LIVE}
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
@@ -97,24 +107,24 @@ async def test_stopped_within_a_commit_nothing_of_it_is_there(
         assert await with_sink.connections.fetch("SELECT * FROM told") == []
 
 
-async def test_one_that_does_not_answer_ends_a_call_in_time(shaky_postgres: PostgresServer) -> None:
-    async with PostgresStore(shaky_postgres.new_database(), timeout=0.5) as store:
+async def test_unresponsive_database_ends_call_at_timeout(shaky_postgres: PostgresServer) -> None:
+    async with PostgresStore(shaky_postgres.create_database(), timeout=0.5) as store:
         lease = await store.claim(MAILBOX)
         began = time.monotonic()
-        with shaky_postgres.frozen():
+        with shaky_postgres.freeze():
             with pytest.raises(StoreError, match="not answered in time") as raised:
                 await store.claim(MAILBOX)
             assert_discreet(raised.value)
             assert time.monotonic() - began < 5
             with pytest.raises(StoreError):
                 await store.claim(MAILBOX)
-        assert (await store.claim(MAILBOX)).fence > lease.fence
+        assert (await store.claim(MAILBOX)).lease_number > lease.lease_number
 
 
-async def test_a_worker_that_hangs_within_a_commit_holds_the_mailbox_no_longer_than_its_time(conninfo: str) -> None:
+async def test_hanging_commit_blocks_mailbox_only_until_timeout(conninfo: str) -> None:
     async with PostgresStore(conninfo, timeout=0.4) as store:
         lease = await store.claim(MAILBOX)
-        async with store.connections.lent() as hung:  # a process that was stopped keeps its locks
+        async with store.connections.borrow() as hung:  # a process that was stopped keeps its locks
             await hung.execute("BEGIN")
             await hung.execute("SELECT fence FROM directsuite.mailbox WHERE id = %s FOR UPDATE", (lease.mailbox,))
             assert [each async for each in _claims(store, 4)][-1] is not None
@@ -145,7 +155,7 @@ async def test_a_claim_waits_for_the_commit_that_it_would_make_stale(conninfo: s
         lease = await waited.claim(MAILBOX)
         inbox = await waited.folder(lease, "INBOX")
         await waited.commit(lease, change_set(inbox, 1), [CHANGE])
-        assert (await sink.claiming).fence == lease.fence + 1
+        assert (await sink.claiming).lease_number == lease.lease_number + 1
 
 
 async def test_values_in_errors_of_postgresql_stay_there(conninfo: str) -> None:
@@ -200,7 +210,7 @@ def test_a_bad_conninfo_is_refused_without_being_shown(conninfo: str) -> None:
 
 
 async def test_an_unknown_host_and_database_are_told_apart_from_nothing_else(postgres: PostgresServer) -> None:
-    for wrong in ("host=127.0.0.1 port=1 dbname=secretname", postgres.conninfo("secretname")):
+    for wrong in ("host=127.0.0.1 port=1 dbname=secretname", postgres.make_conninfo("secretname")):
         with pytest.raises(StoreError) as raised:
             await PostgresStore(wrong, timeout=5).open()
         assert "secretname" not in str(raised.value)

@@ -16,7 +16,7 @@ from directsuite.messaging.models import Attachment, MessageDetail, MessageHeade
 from directsuite.sync.model import Change, ChangeSet, Key, Kind, Lease
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import PostgresSink
-from tests.examples import examples
+from tests.examples import scale_examples
 
 MAILBOX = "jane.doe@direct.example"
 MESSAGE = MessageDetail(
@@ -178,7 +178,7 @@ def told_of(kind: Kind, uid: int, before: int, digest: str) -> Change:
 changes = st.builds(told_of, st.sampled_from(Kind), uids, uids, digests)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=scale_examples(40))
 @given(told=st.lists(changes, max_size=8), keep=st.booleans())
 def test_in_one_commit_or_in_many_it_comes_to_the_same(shared_database: str, told: list[Change], keep: bool) -> None:
     async def compare() -> None:

@@ -40,7 +40,7 @@ class WatchedSandbox(Sandbox):
         self._transports = set[asyncio.BaseTransport]()
 
     def _application(self) -> web.Application:
-        application = super()._application()
+        application = super()._build_application()
 
         @web.middleware
         async def watch(request: web.Request, handler: Handler) -> web.StreamResponse:

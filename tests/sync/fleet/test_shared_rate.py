@@ -38,7 +38,7 @@ async def times_of(rate: SharedRate, clock: FakeClock, count: int) -> list[float
     """When so many went."""
     times = list[float]()
     for _ in range(count):
-        await rate.take()
+        await rate.acquire()
         times.append(clock.now)
     return times
 
@@ -52,10 +52,10 @@ def most_in(seconds: float, times: list[float]) -> int:
     return max(bisect.bisect_right(times, time + seconds) - place for place, time in enumerate(times))
 
 
-async def test_where_postgresql_is_away_each_keeps_to_its_share() -> None:
+async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
     clock = FakeClock()
     async with SharedRate(NOWHERE, "x", per_second=100, burst=50, processes=4, clock=clock) as rate:
-        await asyncio.wait_for(rate.take(), 10)
+        await asyncio.wait_for(rate.acquire(), 10)
         assert lost(rate)
         times = await times_of(rate, clock, 60)
         assert most_in(1.0, times) <= 26
@@ -64,18 +64,18 @@ async def test_where_postgresql_is_away_each_keeps_to_its_share() -> None:
 
 async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
     clock = FakeClock()
-    conninfo = shaky_postgres.new_database()
+    conninfo = shaky_postgres.create_database()
     async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
         await times_of(rate, clock, 10)
         assert not lost(rate)
         await asyncio.to_thread(shaky_postgres.stop)
         try:
             while not lost(rate):
-                await rate.take()
+                await rate.acquire()
         finally:
             await asyncio.to_thread(shaky_postgres.start)
         while lost(rate):  # the crash has emptied the table, too
-            await rate.take()
+            await rate.acquire()
         await times_of(rate, clock, 10)
         assert not lost(rate)
 
@@ -88,21 +88,21 @@ async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> No
     ):
         await one.push_back(30)
         assert not one.pause(10)
-        assert one.wait() > 25
+        assert one.seconds_until_slot() > 25
         for rate in (one, other):
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(rate.take(), 0.3)
+                await asyncio.wait_for(rate.acquire(), 0.3)
         assert not lost(other)
-        await asyncio.wait_for(another_service.take(), 10)
+        await asyncio.wait_for(another_service.acquire(), 10)
 
 
 async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
     clock = FakeClock()
     async with SharedRate(NOWHERE, "x", per_second=100, burst=5, processes=4, clock=clock) as rate:
-        await rate.take()
+        await rate.acquire()
         began = clock.now
         assert rate.pause(30)
-        await rate.take()
+        await rate.acquire()
         assert clock.now - began >= 30
 
 
@@ -136,7 +136,7 @@ async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None
 async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
     clock = FakeClock()
     async with SharedRate(conninfo, "x", per_second=100, burst=3, processes=1, clock=clock) as rate:
-        await rate.take()
+        await rate.acquire()
         for _ in range(5):
             if rate._asking is not None:
                 await asyncio.wait([rate._asking])  # a place is there before its time passes
@@ -151,4 +151,4 @@ async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:
             for _ in range(6)
         ]
         async with asyncio.timeout(10):  # the burst has room for all six, and not for six times five
-            await asyncio.gather(*(rate.take() for rate in rates))
+            await asyncio.gather(*(rate.acquire() for rate in rates))

@@ -17,35 +17,35 @@ from directsuite.sync.fleet import FleetMailbox, FleetTable
 from directsuite.sync.model import (
     Change,
     ChangeSet,
-    Folder,
     Key,
     Kind,
     Lease,
+    MessageRow,
+    MessageState,
     OperatorRequest,
     QuarantinedMessage,
-    Row,
     StaleLeaseError,
-    State,
     Store,
+    StoredFolder,
 )
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore
-from tests.integration.world import StoppedClock
-from tests.sync.test_partial_answers import Server, letter
+from tests.integration.scenario import SleepDrivenClock
+from tests.sync.test_partial_answers import FakeServer, make_message
 
 MAILBOX = "jane.doe@direct.example"
 
 
-class RefusedError(Exception):
+class SinkRejectedError(Exception):
     """Raised by the sinks of these tests."""
 
 
-class Told:
+class FailingTableSink:
     """A sink that notes keys in a table of the store, and may raise after it has written."""
 
-    refuses = False
-    refused: str | None = None
+    rejects_all = False
+    rejected_key: str | None = None
 
     async def prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(Tables("told", (sql("CREATE TABLE directsuite.told (key text)"),)))
@@ -53,36 +53,36 @@ class Told:
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
         keys = [str(each.key) for each in changes]
         await transaction.insert(sql("INSERT INTO directsuite.told VALUES :rows"), [(key,) for key in keys])
-        if self.refuses or self.refused in keys:
-            raise RefusedError
+        if self.rejects_all or self.rejected_key in keys:
+            raise SinkRejectedError
 
 
-class Scene:
+class StoreScenario:
     """A store and its sink."""
 
-    def __init__(self, store: SqliteStore | PostgresStore, sink: Told) -> None:
+    def __init__(self, store: SqliteStore | PostgresStore, sink: FailingTableSink) -> None:
         self.store = store
         self.sink = sink
 
-    async def told(self) -> list[str]:
+    async def read_keys(self) -> list[str]:
         """Keys that the sink keeps."""
         return [key for (key,) in await self.store.database.fetch(sql("SELECT key FROM directsuite.told"))]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene]:
-    sink = Told()
+async def scenario(request: pytest.FixtureRequest) -> AsyncGenerator[StoreScenario]:
+    sink = FailingTableSink()
     if request.param == "sqlite":
         async with SqliteStore(MEMORY, sink=sink) as sqlite_store:
-            yield Scene(sqlite_store, sink)
+            yield StoreScenario(sqlite_store, sink)
         return
     async with PostgresStore(request.getfixturevalue("conninfo"), sink=sink) as store:
-        yield Scene(store, sink)
+        yield StoreScenario(store, sink)
 
 
 @pytest.fixture
-def store(scene: Scene) -> Store:
-    return scene.store
+def store(scenario: StoreScenario) -> Store:
+    return scenario.store
 
 
 @pytest.fixture
@@ -91,78 +91,80 @@ async def lease(store: Store) -> Lease:
 
 
 @pytest.fixture
-async def inbox(store: Store, lease: Lease) -> Folder:
+async def inbox(store: Store, lease: Lease) -> StoredFolder:
     return await store.folder(lease, "INBOX")
 
 
-def row(folder: Folder, uid: int, state: State = State.LIVE, **more: Any) -> Row:
-    return Row(
+def row(folder: StoredFolder, uid: int, state: MessageState = MessageState.LIVE, **more: Any) -> MessageRow:
+    return MessageRow(
         folder=folder.id, uid_validity=more.pop("uid_validity", folder.uid_validity), uid=uid, state=state, **more
     )
 
 
-def new(folder: Folder, uid: int) -> Change:
+def new(folder: StoredFolder, uid: int) -> Change:
     return Change(kind=Kind.NEW, key=Key(MAILBOX, folder.name, folder.uid_validity, uid))
 
 
-async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(store: Store, scene: Scene) -> None:
-    server = Server({"INBOX": {uid: letter(uid) for uid in range(1, 11)}})
-    clock, now = StoppedClock(), [0]
+async def test_a_change_that_the_stores_own_sink_refuses_holds_up_no_other(
+    store: Store, scenario: StoreScenario
+) -> None:
+    server = FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, 11)}})
+    clock, now = SleepDrivenClock(), [0]
     rounds = MailboxRounds(
         server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=clock, now_ms=lambda: now[0]
     )
-    scene.sink.refused = f"{MAILBOX}/INBOX/1/4"
-    report = await rounds.round()
-    assert (report.quarantined, report.failed) == (1, {})
+    scenario.sink.rejected_key = f"{MAILBOX}/INBOX/1/4"
+    report = await rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (1, {})
     everything = [f"{MAILBOX}/INBOX/1/{uid}" for uid in range(1, 11)]
-    assert await scene.told() == [each for each in everything if each != scene.sink.refused]
+    assert await scenario.read_keys() == [each for each in everything if each != scenario.sink.rejected_key]
     quarantined = QuarantinedMessage(
         number=1,
         mailbox=MAILBOX,
         folder="INBOX",
         uid_validity=1,
         uid=4,
-        problem="RefusedError",
+        problem="SinkRejectedError",
         attempts=1,
         retry_ms=900_000,
     )
-    assert await scene.store.quarantined() == [quarantined]
+    assert await scenario.store.quarantined() == [quarantined]
     assert not any(name in repr(quarantined) for name in ("jane", "INBOX"))
-    scene.sink.refused = None
+    scenario.sink.rejected_key = None
     now[0] = 900_000
-    assert (await rounds.round()).changes[Kind.NEW] == 1
-    assert sorted(await scene.told()) == sorted(everything)
-    assert await scene.store.quarantined() == []
-    scene.sink.refuses = True
-    server.boxes["INBOX"] |= {uid: letter(uid) for uid in range(11, 41)}
+    assert (await rounds.run_round()).changes[Kind.NEW] == 1
+    assert sorted(await scenario.read_keys()) == sorted(everything)
+    assert await scenario.store.quarantined() == []
+    scenario.sink.rejects_all = True
+    server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in range(11, 41)}
     with pytest.raises(SinkError):
-        await rounds.round()
-    assert len(await store.in_state(await store.claim(MAILBOX), State.POISON)) == 0
+        await rounds.run_round()
+    assert len(await store.in_state(await store.claim(MAILBOX), MessageState.POISON)) == 0
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1])
-async def test_a_message_of_any_size_is_kept(store: Store, scene: Scene, size: int) -> None:
-    server = Server({"INBOX": {1: attrs.evolve(letter(1), size=size), 2: letter(2)}})
+async def test_a_message_of_any_size_is_kept(store: Store, scenario: StoreScenario, size: int) -> None:
+    server = FakeServer({"INBOX": {1: attrs.evolve(make_message(1), size=size), 2: make_message(2)}})
     rounds = MailboxRounds(
-        server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=StoppedClock(), now_ms=lambda: 0
+        server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=SleepDrivenClock(), now_ms=lambda: 0
     )
-    assert not (await rounds.round()).failed
-    del server.boxes["INBOX"][2]
+    assert not (await rounds.run_round()).failed_folders
+    del server.folders_by_name["INBOX"][2]
     for _ in range(2):
-        assert not (await rounds.round(audit=True)).failed
-    assert len(await scene.told()) == 3
+        assert not (await rounds.run_round(audit=True)).failed_folders
+    assert len(await scenario.read_keys()) == 3
 
 
 async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) -> None:
     first, second = await store.claim(MAILBOX), await store.claim(MAILBOX)
     assert (first.mailbox, first.name) == (second.mailbox, second.name) == (first.mailbox, MAILBOX)
-    assert second.fence > first.fence
+    assert second.lease_number > first.lease_number
     assert (await store.claim("another@direct.example")).mailbox != first.mailbox
 
 
 async def test_claims_at_once_all_have_fences_of_their_own(store: Store) -> None:
     leases = await asyncio.gather(*(store.claim(MAILBOX) for _ in range(12)))
-    assert len({lease.fence for lease in leases}) == 12
+    assert len({lease.lease_number for lease in leases}) == 12
 
 
 async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
@@ -172,31 +174,33 @@ async def test_a_folder_is_made_once(store: Store, lease: Lease) -> None:
     assert (found[0].fingerprint, found[0].audited_ms) == (None, None)
 
 
-async def test_all_folders_of_the_mailbox_are_known(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    sent = await scene.store.folder(lease, "Sent")
-    theirs = await scene.store.claim("another@direct.example")
-    await scene.store.folder(theirs, "INBOX")
-    assert {folder.id for folder in await scene.store.folders(lease)} == {inbox.id, sent.id}
-    assert scene.store.sink_name == "Told"
+async def test_all_folders_of_the_mailbox_are_known(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
+    sent = await scenario.store.folder(lease, "Sent")
+    theirs = await scenario.store.claim("another@direct.example")
+    await scenario.store.folder(theirs, "INBOX")
+    assert {folder.id for folder in await scenario.store.folders(lease)} == {inbox.id, sent.id}
+    assert scenario.store.sink_name == "FailingTableSink"
 
 
-async def test_why_it_is_quarantined_is_kept_as_long_as_it_is(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    async def commit(state: State, uid: int, problem: str | None) -> None:
+async def test_why_it_is_quarantined_is_kept_as_long_as_it_is(
+    scenario: StoreScenario, lease: Lease, inbox: StoredFolder
+) -> None:
+    async def commit(state: MessageState, uid: int, problem: str | None) -> None:
         it = row(inbox, uid, state, attempts=1, retry_ms=uid)
         problems = {} if problem is None else {it.key: problem}
-        await scene.store.commit(lease, ChangeSet(rows=[it], problems=problems), ())
+        await scenario.store.commit(lease, ChangeSet(rows=[it], problems=problems), ())
 
-    await commit(State.POISON, 1, "ServerError")
-    await commit(State.POISON_IN_DOUBT, 2, "ValueError")
-    await commit(State.POISON_IN_DOUBT, 2, None)  # tried once more
-    await commit(State.POISON, 3, None)  # by an earlier release
-    found = [(each.uid, each.problem, each.retry_ms) for each in await scene.store.quarantined()]
+    await commit(MessageState.POISON, 1, "ServerError")
+    await commit(MessageState.QUARANTINED_UNCONFIRMED, 2, "ValueError")
+    await commit(MessageState.QUARANTINED_UNCONFIRMED, 2, None)  # tried once more
+    await commit(MessageState.POISON, 3, None)  # by an earlier release
+    found = [(each.uid, each.problem, each.retry_ms) for each in await scenario.store.quarantined()]
     assert found == [(1, "ServerError", 1), (2, "ValueError", 2), (3, None, 3)]
-    await commit(State.LIVE, 1, None)
-    await commit(State.LIVE, 2, None)
-    await commit(State.POISON, 3, "ServerError")
-    assert [each.uid for each in await scene.store.quarantined()] == [3]
-    kept = await scene.store.database.fetch(sql("SELECT uid FROM directsuite.quarantine"))
+    await commit(MessageState.LIVE, 1, None)
+    await commit(MessageState.LIVE, 2, None)
+    await commit(MessageState.POISON, 3, "ServerError")
+    assert [each.uid for each in await scenario.store.quarantined()] == [3]
+    kept = await scenario.store.database.fetch(sql("SELECT uid FROM directsuite.quarantine"))
     assert [uid for (uid,) in kept] == [3]
 
 
@@ -206,11 +210,11 @@ async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease) -> None
         await store.folder(lease, "INBOX")
 
 
-async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     full = row(
         inbox,
         2**40,
-        State.POISON,
+        MessageState.POISON,
         identity=b"\0" * 12,
         digest=bytes(range(16)),
         size=2**33,
@@ -221,35 +225,49 @@ async def test_rows_come_back_as_they_were_written(store: Store, lease: Lease, i
     bare = row(inbox, 3)
     await store.commit(lease, ChangeSet(rows=[full, bare]), ())
     assert await store.rows(inbox) == [bare, full]
-    assert await store.states(inbox) == {3: State.LIVE, 2**40: State.POISON}
+    assert await store.states(inbox) == {3: MessageState.LIVE, 2**40: MessageState.POISON}
 
 
-async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     await store.commit(
-        lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 1, State.MISSING), row(inbox, 1, State.DELETED)]), ()
+        lease,
+        ChangeSet(rows=[row(inbox, 1), row(inbox, 1, MessageState.MISSING), row(inbox, 1, MessageState.DELETED)]),
+        (),
     )
-    assert await store.states(inbox) == {1: State.DELETED}
+    assert await store.states(inbox) == {1: MessageState.DELETED}
 
 
-async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: Folder) -> None:
-    changed = Folder(id=inbox.id, name="INBOX", uid_validity=4, fingerprint=b"\x01\0", audited_ms=2**44)
+async def test_a_folder_is_written_as_it_is(store: Store, lease: Lease, inbox: StoredFolder) -> None:
+    changed = StoredFolder(id=inbox.id, name="INBOX", uid_validity=4, fingerprint=b"\x01\0", audited_ms=2**44)
     await store.commit(lease, ChangeSet(folders=[changed]), ())
     assert await store.folder(lease, "INBOX") == changed
 
 
-async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, inbox: Folder) -> None:
-    states = (State.LIVE, State.MISSING, State.DELETED, State.UNRESOLVED, State.POISON)
+async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, inbox: StoredFolder) -> None:
+    states = (
+        MessageState.LIVE,
+        MessageState.MISSING,
+        MessageState.DELETED,
+        MessageState.UNRESOLVED,
+        MessageState.POISON,
+    )
     await store.commit(lease, ChangeSet(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
     change_set = ChangeSet(
         renumbered=[inbox.id],
-        rows=[row(inbox, 1), row(inbox, 3, State.LIVE)],
+        rows=[row(inbox, 1), row(inbox, 3, MessageState.LIVE)],
     )
     await store.commit(lease, change_set, ())
     found = await store.states(inbox)
-    assert found == {1: State.LIVE, 2: State.UNRESOLVED, 3: State.LIVE, 4: State.UNRESOLVED, 5: State.DELETED}
+    assert found == {
+        1: MessageState.LIVE,
+        2: MessageState.UNRESOLVED,
+        3: MessageState.LIVE,
+        4: MessageState.UNRESOLVED,
+        5: MessageState.DELETED,
+    }
 
 
-async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     sent = await store.folder(lease, "Sent")
     theirs = await store.claim("another@direct.example")
     elsewhere = await store.folder(theirs, "INBOX")
@@ -261,18 +279,20 @@ async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lea
     assert not await store.with_digests(lease, [])
 
 
-@pytest.mark.parametrize("state", State)
-async def test_rows_are_found_by_state(store: Store, lease: Lease, inbox: Folder, state: State) -> None:
-    rows = [row(inbox, uid, each) for uid, each in enumerate((*State, *State), start=1)]
+@pytest.mark.parametrize("state", MessageState)
+async def test_rows_are_found_by_state(store: Store, lease: Lease, inbox: StoredFolder, state: MessageState) -> None:
+    rows = [row(inbox, uid, each) for uid, each in enumerate((*MessageState, *MessageState), start=1)]
     await store.commit(lease, ChangeSet(rows=rows), ())
     assert await store.in_state(lease, state) == [("INBOX", each) for each in rows if each.state is state]
 
 
-async def test_sentinels_are_the_ends_of_what_can_be_looked_for(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_sentinels_are_the_ends_of_what_can_be_looked_for(
+    store: Store, lease: Lease, inbox: StoredFolder
+) -> None:
     assert await store.sentinels(inbox) == []
     one = row(inbox, 5, identity=b"i" * 12, received_ms=1)
     blind = [row(inbox, 1, received_ms=1), row(inbox, 2, identity=b"i" * 12)]
-    gone = row(inbox, 9, State.DELETED, identity=b"i" * 12, received_ms=9)
+    gone = row(inbox, 9, MessageState.DELETED, identity=b"i" * 12, received_ms=9)
     await store.commit(lease, ChangeSet(rows=[one, *blind, gone]), ())
     assert await store.sentinels(inbox) == [one]
     others = [row(inbox, uid, identity=b"i" * 12, received_ms=1) for uid in (6, 7)]
@@ -280,36 +300,38 @@ async def test_sentinels_are_the_ends_of_what_can_be_looked_for(store: Store, le
     assert await store.sentinels(inbox) == [others[1], one]
 
 
-async def test_changes_and_delta_are_one(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
-    scene.sink.refuses = True
-    with pytest.raises(RefusedError):
-        await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 2)], renumbered=[inbox.id]), [new(inbox, 2)])
-    assert await scene.store.states(inbox) == {1: State.LIVE}
-    assert await scene.told() == [str(new(inbox, 1).key)]
-    scene.sink.refuses = False
-    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 2)]), [new(inbox, 2)])
-    assert len(await scene.told()) == 2
+async def test_changes_and_delta_are_one(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
+    await scenario.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
+    scenario.sink.rejects_all = True
+    with pytest.raises(SinkRejectedError):
+        await scenario.store.commit(lease, ChangeSet(rows=[row(inbox, 2)], renumbered=[inbox.id]), [new(inbox, 2)])
+    assert await scenario.store.states(inbox) == {1: MessageState.LIVE}
+    assert await scenario.read_keys() == [str(new(inbox, 1).key)]
+    scenario.sink.rejects_all = False
+    await scenario.store.commit(lease, ChangeSet(rows=[row(inbox, 2)]), [new(inbox, 2)])
+    assert len(await scenario.read_keys()) == 2
 
 
-async def test_a_stale_lease_writes_nothing(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    await scene.store.claim(MAILBOX)
+async def test_a_stale_lease_writes_nothing(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
+    await scenario.store.claim(MAILBOX)
     with pytest.raises(StaleLeaseError) as raised:
-        await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
+        await scenario.store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), [new(inbox, 1)])
     assert "jane" not in repr(raised.value)
-    assert await scene.store.states(inbox) == {}
-    assert await scene.told() == []
+    assert await scenario.store.states(inbox) == {}
+    assert await scenario.read_keys() == []
 
 
-async def test_the_status_counts_rows_by_state(scene: Scene, lease: Lease, inbox: Folder) -> None:
-    await scene.store.claim("another@direct.example")
-    sent = await scene.store.folder(lease, "Sent")
-    await scene.store.commit(lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, State.DELETED)]), ())
-    assert isinstance(scene.store, SqliteStore | PostgresStore)
-    other, own = await scene.store.status()
+async def test_the_status_counts_rows_by_state(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
+    await scenario.store.claim("another@direct.example")
+    sent = await scenario.store.folder(lease, "Sent")
+    await scenario.store.commit(
+        lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, MessageState.DELETED)]), ()
+    )
+    assert isinstance(scenario.store, SqliteStore | PostgresStore)
+    other, own = await scenario.store.status()
     assert (other.name, other.folders) == ("another@direct.example", [])
     assert [(each.name, dict(each.messages)) for each in own.folders] == [
-        (inbox.name, {State.LIVE: 2, State.DELETED: 1}),
+        (inbox.name, {MessageState.LIVE: 2, MessageState.DELETED: 1}),
         (sent.name, {}),
     ]
 
@@ -321,7 +343,7 @@ async def test_an_empty_commit_still_looks_at_the_lease(store: Store, lease: Lea
         await store.commit(lease, ChangeSet(), ())
 
 
-async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: Folder) -> None:
+async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inbox: StoredFolder) -> None:
     for uid in range(1, 20):
         lease = await store.claim(MAILBOX)
         results = await asyncio.gather(
@@ -332,7 +354,7 @@ async def test_of_a_claim_and_a_commit_at_once_one_comes_first(store: Store, inb
         assert written or isinstance(results[0], StaleLeaseError)
 
 
-async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: Lease, inbox: Folder) -> None:
+async def test_a_cancelled_commit_leaves_the_store_usable(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     for uid in range(1, 12):
         committing = asyncio.ensure_future(store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()))
         for _ in range(uid):
@@ -353,7 +375,7 @@ async def request(store: Store, kind: OperatorRequest, names: Sequence[str], tmp
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[SqliteStore | PostgresStore]:
+async def file_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[SqliteStore | PostgresStore]:
     """A store that another process can open, too."""
     if request.param == "sqlite":
         async with SqliteStore(tmp_path / "sync.db") as sqlite_store:
@@ -363,13 +385,13 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator
         yield store
 
 
-async def test_a_store_is_bound_to_its_first_sink(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
-    await kept.status()  # which binds nothing
-    await kept.bind("maildir 1")
-    await kept.bind("maildir 1")
-    await kept.aclose()
-    if isinstance(kept, PostgresStore):
-        again: SqliteStore | PostgresStore = PostgresStore(kept.connections.conninfo)
+async def test_a_store_is_bound_to_its_first_sink(file_store: SqliteStore | PostgresStore, tmp_path: Path) -> None:
+    await file_store.status()  # which binds nothing
+    await file_store.bind("maildir 1")
+    await file_store.bind("maildir 1")
+    await file_store.aclose()
+    if isinstance(file_store, PostgresStore):
+        again: SqliteStore | PostgresStore = PostgresStore(file_store.connections.conninfo)
     else:
         again = SqliteStore(tmp_path / "sync.db")
     async with again:
@@ -386,36 +408,38 @@ async def test_of_sinks_at_once_one_is_bound(store: Store) -> None:
     assert [isinstance(result, ConfigurationError) for result in results] == [name not in bound for name in names]
 
 
-async def test_a_lease_and_a_folder_are_shown_without_their_names(lease: Lease, inbox: Folder) -> None:
+async def test_a_lease_and_a_folder_are_shown_without_their_names(lease: Lease, inbox: StoredFolder) -> None:
     assert "jane" not in repr(lease)
     assert "INBOX" not in repr(inbox)
 
 
-async def test_a_request_is_left_by_another_and_applied_once(kept: SqliteStore | PostgresStore, tmp_path: Path) -> None:
-    lease, theirs = await kept.claim(MAILBOX), await kept.claim("another@direct.example")
-    folders = [await kept.folder(lease, "INBOX"), await kept.folder(theirs, "INBOX")]
-    sent = await kept.folder(lease, "Sent")  # not audited so far, for not all of it was fetched
+async def test_a_request_is_left_by_another_and_applied_once(
+    file_store: SqliteStore | PostgresStore, tmp_path: Path
+) -> None:
+    lease, theirs = await file_store.claim(MAILBOX), await file_store.claim("another@direct.example")
+    folders = [await file_store.folder(lease, "INBOX"), await file_store.folder(theirs, "INBOX")]
+    sent = await file_store.folder(lease, "Sent")  # not audited so far, for not all of it was fetched
     for each, of_it in zip((lease, theirs), folders, strict=True):
         audited = attrs.evolve(of_it, audited_ms=5)
-        poison = row(of_it, 1, State.POISON, attempts=3, retry_ms=2**45)
-        await kept.commit(each, ChangeSet(rows=[poison, row(of_it, 2)], folders=[audited]), ())
+        poison = row(of_it, 1, MessageState.POISON, attempts=3, retry_ms=2**45)
+        await file_store.commit(each, ChangeSet(rows=[poison, row(of_it, 2)], folders=[audited]), ())
 
-    assert await kept.pending_requests() == []
-    assert not await kept.apply_requests(MAILBOX)
-    assert await request(kept, OperatorRequest.AUDIT, [MAILBOX, "nobody@direct.example"], tmp_path) == [MAILBOX]
-    assert await request(kept, OperatorRequest.AUDIT, [MAILBOX], tmp_path) == [MAILBOX]
-    assert await kept.pending_requests() == [MAILBOX]
-    assert await kept.apply_requests(MAILBOX)
-    assert not await kept.apply_requests(MAILBOX)
-    assert [(each.name, each.audited_ms) for each in await kept.folders(lease)] == [("INBOX", 0), ("Sent", None)]
-    assert [each.retry_ms for each in await kept.rows(folders[0])] == [2**45, None]
+    assert await file_store.pending_requests() == []
+    assert not await file_store.apply_requests(MAILBOX)
+    assert await request(file_store, OperatorRequest.AUDIT, [MAILBOX, "nobody@direct.example"], tmp_path) == [MAILBOX]
+    assert await request(file_store, OperatorRequest.AUDIT, [MAILBOX], tmp_path) == [MAILBOX]
+    assert await file_store.pending_requests() == [MAILBOX]
+    assert await file_store.apply_requests(MAILBOX)
+    assert not await file_store.apply_requests(MAILBOX)
+    assert [(each.name, each.audited_ms) for each in await file_store.folders(lease)] == [("INBOX", 0), ("Sent", None)]
+    assert [each.retry_ms for each in await file_store.rows(folders[0])] == [2**45, None]
 
-    assert await request(kept, OperatorRequest.RETRY, [], tmp_path) == ["another@direct.example", MAILBOX]
-    assert sorted(await kept.pending_requests()) == ["another@direct.example", MAILBOX]
-    assert await kept.apply_requests(MAILBOX)
-    assert await kept.pending_requests() == ["another@direct.example"]
-    assert [(each.attempts, each.retry_ms) for each in await kept.rows(folders[0])] == [(3, 0), (0, None)]
-    assert [each.retry_ms for each in await kept.rows(folders[1])] == [2**45, None]
+    assert await request(file_store, OperatorRequest.RETRY, [], tmp_path) == ["another@direct.example", MAILBOX]
+    assert sorted(await file_store.pending_requests()) == ["another@direct.example", MAILBOX]
+    assert await file_store.apply_requests(MAILBOX)
+    assert await file_store.pending_requests() == ["another@direct.example"]
+    assert [(each.attempts, each.retry_ms) for each in await file_store.rows(folders[0])] == [(3, 0), (0, None)]
+    assert [each.retry_ms for each in await file_store.rows(folders[1])] == [2**45, None]
     assert sent.audited_ms is None
 
 
@@ -426,11 +450,11 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
         await table.add([MAILBOX])
 
         async def after_a_round(rest: float, problem: str | None) -> FleetMailbox:
-            ((mailbox, _),) = await table.due()
+            ((mailbox, _),) = await table.list_due()
             begun = await table.claim(mailbox)
             assert begun is not None
             await table.finish(begun, rest, problem, 0 if problem is None else 1)
-            (found,) = await table.mailboxes()
+            (found,) = await table.list_mailboxes()
             return found
 
         found = await after_a_round(0.0, None)  # there is more to fetch
@@ -442,6 +466,6 @@ async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(co
         found = await after_a_round(1000.0, None)
         assert found.up_to_date_at is not None
         assert found.due_at - found.up_to_date_at == pytest.approx(1000.0)
-        assert await table.due() == []
-        assert await table.hasten([MAILBOX, "nobody@direct.example"]) == 1
-        assert len(await table.due()) == 1
+        assert await table.list_due() == []
+        assert await table.reschedule_now([MAILBOX, "nobody@direct.example"]) == 1
+        assert len(await table.list_due()) == 1

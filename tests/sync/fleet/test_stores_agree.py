@@ -10,20 +10,20 @@ import attrs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directsuite.sync.model import ChangeSet, Folder, Lease, Row, State, Store
+from directsuite.sync.model import ChangeSet, Lease, MessageRow, MessageState, Store, StoredFolder
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.store import MEMORY, SqliteStore
-from tests.examples import examples
+from tests.examples import scale_examples
 
 _NUMBERS = itertools.count()
 _DIGESTS = [bytes([n]) * 16 for n in range(3)]
 
 rows = st.builds(
-    Row,
+    MessageRow,
     folder=st.integers(0, 1),
     uid_validity=st.integers(1, 2),
     uid=st.integers(1, 4),
-    state=st.sampled_from(State),
+    state=st.sampled_from(MessageState),
     identity=st.none() | st.just(b"i" * 12),
     digest=st.none() | st.sampled_from(_DIGESTS),
     size=st.integers(-1, 2**40),
@@ -32,7 +32,7 @@ rows = st.builds(
     retry_ms=st.none() | st.integers(0, 2**45),
 )
 folders = st.builds(
-    Folder,
+    StoredFolder,
     id=st.integers(0, 1),
     name=st.just(""),
     uid_validity=st.integers(1, 2),
@@ -68,17 +68,17 @@ async def _seen(store: Store, lease: Lease, ids: list[int]) -> list[Any]:
         folder = await store.folder(lease, name)
         seen += [attrs.evolve(folder, id=ids.index(folder.id)), dict(await store.states(folder))]
         seen += [_neutral(ids, await store.rows(folder)), _neutral(ids, await store.sentinels(folder))]
-    for state in State:
+    for state in MessageState:
         seen.append([(name, *_neutral(ids, [row])) for name, row in await store.in_state(lease, state)])
     seen.append([(name, *_neutral(ids, [row])) for name, row in await store.with_digests(lease, _DIGESTS[:2])])
     return seen
 
 
-def _neutral(ids: list[int], found: Any) -> list[Row]:
+def _neutral(ids: list[int], found: Any) -> list[MessageRow]:
     return [attrs.evolve(row, folder=ids.index(row.folder)) for row in found]
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=scale_examples(40))
 @given(commits=st.lists(deltas, max_size=5))
 def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[ChangeSet]) -> None:
     async def compare() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.sync.sinks.maildir import directory_of_folder, directory_of_mailbox
-from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, survived
+from directsuite.sync.sinks.maildir import build_folder_dir, build_mailbox_dir
+from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, run_with_kills
 from tests.sync.killing.worker import MAILDIR
 
 pytestmark = pytest.mark.process
@@ -26,7 +26,7 @@ SECONDS = [8, pytest.param(120, marks=pytest.mark.slow)]
 @pytest.mark.parametrize("seconds", SECONDS)
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, tmp_path: Path) -> None:
     path = tmp_path / "sync.db"
-    listed = await survived(seconds, str(path))
+    listed = await run_with_kills(seconds, str(path))
     with contextlib.closing(sqlite3.connect(path)) as database:
         rows = database.execute("SELECT mailbox, folder, uid, subject FROM message WHERE present = 1").fetchall()
         new = [subject for (subject,) in database.execute("SELECT subject FROM told WHERE kind = 'new'")]
@@ -36,10 +36,10 @@ async def test_nothing_is_missing_and_nothing_doubled(seconds: int, tmp_path: Pa
 @pytest.mark.parametrize("seconds", SECONDS)
 async def test_a_maildir_has_what_the_server_has(seconds: int, tmp_path: Path) -> None:
     path = tmp_path / MAILDIR
-    listed = await survived(seconds, str(path))
+    listed = await run_with_kills(seconds, str(path))
     for address in ADDRESSES:
         for folder in FOLDERS:
-            directory = path.with_suffix("") / directory_of_mailbox(address) / directory_of_folder(folder)
+            directory = path.with_suffix("") / build_mailbox_dir(address) / build_folder_dir(folder)
             files = [email.message_from_bytes(each.read_bytes())["Subject"] for each in directory.glob("new/*")]
             assert sorted(files) == sorted(subject for _, subject in listed.get((address, folder), ()))
     logging.getLogger(__name__).info("%d files, as on the server", len(list(path.with_suffix("").rglob("new/*"))))

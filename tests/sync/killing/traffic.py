@@ -36,37 +36,37 @@ class Traffic:
 
     sandbox: Sandbox
     suite: ds.DirectSuite
-    dice: random.Random
+    rng: random.Random
     delivered: int = 0
     renumbered: int = 0
 
-    async def go_on(self) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self.once()
-            await asyncio.sleep(self.dice.uniform(0, 0.02))  # the workers are real processes, and so is their time
+            await self.make_change()
+            await asyncio.sleep(self.rng.uniform(0, 0.02))  # the workers are real processes, and so is their time
 
-    async def once(self) -> None:
+    async def make_change(self) -> None:
         """One change in one mailbox."""
-        address = self.dice.choice(ADDRESSES)
-        folder = self.dice.choice(FOLDERS)
+        address = self.rng.choice(ADDRESSES)
+        folder = self.rng.choice(FOLDERS)
         box = self.suite.mailbox(address, PASSWORD)
         uids = await box.get_uids(folder)
-        match self.dice.choices(["deliver", "delete", "move", "renumber"], [80, 10, 9, 1])[0]:
+        match self.rng.choices(["deliver", "delete", "move", "renumber"], [80, 10, 9, 1])[0]:
             case "delete" if uids:
-                await box.delete_messages_by_uids(folder, self.dice.sample(uids, 1), forever=True)
+                await box.delete_messages_by_uids(folder, self.rng.sample(uids, 1), forever=True)
             case "move" if uids:
                 other = FOLDERS[1 - FOLDERS.index(folder)]
-                await box.move_messages_by_uids(folder, other, self.dice.sample(uids, min(3, len(uids))))
+                await box.move_messages_by_uids(folder, other, self.rng.sample(uids, min(3, len(uids))))
             case "renumber" if uids:
                 self.renumbered += 1
-                await self.sandbox.renumber(address, folder, first=self.dice.randint(1, 3 * max(uids)))
+                await self.sandbox.renumber(address, folder, first=self.rng.randint(1, 3 * max(uids)))
             case _:
-                for _ in range(self.dice.randint(1, 5)):
+                for _ in range(self.rng.randint(1, 5)):
                     self.delivered += 1
-                    await self.sandbox.deliver(address, _letter(self.delivered, address), folder)
+                    await self.sandbox.deliver(address, _make_raw_message(self.delivered, address), folder)
 
-    async def listing(self) -> Listing:
+    async def list_server(self) -> Listing:
         """What is on the server."""
         listed = Listing()
         for address in ADDRESSES:
@@ -78,7 +78,7 @@ class Traffic:
         return listed
 
 
-def _letter(number: int, address: str) -> bytes:
+def _make_raw_message(number: int, address: str) -> bytes:
     head = (
         "From: carol@clinic.example.test",
         f"To: {address}",
@@ -88,17 +88,17 @@ def _letter(number: int, address: str) -> bytes:
     return "\r\n".join((*head, "", f"This is letter {number}.", "x" * (number % 7 * 1000), "")).encode()
 
 
-async def _worker(url: str, store: str, how: str) -> asyncio.subprocess.Process:
+async def _start_worker(url: str, store: str, how: str) -> asyncio.subprocess.Process:
     command = (sys.executable, "-m", "tests.sync.killing.worker", url, store, how, *ADDRESSES)
     return await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdout=PIPE, stderr=PIPE)
 
 
-async def _kill_for(seconds: float, url: str, store: str, dice: random.Random) -> int:
+async def _kill_workers_for(seconds: float, url: str, store: str, dice: random.Random) -> int:
     """Start workers and kill each; how many."""
     loop = asyncio.get_running_loop()
     end, kills = loop.time() + seconds, 0
     while loop.time() < end:
-        worker = await _worker(url, store, "run")
+        worker = await _start_worker(url, store, "run")
         await asyncio.sleep(dice.uniform(0.6, 1.6))
         assert worker.returncode is None, (await worker.communicate())[1].decode()
         worker.kill()
@@ -107,7 +107,7 @@ async def _kill_for(seconds: float, url: str, store: str, dice: random.Random) -
     return kills
 
 
-async def survived(seconds: float, store: str) -> Listing:
+async def run_with_kills(seconds: float, store: str) -> Listing:
     """What the server has after workers on this store were killed for so many seconds, and two more were not."""
     dice = random.Random(SEED)
     async with Sandbox() as sandbox:
@@ -117,16 +117,16 @@ async def survived(seconds: float, store: str) -> Listing:
             for address in ADDRESSES:
                 await suite.mailbox(address, PASSWORD).create_folder(FOLDERS[1])
             traffic = Traffic(sandbox, suite, dice)
-            going_on = asyncio.create_task(traffic.go_on())
-            kills = await _kill_for(seconds, sandbox.message_url, store, dice)
+            going_on = asyncio.create_task(traffic.run())
+            kills = await _kill_workers_for(seconds, sandbox.message_url, store, dice)
             going_on.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await going_on
             for _ in range(2):
-                worker = await _worker(sandbox.message_url, store, "once")
+                worker = await _start_worker(sandbox.message_url, store, "once")
                 output = await worker.communicate()
                 assert worker.returncode == 0, output
-            listed = await traffic.listing()
+            listed = await traffic.list_server()
     _LOG.info("%d workers killed, %d letters, %d folders numbered anew", kills, traffic.delivered, traffic.renumbered)
     return listed
 

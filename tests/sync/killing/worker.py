@@ -50,11 +50,11 @@ class LoggingSink(SqliteSink):
         )
 
 
-async def _password(_: str) -> str:
+async def _get_password(_: str) -> str:
     return PASSWORD
 
 
-def _store(where: str) -> SqliteStore | PostgresStore:
+def _make_store(where: str) -> SqliteStore | PostgresStore:
     if where.startswith("host="):
         return PostgresStore(where, sink=fleet_worker.LoggingSink())
     return SqliteStore(Path(where), sink=None if where.endswith(MAILDIR) else LoggingSink())
@@ -63,9 +63,9 @@ def _store(where: str) -> SqliteStore | PostgresStore:
 async def work(url: str, where: str, how: str, addresses: Sequence[str]) -> int:
     """Synchronise the mailboxes until stopped, or once."""
     settings = ds.Settings(message_url=url, requests_per_second=1000, burst=1000)
-    async with ds.DirectSuite(settings) as suite, _store(where) as store:
+    async with ds.DirectSuite(settings) as suite, _make_store(where) as store:
         deliver = MaildirSink(Path(where).with_suffix("")) if where.endswith(MAILDIR) else None
-        sync = Synchronizer(suite, store, addresses, _password, deliver=deliver, folders=None, interval=INTERVAL)
+        sync = Synchronizer(suite, store, addresses, _get_password, deliver=deliver, folders=None, interval=INTERVAL)
         if how == "run":
             await sync.run()
         problems = [status.problem for status in (await sync.once()).values() if status.problem]

@@ -11,9 +11,9 @@ import attrs
 
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.remote import Listing
+from directsuite.sync.remote import UidListing
 
-from .world import Act, Box, Message, World
+from .simulated_mailbox import Act, Message, SimulatedFolder, SimulatedMailbox
 
 
 class DiedError(BaseException):
@@ -21,12 +21,12 @@ class DiedError(BaseException):
 
 
 @attrs.define
-class Fuse:
+class CrashPoint:
     """Ends a process at its n-th step, a call or a part of a commit; whatever it does afterwards fails as well."""
 
     steps: int | None = None
 
-    def burn(self) -> None:
+    def advance(self) -> None:
         """One step."""
         if self.steps is not None:
             if self.steps <= 0:
@@ -34,7 +34,7 @@ class Fuse:
             self.steps -= 1
 
 
-def _to_the_second(message: MessageDetail) -> MessageDetail:
+def _truncate_to_second(message: MessageDetail) -> MessageDetail:
     received = message.received_date
     return attrs.evolve(message, received_date=None if received is None else received.replace(microsecond=0))
 
@@ -43,7 +43,7 @@ METADATA_FORMS: Mapping[str, Callable[[MessageDetail], MessageDetail]] = {
     "same": lambda message: message,
     "size of -1": lambda message: attrs.evolve(message, size=-1),
     "other size": lambda message: attrs.evolve(message, size=(message.size or 0) + 7),
-    "date to the second": _to_the_second,
+    "date to the second": _truncate_to_second,
     "no date": lambda message: attrs.evolve(message, received_date=None),
     "no Message-ID": lambda message: attrs.evolve(message, msg_id=None),
 }
@@ -60,7 +60,7 @@ class FakeRemote:
     metadata_form: how metadata differ from messages.
     """
 
-    def __init__(self, world: World, fuse: Fuse) -> None:
+    def __init__(self, world: SimulatedMailbox, fuse: CrashPoint) -> None:
         self._world = world
         self._fuse = fuse
         self.fault: tuple[int, str] | None = None
@@ -71,47 +71,47 @@ class FakeRemote:
         self.glitch: tuple[str, str] | None = None
         self.metadata_form = "same"
 
-    async def folders(self) -> list[str]:
+    async def list_folders(self) -> list[str]:
         """Those that are there."""
-        self._called("folders", "")
-        names = {name for name, box in self._world.boxes.items() if not box.hidden}
+        self._note_call("folders", "")
+        names = {name for name, box in self._world.boxes.items() if not box.is_hidden}
         if self.glitch is not None:
             kind, folder = self.glitch
             names = {"unlisted": names - {folder}, "impossible": names | {"", "..", "\0"}}.get(kind, names)
         return sorted(names)
 
-    async def count(self, folder: str) -> int:
+    async def count_messages(self, folder: str) -> int:
         """Return the number of messages of a folder."""
-        return len(self._asked("count", folder).messages)
+        return len(self._request_folder("count", folder).messages)
 
-    async def uids(self, folder: str, mark: bytes | None = None) -> Listing | None:
+    async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
         """All uids of a folder."""
-        listed = array("q", sorted(self._asked("uids", folder).messages))
+        listed = array("q", sorted(self._request_folder("uids", folder).messages))
         if self.glitch == ("empty", folder):
             self.troubled.add(folder)
             listed = array("q")
         if self._is_due("short") and listed:
             self.fault = None
             self.troubled.add(folder)
-            self._world.late.add((folder, listed.pop(len(listed) // 2)))
-            self._world.weird.add(folder)
+            self._world.returned_uids.add((folder, listed.pop(len(listed) // 2)))
+            self._world.audit_only_folders.add(folder)
         now = hashlib.sha1(listed.tobytes(), usedforsecurity=False).digest()
-        return None if now == mark else Listing(listed, now)
+        return None if now == etag else UidListing(listed, now)
 
-    async def metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
+    async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """All messages of a folder, without their contents."""
-        messages = list(self._asked("metadata", folder).messages.items())
+        messages = list(self._request_folder("metadata", folder).messages.items())
         if self._is_due("vague") and messages:
             self.fault = None
             self.troubled.add(folder)
-            self._world.weird.add(folder)
+            self._world.audit_only_folders.add(folder)
             messages.pop(len(messages) // 2)
         for uid, message in reversed(messages):
             yield self._metadata(folder, uid, message)
 
-    async def metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
+    async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Those received in a window of whole seconds."""
-        messages = self._asked("metadata_between", folder).messages
+        messages = self._request_folder("metadata_between", folder).messages
         begin, end = begin_ms // 1000, end_ms // 1000
         return [
             self._metadata(folder, uid, message)
@@ -120,40 +120,40 @@ class FakeRemote:
             and begin <= int(message.detail.received_date.timestamp()) <= end
         ]
 
-    async def messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
+    async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
         """Those of the messages that are there; in no order."""
-        messages, _ = await self.measured_messages(folder, uids)
+        messages, _ = await self.fetch_and_measure(folder, uids)
         if isinstance(messages, ResponseDecodeError):
             raise messages
         return messages
 
-    async def measured_messages(
+    async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
         """Those of the messages that are there, in no order; and their size."""
-        box = self._asked("messages", folder)
+        box = self._request_folder("messages", folder)
         found = [(uid, box.messages[uid]) for uid in uids if uid in box.messages]
         size = sum(message.detail.size or 0 for _, message in found)
         if self.limit is not None and size > self.limit:
             if len(found) == 1:  # it is quarantined, as one that can't be fetched
                 self.troubled.add(folder)
-                self._world.weird.add(folder)
+                self._world.audit_only_folders.add(folder)
             return ResponseDecodeError("too large", too_large=True), size
-        if any(message.poison for _, message in found):
+        if any(message.is_poison for _, message in found):
             raise ServerError("failed", status=500, outcome=Outcome.FAILED)
         if self._is_due("partial") and found:
             self.fault = None
             self.troubled.add(folder)
             found.pop()
-        return [_whole(uid, message) for uid, message in reversed(found)], size
+        return [_make_full_message(uid, message) for uid, message in reversed(found)], size
 
     def _metadata(self, folder: str, uid: int, message: Message) -> MessageDetail:
         return attrs.evolve(METADATA_FORMS[self.metadata_form](message.detail), uid=uid, folder=folder, body=None)
 
-    def _asked(self, method: str, folder: str) -> Box:
-        self._called(method, folder)
+    def _request_folder(self, method: str, folder: str) -> SimulatedFolder:
+        self._note_call(method, folder)
         box = self._world.boxes[folder]
-        if box.hidden:
+        if box.is_hidden:
             self.troubled.add(folder)
             raise NotFoundError("no such folder", status=404, outcome=Outcome.FAILED)
         return box
@@ -161,8 +161,8 @@ class FakeRemote:
     def _is_due(self, fault: str) -> bool:
         return self.fault is not None and self.fault[0] < 0 and self.fault[1] == fault
 
-    def _called(self, method: str, folder: str) -> None:
-        self._fuse.burn()
+    def _note_call(self, method: str, folder: str) -> None:
+        self._fuse.advance()
         self.calls[method] += 1
         if self.disturbance is not None:
             before, act = self.disturbance
@@ -177,5 +177,5 @@ class FakeRemote:
             raise ConnectionLostError("lost", outcome=Outcome.UNKNOWN)
 
 
-def _whole(uid: int, message: Message) -> MessageDetail:
+def _make_full_message(uid: int, message: Message) -> MessageDetail:
     return attrs.evolve(message.detail, uid=uid, folder=message.folder)

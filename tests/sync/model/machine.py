@@ -12,14 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from directsuite.errors import ConnectionLostError
 from directsuite.sync.commits import SinkError
-from directsuite.sync.model import Change, Kind, Lease, RoundReport, Row, StaleLeaseError, State, Store
+from directsuite.sync.model import Change, Kind, Lease, MessageRow, MessageState, RoundReport, StaleLeaseError, Store
 from directsuite.sync.round import MailboxRounds
 from tests.core.virtual_time import ManualClock
 
-from .fake_remote import METADATA_FORMS, DiedError, FakeRemote, Fuse
+from .fake_remote import METADATA_FORMS, CrashPoint, DiedError, FakeRemote
 from .mirror import Mirror
+from .simulated_mailbox import FOLDERS, MAILBOX, Act, SimulatedMailbox
 from .stores import DictStore, DiskFullError, FailingStore, Write
-from .world import FOLDERS, MAILBOX, Act, World
 
 _FOLDER = st.sampled_from(FOLDERS)
 _KIND = st.sampled_from(["strong", "strong", "weak", "dateless"])
@@ -27,26 +27,28 @@ _INDEX = st.integers(0, 8)
 _FAULT = st.sampled_from(["lost", "partial", "short", "vague"])
 _GLITCH = st.sampled_from(["empty", "unlisted", "impossible"])
 _METADATA_FORM = st.sampled_from(sorted(METADATA_FORMS))
-_JUMP = st.sampled_from([-2 * 365 * 24, -1, 1, 2 * 365 * 24])  # hours
-_DAY = 86_400
+_JUMP_HOURS = st.sampled_from([-2 * 365 * 24, -1, 1, 2 * 365 * 24])  # hours
+_DAY_SECONDS = 86_400
 
 
-def _act(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Act]:
+def _make_act(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Act]:
     return st.tuples(st.just(name), st.tuples(*arguments))
 
 
-_MAIL = _act("deliver", _FOLDER, st.integers(1, 7), _KIND) | _act("twins", _FOLDER)
-_LOSS = _act("delete", _FOLDER, _INDEX) | _act("wipe", _FOLDER) | _act("undelete")
-_JOURNEY = _act("move", _FOLDER, _FOLDER, _INDEX) | _act("copy", _FOLDER, _FOLDER, _INDEX)
-_UPHEAVAL = (
-    _act("recreate", _FOLDER, st.integers(1, 4), _KIND)
-    | _act("replace", _FOLDER)
-    | _act("renumber", _FOLDER, st.integers(1, 50), st.booleans())
-    | _act("permute", _FOLDER, st.none() | _INDEX)
+_DELIVERY_ACTS = _make_act("deliver", _FOLDER, st.integers(1, 7), _KIND) | _make_act("twins", _FOLDER)
+_DELETION_ACTS = _make_act("delete", _FOLDER, _INDEX) | _make_act("wipe", _FOLDER) | _make_act("undelete")
+_MOVE_ACTS = _make_act("move", _FOLDER, _FOLDER, _INDEX) | _make_act("copy", _FOLDER, _FOLDER, _INDEX)
+_RENUMBERING_ACTS = (
+    _make_act("recreate", _FOLDER, st.integers(1, 4), _KIND)
+    | _make_act("replace", _FOLDER)
+    | _make_act("renumber", _FOLDER, st.integers(1, 50), st.booleans())
+    | _make_act("permute", _FOLDER, st.none() | _INDEX)
 )
-_ILLNESS = _act("spoil", _FOLDER, _INDEX) | _act("mend") | _act("hide", _FOLDER) | _act("show")
-_CHANGE = _MAIL | _LOSS | _JOURNEY
-_ANY = _MAIL | _LOSS | _JOURNEY | _UPHEAVAL | _ILLNESS
+_FETCH_FAULT_ACTS = (
+    _make_act("spoil", _FOLDER, _INDEX) | _make_act("mend") | _make_act("hide", _FOLDER) | _make_act("show")
+)
+_CHANGE_ACTS = _DELIVERY_ACTS | _DELETION_ACTS | _MOVE_ACTS
+_ALL_ACTS = _DELIVERY_ACTS | _DELETION_ACTS | _MOVE_ACTS | _RENUMBERING_ACTS | _FETCH_FAULT_ACTS
 
 
 class SyncMachine(RuleBasedStateMachine):
@@ -55,32 +57,32 @@ class SyncMachine(RuleBasedStateMachine):
     again: whether the sink is a callable that may be told twice, and no part of the store.
     """
 
-    again = False
+    may_repeat = False
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = ManualClock()
-        self.fuse = Fuse()
+        self.fuse = CrashPoint()
 
     @initialize(folders=st.integers(1, 3), named=st.booleans(), metadata_form=_METADATA_FORM)
     def begin(self, folders: int, named: bool, metadata_form: str = "same") -> None:
         """A mailbox with so many folders, which the process is given by name, or lists."""
         self.named = named
         self.skew = 0
-        self.world = World(FOLDERS[:folders])
+        self.world = SimulatedMailbox(FOLDERS[:folders])
         self.remote = FakeRemote(self.world, self.fuse)
         self.remote.metadata_form = metadata_form
         if metadata_form != "same":
-            self.world.blurs = frozenset(
+            self.world.ambiguous_kinds = frozenset(
                 {"weak", "strong", "dateless"} if metadata_form == "no Message-ID" else {"weak"}
             )
         self.aside = set[tuple[str, int, int]]()
-        self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.again)
-        self.store = FailingStore(self.made_store(self.mirror.write), self.fuse, self.aside)
+        self.mirror = Mirror(self.world, self.remote, self.fuse, self.aside, again=self.may_repeat)
+        self.store = FailingStore(self.make_store(self.mirror.write), self.fuse, self.aside)
         self.rounds = self.process()
 
-    def made_store(self, write: Write) -> Store:
+    def make_store(self, write: Write) -> Store:
         """An empty store with its sink."""
         return DictStore(write)
 
@@ -91,7 +93,7 @@ class SyncMachine(RuleBasedStateMachine):
             self.store,
             name=MAILBOX,
             folders=list(self.world.boxes) if self.named else None,
-            deliver=self.deliver if self.again else None,
+            deliver=self.deliver if self.may_repeat else None,
             clock=self.clock,
             now_ms=lambda: 1_800_000_000_000 + int(self.clock.now * 1000) + self.skew,
         )
@@ -100,50 +102,50 @@ class SyncMachine(RuleBasedStateMachine):
         """Have the mirror take changes, outside of a transaction."""
         self.mirror.write(changes)
 
-    def one_round(self, *, audit: bool = False) -> RoundReport:
+    def run_round(self, *, audit: bool = False) -> RoundReport:
         """A round, and what it came to."""
         self.remote.troubled.clear()
         try:
-            return self.runner.run(self.rounds.round(audit=audit))
+            return self.runner.run(self.rounds.run_round(audit=audit))
         except (ConnectionLostError, DiskFullError) as error:
-            return RoundReport(failed={"": error})
+            return RoundReport(failed_folders={"": error})
         finally:
             self.remote.disturbance = None
             self.store.refuse = None
             if self.mirror.failure is not None:
                 raise self.mirror.failure
 
-    @rule(act=_MAIL)
+    @rule(act=_DELIVERY_ACTS)
     def mail(self, act: Act) -> None:
         """Something comes."""
         self.world.act(act)
 
-    @rule(act=_LOSS)
+    @rule(act=_DELETION_ACTS)
     def loss(self, act: Act) -> None:
         """Something goes."""
         self.world.act(act)
 
-    @rule(act=_JOURNEY)
+    @rule(act=_MOVE_ACTS)
     def journey(self, act: Act) -> None:
         """Something is elsewhere."""
         self.world.act(act)
 
-    @rule(act=_UPHEAVAL)
+    @rule(act=_RENUMBERING_ACTS)
     def upheaval(self, act: Act) -> None:
         """Uids mean something else."""
         self.world.act(act)
 
-    @rule(act=_ILLNESS)
+    @rule(act=_FETCH_FAULT_ACTS)
     def illness(self, act: Act) -> None:
         """Something can't be had."""
         self.world.act(act)
 
-    @rule(act=_ANY, after=st.integers(0, 8), fault=_FAULT, last=st.booleans())
+    @rule(act=_ALL_ACTS, after=st.integers(0, 8), fault=_FAULT, last=st.booleans())
     def faulty_round(self, act: Act, after: int, fault: str, last: bool) -> None:
         """A call goes wrong, in this round or a later one."""
         self.world.act(act)
         self.remote.fault = (after, fault)
-        self.one_round()
+        self.run_round()
         if last:
             self.converge(600)
 
@@ -152,7 +154,7 @@ class SyncMachine(RuleBasedStateMachine):
         """Answers may only be so large: single messages have 100 to 106 bytes."""
         self.remote.limit = limit
 
-    @rule(seconds=st.sampled_from([1, 599, 600, 900, 3600, _DAY]))
+    @rule(seconds=st.sampled_from([1, 599, 600, 900, 3600, _DAY_SECONDS]))
     def time_passes(self, seconds: int) -> None:
         """Nothing else happens."""
         self.clock.now += seconds
@@ -160,69 +162,69 @@ class SyncMachine(RuleBasedStateMachine):
     @rule(audit=st.booleans())
     def round(self, audit: bool) -> None:
         """One round."""
-        self.one_round(audit=audit)
+        self.run_round(audit=audit)
 
-    @rule(act=_ANY, kind=_GLITCH, folder=_FOLDER, rounds=st.integers(1, 3))
+    @rule(act=_ALL_ACTS, kind=_GLITCH, folder=_FOLDER, rounds=st.integers(1, 3))
     def rounds_with_a_glitch(self, act: Act, kind: str, folder: str, rounds: int) -> None:
         """For a few rounds, the service lists something that contradicts all its other responses."""
         self.world.act(act)
         there = list(self.world.boxes)
         self.remote.glitch = (kind, there[FOLDERS.index(folder) % len(there)])
         for _ in range(rounds):
-            self.one_round()
+            self.run_round()
         self.remote.glitch = None
 
-    @rule(hours=_JUMP, act=_ANY, rounds=st.integers(0, 2), is_set_right=st.booleans())
+    @rule(hours=_JUMP_HOURS, act=_ALL_ACTS, rounds=st.integers(0, 2), is_set_right=st.booleans())
     def clock_that_jumps(self, hours: int, act: Act, rounds: int, is_set_right: bool) -> None:
         """The time of day jumps, and is set right after some rounds or stays wrong."""
         self.skew = hours * 3_600_000
         self.world.act(act)
         for _ in range(rounds):
-            self.one_round()
+            self.run_round()
         if is_set_right:
             self.skew = 0
 
-    @rule(before=st.integers(0, 12), first=_CHANGE, act=_JOURNEY | _ANY, last=st.booleans())
+    @rule(before=st.integers(0, 12), first=_CHANGE_ACTS, act=_MOVE_ACTS | _ALL_ACTS, last=st.booleans())
     def disturbed_round(self, before: int, first: Act, act: Act, last: bool) -> None:
         """Something happens between two calls of a round that has something to do."""
         self.world.act(first)
         self.remote.disturbance = (before, act)
-        self.one_round()
+        self.run_round()
         if last:
             self.converge(600)
 
-    @rule(act=_ANY, steps=st.integers(0, 30), survives=st.booleans())
+    @rule(act=_ALL_ACTS, steps=st.integers(0, 30), survives=st.booleans())
     def round_that_ends(self, act: Act, steps: int, survives: bool) -> None:
         """A round ends at any call, or before, within or after a commit; the process with it, or just the round."""
         self.world.act(act)
         self.fuse.steps = steps
         try:
-            self.one_round()
+            self.run_round()
         except DiedError:
             if not survives:
                 self.rounds = self.process()
         finally:
             self.fuse.steps = None
 
-    @rule(act=_ANY, refuse=st.integers(0, 4))
+    @rule(act=_ALL_ACTS, refuse=st.integers(0, 4))
     def round_with_a_full_disk(self, act: Act, refuse: int) -> None:
         """A commit fails, and the process goes on."""
         self.world.act(act)
         self.store.refuse = refuse
-        self.one_round()
+        self.run_round()
 
-    @rule(act=_MAIL | _LOSS | _UPHEAVAL, ahead=st.integers(0, 1))
+    @rule(act=_DELIVERY_ACTS | _DELETION_ACTS | _RENUMBERING_ACTS, ahead=st.integers(0, 1))
     def zombie(self, act: Act, ahead: int) -> None:
         """A process goes on that another has taken over from: it notices, or has nothing to write."""
-        self.one_round()
+        self.run_round()
         zombie, self.rounds = self.rounds, self.process()
-        self.one_round()
+        self.run_round()
         self.world.act(act)
         for _ in range(ahead):
-            self.one_round()
+            self.run_round()
         told, commits = len(self.mirror.log), self.store.commits
         with contextlib.suppress(StaleLeaseError, ConnectionLostError):
-            self.runner.run(zombie.round())
+            self.runner.run(zombie.run_round())
         assert self.store.commits == commits, "a stale lease wrote"
         assert len(self.mirror.log) == told, "a stale lease told"
 
@@ -231,28 +233,29 @@ class SyncMachine(RuleBasedStateMachine):
         """Nothing happens any more: what was told is what is there."""
         self.recover()
         self.clock.now += seconds
-        if self.world.weird:
+        if self.world.audit_only_folders:
             for _ in range(4):
-                self.one_round()
-            self.one_round(audit=True)
-            self.world.weird.clear()
-        self.until_quiet()
+                self.run_round()
+            self.run_round(audit=True)
+            self.world.audit_only_folders.clear()
+        self.run_until_quiet()
         aside, in_doubt = (
-            {(name, row.uid) for name, row in self.rows(state)} for state in (State.POISON, State.POISON_IN_DOUBT)
+            {(name, row.uid) for name, row in self.list_rows(state)}
+            for state in (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
         )
-        self.compare(aside | in_doubt | self.unseen())  # what was mended meanwhile is not due yet
+        self.compare(aside | in_doubt | self.list_unverifiable())  # what was mended meanwhile is not due yet
         self.idle()
 
-    @precondition(lambda self: self.clock.now < 50 * _DAY)
+    @precondition(lambda self: self.clock.now < 50 * _DAY_SECONDS)
     @rule()
     def converge_for_days(self) -> None:
         """Time passes as well: what was quarantined is asked for again, and all is compared."""
         self.recover()
         for _ in range(3):
-            self.clock.now += _DAY
-            self.until_quiet()
-        self.world.weird.clear()
-        self.compare(self.spoilt())
+            self.clock.now += _DAY_SECONDS
+            self.run_until_quiet()
+        self.world.audit_only_folders.clear()
+        self.compare(self.list_unfetchable())
         self.idle()
 
     def recover(self) -> None:
@@ -261,13 +264,13 @@ class SyncMachine(RuleBasedStateMachine):
         self.remote.limit = None
         self.world.show()
 
-    def until_quiet(self) -> None:
+    def run_until_quiet(self) -> None:
         """Rounds until two in a row find nothing."""
         quiet = 0
         for _ in range(16):
-            report = self.one_round()
-            assert not report.failed, report.failed
-            idle = report.idle == len(self.world.boxes) and not report.changes.total()
+            report = self.run_round()
+            assert not report.failed_folders, report.failed_folders
+            idle = report.idle_folders == len(self.world.boxes) and not report.changes.total()
             quiet = quiet + 1 if idle else 0
             if quiet == 2:
                 return
@@ -276,7 +279,7 @@ class SyncMachine(RuleBasedStateMachine):
     def idle(self) -> None:
         """A round that finds nothing lists each folder once, and writes nothing."""
         before, commits = self.remote.calls.copy(), self.store.commits
-        self.one_round()
+        self.run_round()
         calls = self.remote.calls - before
         assert calls.pop("folders", 0) <= 1
         assert calls == {"uids": len(self.world.boxes)}, calls
@@ -284,28 +287,30 @@ class SyncMachine(RuleBasedStateMachine):
 
     def compare(self, excused: set[tuple[str, int]]) -> None:
         """The mirror against the world. excused: messages that can't be fetched, and may not be known."""
-        told = [(key.folder, key.uid, content) for key, content in self.mirror.here.items()]
+        told = [(key.folder, key.uid, content) for key, content in self.mirror.messages.items()]
         assert len(told) == len(set(told)), "a message with two keys"
-        missing = {place for place in self.there() - set(told) if place[:2] not in excused}
+        missing = {place for place in self.list_messages() - set(told) if place[:2] not in excused}
         assert not missing, f"never told: {missing}"
-        false = {place for place in set(told) - self.there() if place[:2] not in self.unseen()}
+        false = {place for place in set(told) - self.list_messages() if place[:2] not in self.list_unverifiable()}
         assert not false, f"told, and not there: {false}"
 
-    def unseen(self) -> set[tuple[str, int]]:
+    def list_unverifiable(self) -> set[tuple[str, int]]:
         """Messages that can't be fetched, under uids that were another's: nobody can tell whether they still are."""
-        return self.spoilt() & {(name, uid) for name, uid in self.world.been if name in self.world.odd}
+        return self.list_unfetchable() & {
+            (name, uid) for name, uid in self.world.messages_by_uid if name in self.world.reused_folders
+        }
 
-    def spoilt(self) -> set[tuple[str, int]]:
+    def list_unfetchable(self) -> set[tuple[str, int]]:
         """Messages that can't be fetched."""
         boxes = self.world.boxes.items()
-        return {(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.poison}
+        return {(name, uid) for name, box in boxes for uid, each in box.messages.items() if each.is_poison}
 
-    def there(self) -> set[tuple[str, int, str]]:
+    def list_messages(self) -> set[tuple[str, int, str]]:
         """Folder, uid and content of every message."""
         boxes = self.world.boxes.items()
         return {(name, uid, message.content) for name, box in boxes for uid, message in box.messages.items()}
 
-    def rows(self, state: State) -> list[tuple[str, Row]]:
+    def list_rows(self, state: MessageState) -> list[tuple[str, MessageRow]]:
         """What the store has in a state."""
         return list(self.runner.run(self.store.in_state(Lease(1, MAILBOX, 0), state)))
 
@@ -317,10 +322,10 @@ class SyncMachine(RuleBasedStateMachine):
 class DeliveringMachine(SyncMachine):
     """With a sink that is a callable, and may be told the same twice."""
 
-    again = True
+    may_repeat = True
 
 
-class RefusingMachine(DeliveringMachine):
+class RejectingMachine(DeliveringMachine):
     """With one that refuses changes, or all for a while.
 
     refused: by folder and uid, changes of which kind (None for all), and whether it does what they say nevertheless.
@@ -329,43 +334,43 @@ class RefusingMachine(DeliveringMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused = dict[tuple[str, int], tuple[Kind | None, bool]]()
-        self.away = 0
+        self.rejections = dict[tuple[str, int], tuple[Kind | None, bool]]()
+        self.failing_calls = 0
 
     async def deliver(self, changes: Sequence[Change]) -> None:
         """Take some of them, or all."""
         for change in changes:
-            kind, nevertheless = self.refused.get((change.key.folder, change.key.uid), (change.kind, None))
+            kind, nevertheless = self.rejections.get((change.key.folder, change.key.uid), (change.kind, None))
             refuses = nevertheless is not None and kind in (None, change.kind)
-            self.away = max(0, self.away - 1)
-            if self.away or (refuses and not nevertheless):
+            self.failing_calls = max(0, self.failing_calls - 1)
+            if self.failing_calls or (refuses and not nevertheless):
                 raise ValueError("no")
             self.mirror.write([change])
             if refuses:
                 raise ValueError("yes, perhaps")
 
-    def one_round(self, *, audit: bool = False) -> RoundReport:
+    def run_round(self, *, audit: bool = False) -> RoundReport:
         """As ever; a sink that takes nothing ends it."""
         try:
-            return super().one_round(audit=audit)
+            return super().run_round(audit=audit)
         except SinkError as error:
-            return RoundReport(failed={"": error})
+            return RoundReport(failed_folders={"": error})
 
     @rule(folder=_FOLDER, uid=st.integers(1, 12), kind=st.none() | st.sampled_from(Kind), nevertheless=st.booleans())
-    def refuse(self, folder: str, uid: int, kind: Kind | None, nevertheless: bool) -> None:
+    def reject_message(self, folder: str, uid: int, kind: Kind | None, nevertheless: bool) -> None:
         """Something can't be taken from now on."""
-        self.refused[folder, uid] = (kind, nevertheless)
+        self.rejections[folder, uid] = (kind, nevertheless)
 
-    @rule(act=_ANY, calls=st.integers(1, 30))
+    @rule(act=_ALL_ACTS, calls=st.integers(1, 30))
     def round_with_a_sink_that_is_away(self, act: Act, calls: int) -> None:
         """Nothing can, for a while."""
         self.world.act(act)
-        self.away = calls
-        self.one_round()
+        self.failing_calls = calls
+        self.run_round()
 
     def recover(self) -> None:
         """Everything can, and what was quarantined is due."""
         super().recover()
-        self.refused.clear()
-        self.away = 0
-        self.clock.now += _DAY
+        self.rejections.clear()
+        self.failing_calls = 0
+        self.clock.now += _DAY_SECONDS

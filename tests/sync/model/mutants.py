@@ -11,11 +11,11 @@ import pytest
 from directsuite.errors import NotFoundError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import identity, model, verify
-from directsuite.sync.commits import Commits, Step
-from directsuite.sync.decide import FolderSnapshot, FolderState
+from directsuite.sync.commits import ChangeStep, Commits
+from directsuite.sync.decide import FolderMemory, FolderSnapshot
 from directsuite.sync.fetch import FolderFetch
-from directsuite.sync.model import Change, ChangeSet, Folder, Lease, Row, State
-from directsuite.sync.remote import Fetched, Remote
+from directsuite.sync.model import Change, ChangeSet, Lease, MessageRow, MessageState, StoredFolder
+from directsuite.sync.remote import FetchedBatch, Remote
 from directsuite.sync.round import MailboxRounds
 
 from .stores import DictStore
@@ -25,7 +25,7 @@ Mutate = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: dict[str, Mutate] = {}
 
 
-def _mutant(name: str) -> Callable[[Mutate], Mutate]:
+def _register_mutant(name: str) -> Callable[[Mutate], Mutate]:
     def add(mutate: Mutate) -> Mutate:
         MUTANTS[name] = mutate
         return mutate
@@ -33,91 +33,91 @@ def _mutant(name: str) -> Callable[[Mutate], Mutate]:
     return add
 
 
-async def _well(*_: object) -> bool:
+async def _return_true(*_: object) -> bool:
     return True
 
 
-@_mutant("no fence check")
+@_register_mutant("no fence check")
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
     commit = DictStore.commit
 
     async def unfenced(self: DictStore, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        await commit(self, attrs.evolve(lease, fence=self.fence), change_set, changes)
+        await commit(self, attrs.evolve(lease, lease_number=self.fence), change_set, changes)
 
     patch.setattr(DictStore, "commit", unfenced)
 
 
-@_mutant("sink outside the transaction")
+@_register_mutant("sink outside the transaction")
 def _sink_outside(patch: pytest.MonkeyPatch) -> None:
-    async def tell(self: Commits, steps: Sequence[Step], folders: Sequence[Folder] = ()) -> None:
-        done = ChangeSet(rows=[row for step in steps for row in step.done()], folders=list(folders))
+    async def tell(self: Commits, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder] = ()) -> None:
+        done = ChangeSet(rows=[row for step in steps for row in step.final_rows()], folders=list(folders))
         await self.store.commit(self.lease, done, ())
         await self.store.commit(self.lease, ChangeSet(), [step.change for step in steps])
 
-    patch.setattr(Commits, "_tell", tell)
+    patch.setattr(Commits, "_deliver_batch", tell)
 
 
-@_mutant("resets ignored")
+@_register_mutant("resets ignored")
 def _resets_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FolderSnapshot, "is_odd", False)
-    patch.setattr("directsuite.sync.round.verify_sentinels", _well)
+    patch.setattr(FolderSnapshot, "may_be_renumbered", False)
+    patch.setattr("directsuite.sync.round.verify_sentinels", _return_true)
 
 
-@_mutant("sentinels not looked at")
+@_register_mutant("sentinels not looked at")
 def _no_canaries(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("directsuite.sync.round.verify_sentinels", _well)
+    patch.setattr("directsuite.sync.round.verify_sentinels", _return_true)
 
 
-@_mutant("late uids are not odd")
+@_register_mutant("late uids are not odd")
 def _late_is_fine(patch: pytest.MonkeyPatch) -> None:
     def is_odd(self: FolderSnapshot) -> bool:
-        returned = any(self.recorded.get(uid) in (State.DELETED, State.MISSING) for uid in self.uids)
+        returned = any(self.recorded.get(uid) in (MessageState.DELETED, MessageState.MISSING) for uid in self.uids)
         return returned or self.has_lost_many
 
-    patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
+    patch.setattr(FolderSnapshot, "may_be_renumbered", property(is_odd))
 
 
-@_mutant("uids that come back are not odd")
+@_register_mutant("uids that come back are not odd")
 def _returned_is_fine(patch: pytest.MonkeyPatch) -> None:
     def is_odd(self: FolderSnapshot) -> bool:
         highest = max(self.recorded, default=0)
         return any(uid <= highest for uid in self.uids - self.recorded.keys()) or self.has_lost_many
 
-    patch.setattr(FolderSnapshot, "is_odd", property(is_odd))
+    patch.setattr(FolderSnapshot, "may_be_renumbered", property(is_odd))
 
 
-@_mutant("contents not matched")
+@_register_mutant("contents not matched")
 def _no_digests(patch: pytest.MonkeyPatch) -> None:
-    async def with_digests(*_: object) -> list[tuple[str, Row]]:
+    async def with_digests(*_: object) -> list[tuple[str, MessageRow]]:
         return []
 
     patch.setattr(DictStore, "with_digests", with_digests)
 
 
-@_mutant("fingerprint of an incomplete round")
+@_register_mutant("fingerprint of an incomplete round")
 def _early_fingerprint(patch: pytest.MonkeyPatch) -> None:
     finish = MailboxRounds._finish
 
     async def early(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        snapshot.complete = True
+        snapshot.all_fetched = True
         await finish(self, commits, snapshot)
 
     patch.setattr(MailboxRounds, "_finish", early)
 
 
-@_mutant("high-water in place of the difference")
+@_register_mutant("high-water in place of the difference")
 def _high_water(patch: pytest.MonkeyPatch) -> None:
     def new(self: FolderSnapshot) -> list[int]:
         return sorted(uid for uid in self.uids if uid > max(self.recorded, default=0))
 
-    patch.setattr(FolderSnapshot, "new", property(new))
+    patch.setattr(FolderSnapshot, "uids_to_fetch", property(new))
 
 
-@_mutant("a partial answer counts as done")
+@_register_mutant("a partial answer counts as done")
 def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
-    def partial(*, uids: Sequence[int], messages: Sequence[MessageDetail] = (), failure: Any = None) -> Fetched:
+    def partial(*, uids: Sequence[int], messages: Sequence[MessageDetail] = (), failure: Any = None) -> FetchedBatch:
         there = [message.uid for message in messages if message.uid is not None]
-        return Fetched(
+        return FetchedBatch(
             uids=uids if failure else [uid for uid in uids if uid in there], messages=messages, failure=failure
         )
 
@@ -125,13 +125,13 @@ def _partial_is_done(patch: pytest.MonkeyPatch) -> None:
 
     async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot, report: Any) -> None:
         await receive(self, commits, snapshot, report)
-        snapshot.complete = True
+        snapshot.all_fetched = True
 
-    patch.setattr("directsuite.sync.remote.Fetched", partial)
+    patch.setattr("directsuite.sync.remote.FetchedBatch", partial)
     patch.setattr(MailboxRounds, "_fetch", done)
 
 
-@_mutant("weak identities trusted")
+@_register_mutant("weak identities trusted")
 def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
     def strong(_: MessageDetail) -> bool:
         return True
@@ -139,7 +139,7 @@ def _weak_is_strong(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(identity, "is_strong", strong)
 
 
-@_mutant("what has left is gone at once")
+@_register_mutant("what has left is gone at once")
 def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
     settle = MailboxRounds._confirm_deletions
 
@@ -151,7 +151,7 @@ def _gone_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MailboxRounds, "_confirm_deletions", at_once)
 
 
-@_mutant("gone although its own folder is incomplete")
+@_register_mutant("gone although its own folder is incomplete")
 def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
     settle = MailboxRounds._confirm_deletions
 
@@ -163,45 +163,49 @@ def _gone_incomplete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MailboxRounds, "_confirm_deletions", anyway)
 
 
-@_mutant("no second listing")
+@_register_mutant("no second listing")
 def _one_listing(patch: pytest.MonkeyPatch) -> None:
     async def told(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.missing]
-        left = {State.LIVE: State.MISSING, State.POISON: State.DELETED}
-        self._unsettled = True
-        await commits.write_each(attrs.evolve(row, state=left[row.state]) for row in rows)
+        rows = [row for row in await commits.store.rows(snapshot.state.folder) if row.uid in snapshot.uids_missing]
+        left = {MessageState.LIVE: MessageState.MISSING, MessageState.POISON: MessageState.DELETED}
+        self._has_waiting_rows = True
+        await commits.write_batches(attrs.evolve(row, state=left[row.state]) for row in rows)
 
     patch.setattr(MailboxRounds, "_confirm_missing", told)
 
 
-@_mutant("sentinels compared by uid and date alone")
+@_register_mutant("sentinels compared by uid and date alone")
 def _no_window(patch: pytest.MonkeyPatch) -> None:
-    async def is_unchanged(remote: Remote, state: FolderState, row: Row) -> bool:
+    async def is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) -> bool:
         received = row.received_ms or 0
-        near = await remote.metadata_between(state.name, received - 1000, received + 1000)
+        near = await remote.list_metadata_between(state.name, received - 1000, received + 1000)
         return any(message.uid == row.uid for message in near)
 
     patch.setattr(verify, "_is_unchanged", is_unchanged)
 
 
-@_mutant("revived without proof")
+@_register_mutant("revived without proof")
 def _revived(patch: pytest.MonkeyPatch) -> None:
-    async def reconcile(commits: Commits, state: FolderState, rows: dict[int, Row], found: dict[int, Any]) -> None:
+    async def reconcile(
+        commits: Commits, state: FolderMemory, rows: dict[int, MessageRow], found: dict[int, Any]
+    ) -> None:
         change_set = ChangeSet()
         for uid, row in rows.items():
-            if uid not in found and row.state in (State.LIVE, State.POISON):
+            if uid not in found and row.state in (MessageState.LIVE, MessageState.POISON):
                 change_set.rows.append(
-                    attrs.evolve(row, state=State.MISSING if row.state is State.LIVE else State.DELETED)
+                    attrs.evolve(
+                        row, state=MessageState.MISSING if row.state is MessageState.LIVE else MessageState.DELETED
+                    )
                 )
-            elif uid in found and row.state in (State.MISSING, State.DELETED):
-                change_set.rows.append(attrs.evolve(row, state=State.LIVE))
+            elif uid in found and row.state in (MessageState.MISSING, MessageState.DELETED):
+                change_set.rows.append(attrs.evolve(row, state=MessageState.LIVE))
         if change_set.rows:
             await commits.write(change_set)
 
-    patch.setattr(verify, "_record_returned", reconcile)
+    patch.setattr(verify, "_record_revived", reconcile)
 
 
-@_mutant("poison never asked for again")
+@_register_mutant("poison never asked for again")
 def _no_second_try(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
@@ -209,7 +213,7 @@ def _no_second_try(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MailboxRounds, "_retry_quarantined", nothing)
 
 
-@_mutant("poison blocks what follows")
+@_register_mutant("poison blocks what follows")
 def _poison_blocks(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
@@ -217,7 +221,7 @@ def _poison_blocks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderFetch, "_quarantine", nothing)
 
 
-@_mutant("copies taken for moves")
+@_register_mutant("copies taken for moves")
 def _copies_moved(patch: pytest.MonkeyPatch) -> None:
     async def unlisted(*_: object) -> bool:
         return False
@@ -225,7 +229,7 @@ def _copies_moved(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FolderFetch, "_is_there", unlisted)
 
 
-@_mutant("a uid_validity that ends leaves its rows")
+@_register_mutant("a uid_validity that ends leaves its rows")
 def _no_renumbering(patch: pytest.MonkeyPatch) -> None:
     commit = DictStore.commit
 
@@ -236,106 +240,106 @@ def _no_renumbering(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DictStore, "commit", kept)
 
 
-@_mutant("a round that failed is remembered")
+@_register_mutant("a round that failed is remembered")
 def _remembered(patch: pytest.MonkeyPatch) -> None:
-    begin_anew = MailboxRounds._begin_anew
+    begin_anew = MailboxRounds._reset
 
     def once(self: MailboxRounds) -> None:
         if not hasattr(self, "_folders"):
             begin_anew(self)
 
-    patch.setattr(MailboxRounds, "_begin_anew", once)
+    patch.setattr(MailboxRounds, "_reset", once)
 
 
-@_mutant("a fingerprint outlives what it stood for")
+@_register_mutant("a fingerprint outlives what it stood for")
 def _kept_fingerprint(patch: pytest.MonkeyPatch) -> None:
-    def forget_listing(_: FolderState) -> list[Folder]:
+    def forget_listing(_: FolderMemory) -> list[StoredFolder]:
         return []
 
-    patch.setattr(FolderState, "forget_listing", forget_listing)
+    patch.setattr(FolderMemory, "invalidate_listing", forget_listing)
 
 
-@_mutant("what is quarantined has no content")
+@_register_mutant("what is quarantined has no content")
 def _content_forgotten(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return None
 
-    patch.setattr(FolderFetch, "_recorded_before", nothing)
+    patch.setattr(FolderFetch, "_read_row", nothing)
 
 
-@_mutant("any message may come back under a uid")
+@_register_mutant("any message may come back under a uid")
 def _any_comes_back(patch: pytest.MonkeyPatch) -> None:
-    async def nothing(*_: object) -> dict[int, Row]:
+    async def nothing(*_: object) -> dict[int, MessageRow]:
         return {}
 
-    patch.setattr(FolderFetch, "_recorded", nothing)
+    patch.setattr(FolderFetch, "_read_rows", nothing)
 
 
-@_mutant("a suspect folder counts as done")
+@_register_mutant("a suspect folder counts as done")
 def _suspect_is_done(patch: pytest.MonkeyPatch) -> None:
     finish = MailboxRounds._finish
 
     async def done(self: MailboxRounds, commits: Commits, snapshot: FolderSnapshot) -> None:
-        suspect, snapshot.state.suspect = snapshot.state.suspect, False
+        suspect, snapshot.state.needs_resync = snapshot.state.needs_resync, False
         await finish(self, commits, snapshot)
-        snapshot.state.suspect = suspect
+        snapshot.state.needs_resync = suspect
 
     patch.setattr(MailboxRounds, "_finish", done)
 
 
-@_mutant("nothing says that a sink may have been told")
+@_register_mutant("nothing says that a sink may have been told")
 def _no_intent(patch: pytest.MonkeyPatch) -> None:
-    def nothing(_: Step) -> list[Row]:
+    def nothing(_: ChangeStep) -> list[MessageRow]:
         return []
 
-    patch.setattr(Step, "in_doubt", nothing)
+    patch.setattr(ChangeStep, "rows_in_doubt", nothing)
 
 
-@_mutant("nothing says which keys a sink may have been told of")
+@_register_mutant("nothing says which keys a sink may have been told of")
 def _no_new_keys(patch: pytest.MonkeyPatch) -> None:
-    in_doubt = Step.in_doubt
+    in_doubt = ChangeStep.rows_in_doubt
 
-    def of_old_keys(self: Step) -> list[Row]:
-        return in_doubt(attrs.evolve(self, here=None))
+    def of_old_keys(self: ChangeStep) -> list[MessageRow]:
+        return in_doubt(attrs.evolve(self, new_row=None))
 
-    patch.setattr(Step, "in_doubt", of_old_keys)
+    patch.setattr(ChangeStep, "rows_in_doubt", of_old_keys)
 
 
-@_mutant("nothing says which keys a sink may take for gone")
+@_register_mutant("nothing says which keys a sink may take for gone")
 def _no_old_keys(patch: pytest.MonkeyPatch) -> None:
-    in_doubt = Step.in_doubt
+    in_doubt = ChangeStep.rows_in_doubt
 
-    def of_new_keys(self: Step) -> list[Row]:
-        return in_doubt(attrs.evolve(self, before=None))
+    def of_new_keys(self: ChangeStep) -> list[MessageRow]:
+        return in_doubt(attrs.evolve(self, old_row=None))
 
-    patch.setattr(Step, "in_doubt", of_new_keys)
+    patch.setattr(ChangeStep, "rows_in_doubt", of_new_keys)
 
 
-@_mutant("what a sink may have been told of leaves without a word")
+@_register_mutant("what a sink may have been told of leaves without a word")
 def _unsettled(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(model.LEAVING, State.IN_DOUBT, State.DELETED)
+    patch.setitem(model.STATE_AFTER_LEAVING, MessageState.IN_DOUBT, MessageState.DELETED)
 
 
-async def _nothing(*_: object) -> None:
+async def _do_nothing(*_: object) -> None:
     return None
 
 
-@_mutant("an empty listing is believed")
+@_register_mutant("an empty listing is believed")
 def _empty_listing_believed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("directsuite.sync.round.require_agreement", _nothing)
-    patch.setattr("directsuite.sync.round.require_absence", _nothing)
+    patch.setattr("directsuite.sync.round.require_agreement", _do_nothing)
+    patch.setattr("directsuite.sync.round.require_absence", _do_nothing)
 
 
-@_mutant("a list of folders is believed")
+@_register_mutant("a list of folders is believed")
 def _list_of_folders_believed(patch: pytest.MonkeyPatch) -> None:
     has_vanished = MailboxRounds._has_vanished
 
     async def at_once(self: MailboxRounds, commits: Commits, name: str) -> bool:
-        count, self._remote.count = self._remote.count, _no_such_folder  # type: ignore[method-assign]  # for a call
+        count, self._remote.count_messages = self._remote.count_messages, _no_such_folder  # type: ignore[method-assign]  # for a call
         try:
             return await has_vanished(self, commits, name)
         finally:
-            self._remote.count = count  # type: ignore[method-assign]  # for a call
+            self._remote.count_messages = count  # type: ignore[method-assign]  # for a call
 
     patch.setattr(MailboxRounds, "_has_vanished", at_once)
 
@@ -344,10 +348,10 @@ async def _no_such_folder(folder: str) -> int:
     raise NotFoundError("no such folder", status=404)
 
 
-@_mutant("metadata decide")
+@_register_mutant("metadata decide")
 def _metadata_decide(patch: pytest.MonkeyPatch) -> None:
-    def find_match(message: MessageDetail, row: Row) -> identity.Match:
-        is_same = row.identity == identity.identity_of(message)
+    def find_match(message: MessageDetail, row: MessageRow) -> identity.Match:
+        is_same = row.identity == identity.compute_identity(message)
         return identity.Match.SAME if is_same and message.msg_id else identity.Match.DIFFERENT
 
     async def nothing(*_: object) -> None:
@@ -355,10 +359,10 @@ def _metadata_decide(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(identity, "find_match", find_match)
     patch.setattr(verify, "find_match", find_match)
-    patch.setattr(verify, "have_content", nothing)
+    patch.setattr(verify, "compare_contents", nothing)
 
 
-@_mutant("a time in the future is waited for")
+@_register_mutant("a time in the future is waited for")
 def _future_waited_for(patch: pytest.MonkeyPatch) -> None:
     def is_due(due_ms: int, now_ms: int, _: int) -> bool:
         return due_ms <= now_ms

@@ -12,23 +12,23 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from .machine import DeliveringMachine, SyncMachine
 from .mutants import MUTANTS
-from .sequences import SEEN_IN, SEQUENCES, TOLD_AGAIN
-from .test_machine import LONG
+from .sequences import DETECTING_SEQUENCES, REDELIVERED, SEQUENCES
+from .test_machine import LONG_SETTINGS
 
 
 @attrs.frozen
-class Seen:
+class Detection:
     """Which example it took, how many seconds, and what the machine said."""
 
     examples: int
     seconds: float
-    said: str
+    message: str
 
 
-def seen(name: str, examples: int) -> Seen | None:
+def find_detection(name: str, examples: int) -> Detection | None:
     """The first example that shows a mutant; None where so many don't."""
     count = 0
-    machine = DeliveringMachine if TOLD_AGAIN in SEQUENCES[SEEN_IN[name]] else SyncMachine
+    machine = DeliveringMachine if REDELIVERED in SEQUENCES[DETECTING_SEQUENCES[name]] else SyncMachine
 
     begin = SyncMachine.__init__
 
@@ -39,7 +39,7 @@ def seen(name: str, examples: int) -> Seen | None:
         begin(self)
 
     chosen = settings(
-        LONG, max_examples=examples, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
+        LONG_SETTINGS, max_examples=examples, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
     )
     began = time.perf_counter()
     with pytest.MonkeyPatch.context() as patch:
@@ -49,16 +49,16 @@ def seen(name: str, examples: int) -> Seen | None:
             run_state_machine_as_test(machine, settings=chosen)
         except AssertionError as error:
             said = str(error).partition("\n")[0]
-            return Seen(count - 1, time.perf_counter() - began, said)  # the last one shows it once more
+            return Detection(count - 1, time.perf_counter() - began, said)  # the last one shows it once more
     return None
 
 
 def main() -> None:
     """Print the table."""
     for name in sys.argv[2:] or MUTANTS:
-        result = seen(name, int(sys.argv[1]))
-        row = "not seen | |" if result is None else f"{result.examples} | {result.seconds:.1f} | {result.said}"
-        print(f"| {name} | {SEEN_IN[name]} | {row} |", flush=True)  # noqa: T201
+        result = find_detection(name, int(sys.argv[1]))
+        row = "not seen | |" if result is None else f"{result.examples} | {result.seconds:.1f} | {result.message}"
+        print(f"| {name} | {DETECTING_SEQUENCES[name]} | {row} |", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

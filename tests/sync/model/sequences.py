@@ -12,157 +12,306 @@ from typing import Any
 from .machine import DeliveringMachine, SyncMachine
 
 I, A, S = "INBOX", "Archive", "Sent"  # noqa: E741
-NOTHING = ("mend", ())
+NO_ACT = ("mend", ())
 """An act, for rules that want one."""
-QUIET = ("converge", 900)
-TOLD_AGAIN = ("told again",)
-LISTED = ("listed",)
-ALONE = ("alone",)
+CONVERGE_STEP = ("converge", 900)
+REDELIVERED = ("told again",)
+FOLDERS_LISTED = ("listed",)
+SINGLE_FOLDER = ("alone",)
 """First of all: the sink is a callable, and may be told twice; the process asks for the names of folders; there is one.
 """
 
 Steps = list[tuple[Any, ...]]
 
 SEQUENCES: dict[str, Steps] = {
-    "wiped": [("deliver", I, 1), QUIET, ("wipe", I), QUIET],
-    "recreated": [("deliver", I, 1), QUIET, ("recreate", I, 1, "strong"), QUIET],
-    "second listing lost": [("deliver", I, 4), QUIET, ("delete", I, 1), ("fault", 3, "lost"), QUIET],
-    "known one spoilt": [("deliver", I, 1, "weak"), QUIET, ("spoil", I, 0), ("deliver", I, 1), QUIET],
+    "wiped": [("deliver", I, 1), CONVERGE_STEP, ("wipe", I), CONVERGE_STEP],
+    "recreated": [("deliver", I, 1), CONVERGE_STEP, ("recreate", I, 1, "strong"), CONVERGE_STEP],
+    "second listing lost": [("deliver", I, 4), CONVERGE_STEP, ("delete", I, 1), ("fault", 3, "lost"), CONVERGE_STEP],
+    "known one spoilt": [("deliver", I, 1, "weak"), CONVERGE_STEP, ("spoil", I, 0), ("deliver", I, 1), CONVERGE_STEP],
     "spoilt copy mended": [
-        *[("deliver", I, 4), QUIET, ("copy", I, I, 3), ("spoil", I, 4), ("round", False), ("mend",), QUIET],
+        *[
+            ("deliver", I, 4),
+            CONVERGE_STEP,
+            ("copy", I, I, 3),
+            ("spoil", I, 4),
+            ("round", False),
+            ("mend",),
+            CONVERGE_STEP,
+        ],
     ],
     "renumbered by one": [
-        *[("deliver", I, 3), ("round", False), ("copy", I, I, 2), ("round", False), ("renumber", I, 2, False), QUIET],
+        *[
+            ("deliver", I, 3),
+            ("round", False),
+            ("copy", I, I, 2),
+            ("round", False),
+            ("renumber", I, 2, False),
+            CONVERGE_STEP,
+        ],
     ],
     "moved from a folder made anew": [
-        *[("deliver", S, 1), QUIET, ("move", S, I, 0), ("recreate", S, 1, "strong"), QUIET],
+        *[("deliver", S, 1), CONVERGE_STEP, ("move", S, I, 0), ("recreate", S, 1, "strong"), CONVERGE_STEP],
     ],
-    "moved behind the back": [("deliver", A, 1), QUIET, ("disturbance", 1, "move", A, I, 0), QUIET],
+    "moved behind the back": [("deliver", A, 1), CONVERGE_STEP, ("disturbance", 1, "move", A, I, 0), CONVERGE_STEP],
     "last of them moved behind the back": [
-        *[("deliver", A, 3), QUIET, ("deliver", A, 1), ("move", A, S, 0), ("move", A, S, 0)],
-        *[("disturbance", 1, "move", A, I, 0), QUIET],
+        *[("deliver", A, 3), CONVERGE_STEP, ("deliver", A, 1), ("move", A, S, 0), ("move", A, S, 0)],
+        *[("disturbance", 1, "move", A, I, 0), CONVERGE_STEP],
     ],
     "copied from a folder that isn't there": [
-        *[("deliver", A, 1), QUIET, ("copy", A, I, 0), ("hide", A), ("round", False), QUIET],
+        *[("deliver", A, 1), CONVERGE_STEP, ("copy", A, I, 0), ("hide", A), ("round", False), CONVERGE_STEP],
     ],
     "copy gone and another moved to its folder": [
-        *[("twins", I), ("copy", I, A, 0), ("round", False), ("move", I, A, 0), ("delete", A, 0), QUIET],
+        *[("twins", I), ("copy", I, A, 0), ("round", False), ("move", I, A, 0), ("delete", A, 0), CONVERGE_STEP],
     ],
     "emptied again before all was fetched": [
-        *[QUIET, ("deliver", I, 2, "dateless"), ("disturbance", 3, "delete", I, 1), ("wipe", I), QUIET],
+        *[CONVERGE_STEP, ("deliver", I, 2, "dateless"), ("disturbance", 3, "delete", I, 1), ("wipe", I), CONVERGE_STEP],
     ],
     "round ends after it began a uid_validity": [
         *[("round_with_a_full_disk", ("twins", (I,)), 1), ("round_that_ends", ("recreate", (I, 1, "strong")), 4, True)],
-        QUIET,
+        CONVERGE_STEP,
     ],
     "disk full, and not all fetched then": [
-        *[QUIET, ("round_with_a_full_disk", ("deliver", (I, 2, "dateless")), 0), ("disturbance", 3, "delete", I, 1)],
-        *[("die",), ("wipe", I), QUIET],
+        *[
+            CONVERGE_STEP,
+            ("round_with_a_full_disk", ("deliver", (I, 2, "dateless")), 0),
+            ("disturbance", 3, "delete", I, 1),
+        ],
+        *[("die",), ("wipe", I), CONVERGE_STEP],
     ],
     "moved to where the listing is short": [
-        *[("deliver", I, 2), QUIET, ("move", I, A, 0), ("fault", 1, "short"), ("fault", 1, "short"), QUIET],
+        *[
+            ("deliver", I, 2),
+            CONVERGE_STEP,
+            ("move", I, A, 0),
+            ("fault", 1, "short"),
+            ("fault", 1, "short"),
+            CONVERGE_STEP,
+        ],
     ],
     "back twice, and spoilt between": [
-        *[("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), ("spoil", I, 0), QUIET],
-        *[("delete", I, 0), QUIET, ("undelete",), ("mend",), QUIET],
+        *[
+            ("deliver", I, 1),
+            CONVERGE_STEP,
+            ("delete", I, 0),
+            CONVERGE_STEP,
+            ("undelete",),
+            ("spoil", I, 0),
+            CONVERGE_STEP,
+        ],
+        *[("delete", I, 0), CONVERGE_STEP, ("undelete",), ("mend",), CONVERGE_STEP],
     ],
     "back after a process told that it is gone, and ended": [
-        *[TOLD_AGAIN, ("deliver", I, 1), QUIET, ("delete", I, 0), ("round", False)],
-        *[("round_that_ends", NOTHING, 6, False), ("undelete",), QUIET],
+        *[REDELIVERED, ("deliver", I, 1), CONVERGE_STEP, ("delete", I, 0), ("round", False)],
+        *[("round_that_ends", NO_ACT, 6, False), ("undelete",), CONVERGE_STEP],
     ],
     "deleted after a process told that it is new, and ended": [
-        *[TOLD_AGAIN, QUIET, ("round_that_ends", ("deliver", (I, 1, "strong")), 7, False), ("delete", I, 0), QUIET],
+        *[
+            REDELIVERED,
+            CONVERGE_STEP,
+            ("round_that_ends", ("deliver", (I, 1, "strong")), 7, False),
+            ("delete", I, 0),
+            CONVERGE_STEP,
+        ],
     ],
-    "not there for a round": [LISTED, ("deliver", I, 1), QUIET, ("hide", I), ("round", False), QUIET],
+    "not there for a round": [
+        FOLDERS_LISTED,
+        ("deliver", I, 1),
+        CONVERGE_STEP,
+        ("hide", I),
+        ("round", False),
+        CONVERGE_STEP,
+    ],
     "taken over": [("zombie", ("deliver", (I, 1, "strong")), 0)],
-    "killed after a commit": [("round_that_ends", ("deliver", (I, 1, "strong")), 6, False), QUIET],
-    "replaced": [("deliver", I, 2), QUIET, ("replace", I), QUIET],
-    "exchanged": [("deliver", I, 2), QUIET, ("permute", I, None), QUIET],
-    "twins exchanged": [("twins", I), QUIET, ("permute", I, None), QUIET],
+    "killed after a commit": [("round_that_ends", ("deliver", (I, 1, "strong")), 6, False), CONVERGE_STEP],
+    "replaced": [("deliver", I, 2), CONVERGE_STEP, ("replace", I), CONVERGE_STEP],
+    "exchanged": [("deliver", I, 2), CONVERGE_STEP, ("permute", I, None), CONVERGE_STEP],
+    "twins exchanged": [("twins", I), CONVERGE_STEP, ("permute", I, None), CONVERGE_STEP],
     "recreated below what is known": [
-        *[("renumber", I, 5, False), ("deliver", I, 2), QUIET, ("recreate", I, 2, "strong"), QUIET],
+        *[("renumber", I, 5, False), ("deliver", I, 2), CONVERGE_STEP, ("recreate", I, 2, "strong"), CONVERGE_STEP],
     ],
-    "recreated after it was empty": [("deliver", I, 1), QUIET, ("wipe", I), QUIET, ("recreate", I, 1, "strong"), QUIET],
-    "moved": [("deliver", I, 1), QUIET, ("move", I, A, 0), QUIET],
-    "copied": [("deliver", I, 1), QUIET, ("copy", I, A, 0), QUIET],
-    "partial answer": [("deliver", I, 3), ("fault", 0, "partial"), QUIET],
-    "short listing": [("deliver", I, 3), ("fault", 0, "short"), QUIET],
-    "short listing, twice": [("deliver", I, 3), QUIET, ("fault", 0, "short"), ("fault", 0, "short"), QUIET],
+    "recreated after it was empty": [
+        ("deliver", I, 1),
+        CONVERGE_STEP,
+        ("wipe", I),
+        CONVERGE_STEP,
+        ("recreate", I, 1, "strong"),
+        CONVERGE_STEP,
+    ],
+    "moved": [("deliver", I, 1), CONVERGE_STEP, ("move", I, A, 0), CONVERGE_STEP],
+    "copied": [("deliver", I, 1), CONVERGE_STEP, ("copy", I, A, 0), CONVERGE_STEP],
+    "partial answer": [("deliver", I, 3), ("fault", 0, "partial"), CONVERGE_STEP],
+    "short listing": [("deliver", I, 3), ("fault", 0, "short"), CONVERGE_STEP],
+    "short listing, twice": [
+        ("deliver", I, 3),
+        CONVERGE_STEP,
+        ("fault", 0, "short"),
+        ("fault", 0, "short"),
+        CONVERGE_STEP,
+    ],
     "moved within its folder, and not fetched twice": [
-        *[("deliver", I, 2), QUIET, ("move", I, I, 0), ("fault", 0, "partial"), ("fault", 0, "partial"), QUIET],
+        *[
+            ("deliver", I, 2),
+            CONVERGE_STEP,
+            ("move", I, I, 0),
+            ("fault", 0, "partial"),
+            ("fault", 0, "partial"),
+            CONVERGE_STEP,
+        ],
     ],
     "moved within its folder while the listing is short": [
-        *[ALONE, ("deliver", I, 2), ("fault", 0, "partial"), ("move", I, I, 0), ("fault", 0, "short"), QUIET],
+        *[
+            SINGLE_FOLDER,
+            ("deliver", I, 2),
+            ("fault", 0, "partial"),
+            ("move", I, I, 0),
+            ("fault", 0, "short"),
+            CONVERGE_STEP,
+        ],
     ],
     "exchanged, spoilt and moved, and nobody knows their dates": [
-        *[("deliver", A, 4, "dateless"), QUIET, ("spoil", A, 1), ("permute", A, None), ("move", A, I, 1), QUIET],
+        *[
+            ("deliver", A, 4, "dateless"),
+            CONVERGE_STEP,
+            ("spoil", A, 1),
+            ("permute", A, None),
+            ("move", A, I, 1),
+            CONVERGE_STEP,
+        ],
     ],
     "made anew below what is known, and no metadata": [
-        *[ALONE, ("renumber", I, 2, False), ("deliver", I, 1), QUIET, ("recreate", I, 1, "strong")],
-        *[("fault", 0, "vague"), QUIET],
+        *[SINGLE_FOLDER, ("renumber", I, 2, False), ("deliver", I, 1), CONVERGE_STEP, ("recreate", I, 1, "strong")],
+        *[("fault", 0, "vague"), CONVERGE_STEP],
     ],
     "made anew under a uid that moved, and no metadata": [
-        *[ALONE, ("deliver", I, 2), QUIET, ("move", I, I, 0), QUIET, ("recreate", I, 1, "strong")],
-        *[("fault", 0, "vague"), QUIET],
+        *[
+            SINGLE_FOLDER,
+            ("deliver", I, 2),
+            CONVERGE_STEP,
+            ("move", I, I, 0),
+            CONVERGE_STEP,
+            ("recreate", I, 1, "strong"),
+        ],
+        *[("fault", 0, "vague"), CONVERGE_STEP],
     ],
     "one copy deleted while another moves": [
-        *[ALONE, ("twins", I), ("copy", I, I, 0), QUIET, ("move", I, I, 2), ("disturbance", 2, "delete", I, 0), QUIET],
+        *[
+            SINGLE_FOLDER,
+            ("twins", I),
+            ("copy", I, I, 0),
+            CONVERGE_STEP,
+            ("move", I, I, 2),
+            ("disturbance", 2, "delete", I, 0),
+            CONVERGE_STEP,
+        ],
     ],
     "told gone, back and not fetched, and moved meanwhile": [
-        *[("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), ("spoil", I, 0), QUIET],
-        *[("mend",), ("disturbance", 1, "move", I, A, 0), QUIET],
+        *[
+            ("deliver", I, 1),
+            CONVERGE_STEP,
+            ("delete", I, 0),
+            CONVERGE_STEP,
+            ("undelete",),
+            ("spoil", I, 0),
+            CONVERGE_STEP,
+        ],
+        *[("mend",), ("disturbance", 1, "move", I, A, 0), CONVERGE_STEP],
     ],
     "one copy moved, and the folder of the other not there amid": [
-        *[("deliver", S, 1), ("copy", S, S, 0), QUIET, ("deliver", I, 1), QUIET],
-        *[("move", S, I, 0), ("disturbance", 6, "hide", S), QUIET],
+        *[("deliver", S, 1), ("copy", S, S, 0), CONVERGE_STEP, ("deliver", I, 1), CONVERGE_STEP],
+        *[("move", S, I, 0), ("disturbance", 6, "hide", S), CONVERGE_STEP],
     ],
     "there again, and a short listing": [
-        *[LISTED, ("deliver", I, 1), QUIET, ("hide", I), ("round", False), ("show",), ("fault", 0, "short"), QUIET],
+        *[
+            FOLDERS_LISTED,
+            ("deliver", I, 1),
+            CONVERGE_STEP,
+            ("hide", I),
+            ("round", False),
+            ("show",),
+            ("fault", 0, "short"),
+            CONVERGE_STEP,
+        ],
     ],
-    "back again": [("deliver", I, 1), QUIET, ("delete", I, 0), QUIET, ("undelete",), QUIET],
-    "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), QUIET, ("mend",), ("days",)],
+    "back again": [("deliver", I, 1), CONVERGE_STEP, ("delete", I, 0), CONVERGE_STEP, ("undelete",), CONVERGE_STEP],
+    "spoilt, and mended later": [("deliver", I, 2), ("spoil", I, 0), CONVERGE_STEP, ("mend",), ("days",)],
     "back, not fetched, and made anew": [
         *[
             ("deliver", I, 1),
-            QUIET,
+            CONVERGE_STEP,
             ("delete", I, 0),
-            QUIET,
+            CONVERGE_STEP,
             ("undelete",),
             ("disturbance", 2, "recreate", I, 1, "strong"),
         ],
-        QUIET,
+        CONVERGE_STEP,
     ],
     "told of a move, and all compared": [
-        *[TOLD_AGAIN, ("deliver", I, 1), QUIET, ("renumber", I, 2, False), ("deliver", I, 1)],
-        *[("round_with_a_full_disk", NOTHING, 3), ("days",)],
+        *[REDELIVERED, ("deliver", I, 1), CONVERGE_STEP, ("renumber", I, 2, False), ("deliver", I, 1)],
+        *[("round_with_a_full_disk", NO_ACT, 3), ("days",)],
     ],
     "exchanged while it is fetched, and then killed": [
-        *[("deliver", I, 1), QUIET, ("deliver", I, 1), ("disturbance", 4, "permute", I, None), ("die",), ("sure",)],
-        QUIET,
+        *[
+            ("deliver", I, 1),
+            CONVERGE_STEP,
+            ("deliver", I, 1),
+            ("disturbance", 4, "permute", I, None),
+            ("die",),
+            ("sure",),
+        ],
+        CONVERGE_STEP,
     ],
     "listed without uids for a while": [
-        *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+        *[
+            FOLDERS_LISTED,
+            ("deliver", I, 4),
+            CONVERGE_STEP,
+            ("rounds_with_a_glitch", NO_ACT, "empty", I, 3),
+            CONVERGE_STEP,
+        ],
     ],
     "moved from a folder that is listed without uids for a while": [
-        *[("deliver", I, 4), QUIET, ("move", I, S, 1), ("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+        *[
+            ("deliver", I, 4),
+            CONVERGE_STEP,
+            ("move", I, S, 1),
+            ("rounds_with_a_glitch", NO_ACT, "empty", I, 3),
+            CONVERGE_STEP,
+        ],
         ("same numbers",),
     ],
     "exchanged, and then listed without uids for a while": [
-        *[("deliver", I, 3), QUIET, ("deliver", I, 1), ("disturbance", 4, "permute", I, None)],
-        *[("rounds_with_a_glitch", NOTHING, "empty", I, 3), QUIET],
+        *[("deliver", I, 3), CONVERGE_STEP, ("deliver", I, 1), ("disturbance", 4, "permute", I, None)],
+        *[("rounds_with_a_glitch", NO_ACT, "empty", I, 3), CONVERGE_STEP],
     ],
     "missing from the list of folders for a while": [
-        *[LISTED, ("deliver", I, 4), QUIET, ("rounds_with_a_glitch", NOTHING, "unlisted", I, 3), QUIET],
+        *[
+            FOLDERS_LISTED,
+            ("deliver", I, 4),
+            CONVERGE_STEP,
+            ("rounds_with_a_glitch", NO_ACT, "unlisted", I, 3),
+            CONVERGE_STEP,
+        ],
     ],
     "a name that no folder can have": [
-        *[LISTED, ("deliver", A, 1), ("rounds_with_a_glitch", ("deliver", (I, 1, "strong")), "impossible", I, 3)],
-        *[("same numbers",), QUIET],
+        *[
+            FOLDERS_LISTED,
+            ("deliver", A, 1),
+            ("rounds_with_a_glitch", ("deliver", (I, 1, "strong")), "impossible", I, 3),
+        ],
+        *[("same numbers",), CONVERGE_STEP],
     ],
     "metadata without sizes": [
-        *[("metadata", "size of -1"), ("deliver", I, 3), QUIET, ("deliver", I, 1), QUIET, ("same numbers",)],
+        *[
+            ("metadata", "size of -1"),
+            ("deliver", I, 3),
+            CONVERGE_STEP,
+            ("deliver", I, 1),
+            CONVERGE_STEP,
+            ("same numbers",),
+        ],
     ],
     "metadata without a Message-ID": [
-        *[("metadata", "no Message-ID"), ("deliver", I, 3), QUIET, ("deliver", I, 1), QUIET, ("days",)],
+        *[("metadata", "no Message-ID"), ("deliver", I, 3), CONVERGE_STEP, ("deliver", I, 1), CONVERGE_STEP, ("days",)],
         *[("same numbers",)],
     ],
     "spoilt while the clock was ahead": [
@@ -176,7 +325,7 @@ SEQUENCES: dict[str, Steps] = {
     ],
 }
 
-SEEN_IN: dict[str, str] = {
+DETECTING_SEQUENCES: dict[str, str] = {
     "an empty listing is believed": "listed without uids for a while",
     "a list of folders is believed": "missing from the list of folders for a while",
     "metadata decide": "metadata without sizes",
@@ -214,18 +363,18 @@ SEEN_IN: dict[str, str] = {
 """The sequence that each mutant fails at."""
 
 
-def played(steps: Steps) -> None:
+def run_sequence(steps: Steps) -> None:
     """The machine, step by step, on a mailbox of three folders."""
-    machine = DeliveringMachine() if TOLD_AGAIN in steps else SyncMachine()
+    machine = DeliveringMachine() if REDELIVERED in steps else SyncMachine()
     try:
-        machine.begin(folders=1 if ALONE in steps else 3, named=LISTED not in steps)
-        for name, *arguments in (step for step in steps if step not in (TOLD_AGAIN, LISTED, ALONE)):
+        machine.begin(folders=1 if SINGLE_FOLDER in steps else 3, named=FOLDERS_LISTED not in steps)
+        for name, *arguments in (step for step in steps if step not in (REDELIVERED, FOLDERS_LISTED, SINGLE_FOLDER)):
             if name == "fault":
                 machine.remote.fault = (arguments[0], arguments[1])
-                machine.one_round()
+                machine.run_round()
             elif name == "disturbance":
                 machine.remote.disturbance = (arguments[0], (arguments[1], tuple(arguments[2:])))
-                machine.one_round()
+                machine.run_round()
             elif name == "days":
                 machine.converge_for_days()
             elif name == "die":
@@ -233,9 +382,9 @@ def played(steps: Steps) -> None:
             elif name == "metadata":
                 machine.remote.metadata_form = arguments[0]
             elif name == "same numbers":
-                assert {key.uid_validity for key in machine.mirror.here} == {1}, "numbered again"
+                assert {key.uid_validity for key in machine.mirror.messages} == {1}, "numbered again"
             elif name == "sure":
-                machine.world.weird.clear()
+                machine.world.audit_only_folders.clear()
             elif hasattr(machine.world, name):
                 machine.world.act((name, tuple(arguments)))
             else:

@@ -7,25 +7,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import attrs
 
 from directsuite.sync.model import (
-    LEAVING,
+    STATE_AFTER_LEAVING,
     Change,
     ChangeSet,
-    Folder,
     Lease,
-    Row,
+    MessageRow,
+    MessageState,
     StaleLeaseError,
-    State,
     Store,
+    StoredFolder,
     StoreError,
-    refuse_another,
+    validate_bound_sink,
 )
 
-from .fake_remote import Fuse
+from .fake_remote import CrashPoint
 
 Write = Callable[[Sequence[Change]], None]
 """A sink that is part of the store's own transaction."""
 
-_RENUMBERED = LEAVING | dict.fromkeys((State.LIVE, State.MISSING), State.UNRESOLVED)
+_RENUMBERED = STATE_AFTER_LEAVING | dict.fromkeys((MessageState.LIVE, MessageState.MISSING), MessageState.UNRESOLVED)
 
 
 class DiskFullError(StoreError):
@@ -41,58 +41,60 @@ class DictStore:
         self._write = write
         self.fence = 0
         self._bound: str | None = None
-        self._folders: dict[str, Folder] = {}
-        self._rows: dict[tuple[int, int, int], Row] = {}
+        self._folders: dict[str, StoredFolder] = {}
+        self._rows: dict[tuple[int, int, int], MessageRow] = {}
 
     async def bind(self, sink: str) -> None:
         """To the first."""
         self._bound = self._bound or sink
-        refuse_another(self._bound, sink)
+        validate_bound_sink(self._bound, sink)
 
     async def claim(self, mailbox: str) -> Lease:
         """A lease that makes all others stale."""
         self.fence += 1
         return Lease(1, mailbox, self.fence)
 
-    async def folder(self, lease: Lease, name: str) -> Folder:
+    async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """A folder, made where there is none."""
-        return self._folders.setdefault(name, Folder(id=len(self._folders) + 1, name=name))
+        return self._folders.setdefault(name, StoredFolder(id=len(self._folders) + 1, name=name))
 
-    async def folders(self, lease: Lease) -> Sequence[Folder]:
+    async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """All."""
         return list(self._folders.values())
 
-    async def states(self, folder: Folder) -> Mapping[int, State]:
+    async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """State by uid."""
         return {row.uid: row.state for row in await self.rows(folder)}
 
-    async def rows(self, folder: Folder, uids: Collection[int] | None = None) -> Sequence[Row]:
+    async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
         """Those of the uid_validity, by uid."""
         of_it = (folder.id, folder.uid_validity)
         return [row for key, row in sorted(self._rows.items()) if key[:2] == of_it and (uids is None or key[2] in uids)]
 
-    async def sentinels(self, folder: Folder) -> Sequence[Row]:
+    async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
         """The newest and the oldest."""
         rows = [
             row
             for row in await self.rows(folder)
-            if row.state is State.LIVE and row.identity is not None and row.received_ms is not None
+            if row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
         ]
         return rows if len(rows) < 2 else [rows[-1], rows[0]]
 
-    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, Row]]:
+    async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
         """Rows of these contents."""
         wanted = set(digests)
         return [(self._name(row), row) for row in self._rows.values() if row.digest in wanted]
 
-    async def in_state(self, lease: Lease, state: State, *, but: Collection[str] = ()) -> Sequence[tuple[str, Row]]:
+    async def in_state(
+        self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
+    ) -> Sequence[tuple[str, MessageRow]]:
         """Rows in this state, in order."""
         named = [(self._name(row), row) for _, row in sorted(self._rows.items()) if row.state is state]
         return [(name, row) for name, row in named if name not in but]
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """All or nothing."""
-        if lease.fence != self.fence:
+        if lease.lease_number != self.fence:
             raise StaleLeaseError("claimed by another worker since")
         rows, folders = dict(self._rows), dict(self._folders)
         for key, row in self._rows.items():
@@ -106,7 +108,7 @@ class DictStore:
             self._write(changes)
         self._rows, self._folders = rows, folders
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: MessageRow) -> str:
         return next(folder.name for folder in self._folders.values() if folder.id == row.folder)
 
 
@@ -119,7 +121,7 @@ class FailingStore:
 
     sink_name = "mirror"
 
-    def __init__(self, store: Store, fuse: Fuse, aside: set[tuple[str, int, int]]) -> None:
+    def __init__(self, store: Store, fuse: CrashPoint, aside: set[tuple[str, int, int]]) -> None:
         self._store = store
         self._fuse = fuse
         self.refuse: int | None = None
@@ -135,7 +137,7 @@ class FailingStore:
         self.with_digests = store.with_digests
         self.in_state = store.in_state
 
-    async def folder(self, lease: Lease, name: str) -> Folder:
+    async def folder(self, lease: Lease, name: str) -> StoredFolder:
         """As the other store."""
         folder = await self._store.folder(lease, name)
         self._names[folder.id] = name
@@ -143,15 +145,17 @@ class FailingStore:
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
         """As the other store, if it comes to that."""
-        self._fuse.burn()
+        self._fuse.advance()
         if self.refuse is not None:
             self.refuse -= 1
             if self.refuse < 0:
                 self.refuse = None
                 raise DiskFullError("disk full")
         self._aside |= {
-            (self._names[row.folder], row.uid_validity, row.uid) for row in change_set.rows if row.state is State.POISON
+            (self._names[row.folder], row.uid_validity, row.uid)
+            for row in change_set.rows
+            if row.state is MessageState.POISON
         }
         await self._store.commit(lease, change_set, changes)
         self.commits += 1
-        self._fuse.burn()
+        self._fuse.advance()

@@ -16,12 +16,12 @@ import pytest
 
 from directsuite.sync.model import Change
 from directsuite.sync.sinks.iterator import Changes
-from directsuite.sync.sinks.maildir import MaildirSink, directory_of_folder, directory_of_mailbox
+from directsuite.sync.sinks.maildir import MaildirSink, build_folder_dir, build_mailbox_dir
 
 from .fake_remote import DiedError
 from .machine import DeliveringMachine
 from .mirror import Mirror
-from .world import MAILBOX, Act
+from .simulated_mailbox import MAILBOX, Act
 
 I, A, S = "INBOX", "Archive", "Sent"  # noqa: E741
 
@@ -52,7 +52,7 @@ class Callback:
 
     def here(self) -> list[tuple[str, str]]:
         """Folder and content of each message."""
-        return sorted((key.folder, content) for key, content in self._mirror.here.items())
+        return sorted((key.folder, content) for key, content in self._mirror.messages.items())
 
 
 class Loop(Callback):
@@ -79,11 +79,11 @@ class Maildir:
 
     def here(self) -> list[tuple[str, str]]:
         """As for the others."""
-        root = self._root / directory_of_mailbox(MAILBOX)
+        root = self._root / build_mailbox_dir(MAILBOX)
         return sorted(
             (folder, email.message_from_bytes(path.read_bytes(), policy=email.policy.default).get_content().strip())
             for folder in (I, A, S)
-            for path in (root / directory_of_folder(folder) / "new").glob("*")
+            for path in (root / build_folder_dir(folder) / "new").glob("*")
         )
 
 
@@ -107,13 +107,13 @@ class DyingMachine(DeliveringMachine):
         """Rounds until the process ends; another one goes on."""
         self.left = left
         with pytest.raises(DiedError):
-            self.until_quiet()
+            self.run_until_quiet()
         self.left = None
         self.rounds = self.process()
 
     def world_here(self) -> list[tuple[str, str]]:
         """What the sink should have."""
-        return sorted((folder, content) for folder, _, content in self.there())
+        return sorted((folder, content) for folder, _, content in self.list_messages())
 
 
 @contextlib.contextmanager
@@ -138,12 +138,12 @@ def test_the_sink_is_the_mailbox_after_the_next_rounds(
     with machine() as played:
         played.use(sink(played.mirror, tmp_path))
         played.world.act(("deliver", (I, 3, kind)))
-        played.until_quiet()
+        played.run_until_quiet()
         name, arguments = EVENTS[event]
         played.world.act((name, (*arguments, kind) if event == "new" else arguments))
         played.ends(told)
         played.world.act(AFTERWARDS[afterwards](*PLACES[event]))
-        played.world.weird.clear()
-        played.until_quiet()
+        played.world.audit_only_folders.clear()
+        played.run_until_quiet()
         assert played.sink.here() == played.world_here()
         played.idle()

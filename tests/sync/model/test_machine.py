@@ -11,9 +11,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from directsuite.durable.database import Transaction
 from directsuite.sync.model import Change, Store
 from directsuite.sync.store import SqliteStore
-from tests.examples import examples
+from tests.examples import scale_examples
 
-from .machine import DeliveringMachine, RefusingMachine, SyncMachine
+from .machine import DeliveringMachine, RejectingMachine, SyncMachine
 from .stores import Write
 
 
@@ -34,7 +34,7 @@ class _Writing:
 class SqliteMachine(SyncMachine):
     """With the store that keeps a mailbox in SQLite."""
 
-    def made_store(self, write: Write) -> Store:
+    def make_store(self, write: Write) -> Store:
         """A new database in memory."""
         self.sqlite = SqliteStore(":memory:", sink=_Writing(write))
         self.runner.run(self.sqlite.open())
@@ -47,27 +47,27 @@ class SqliteMachine(SyncMachine):
         super().teardown()
 
 
-QUICK = settings(
-    max_examples=examples(60),
+QUICK_SETTINGS = settings(
+    max_examples=scale_examples(60),
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-LONG = settings(QUICK, max_examples=3000, stateful_step_count=40, derandomize=False, print_blob=True)
+LONG_SETTINGS = settings(QUICK_SETTINGS, max_examples=3000, stateful_step_count=40, derandomize=False, print_blob=True)
 
 
 @pytest.mark.parametrize(
     ("machine", "number"),
-    [(SyncMachine, 60), (DeliveringMachine, 20), (RefusingMachine, 20), (SqliteMachine, 10)],
+    [(SyncMachine, 60), (DeliveringMachine, 20), (RejectingMachine, 20), (SqliteMachine, 10)],
 )
 def test_what_the_sink_was_told_is_what_is_there(machine: type[SyncMachine], number: int) -> None:
-    run_state_machine_as_test(machine, settings=settings(QUICK, max_examples=examples(number)))
+    run_state_machine_as_test(machine, settings=settings(QUICK_SETTINGS, max_examples=scale_examples(number)))
 
 
 def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None:
-    machine = RefusingMachine()
+    machine = RejectingMachine()
     machine.begin(folders=1, named=False, metadata_form="date to the second")
     machine.round_with_a_sink_that_is_away(act=("twins", ("INBOX",)), calls=4)
     machine.world.act(("twins", ("INBOX",)))
@@ -77,6 +77,6 @@ def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RefusingMachine, SqliteMachine])
+@pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RejectingMachine, SqliteMachine])
 def test_what_the_sink_was_told_is_what_is_there_at_length(machine: type[SyncMachine]) -> None:
-    run_state_machine_as_test(machine, settings=LONG)
+    run_state_machine_as_test(machine, settings=LONG_SETTINGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .mutants import MUTANTS
-from .mutation_table import seen
+from .mutation_table import find_detection
 
 EXAMPLES = 3000
 """The most that are played of a mutant; most are seen in the first hundred, and some in the first thousand."""
@@ -27,4 +27,4 @@ RARE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - RARE))
 def test_mutant_is_seen_by_chance(name: str) -> None:
-    assert seen(name, EXAMPLES) is not None
+    assert find_detection(name, EXAMPLES) is not None

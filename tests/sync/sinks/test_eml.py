@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.messaging.models import MessageDetail, MessageHeader
-from directsuite.sync.sinks.eml import eml_of, whole_text
-from tests.sync.sinks.letters import RECEIVED, letter
+from directsuite.sync.sinks.eml import iter_eml, replace_lone_surrogates
+from tests.sync.sinks.sample_changes import RECEIVED_AT, make_message
 
 pytestmark = pytest.mark.wide
 
@@ -27,7 +27,7 @@ HOSTILE = st.text(
 
 
 def _bytes(message: MessageDetail) -> bytes:
-    return b"".join(eml_of(message))
+    return b"".join(iter_eml(message))
 
 
 def _read(message: MessageDetail) -> EmailMessage:
@@ -35,11 +35,11 @@ def _read(message: MessageDetail) -> EmailMessage:
 
 
 def test_everything_is_read_back() -> None:
-    found = _read(letter())
+    found = _read(make_message())
     assert found["From"] == '"Dr. Änne Müller" <anne@direct.test>'
     assert (found["To"], found["Cc"], found["Bcc"]) == ("nurse@direct.test", "bob@direct.test", None)
     assert (found["Subject"], found["Message-ID"]) == ("Befund 1 – Grüße", "<1@direct.test>")
-    assert found["Date"].datetime == RECEIVED
+    assert found["Date"].datetime == RECEIVED_AT
     assert found["X-Priority"] == "1"
     assert found.get_content_type() == "multipart/mixed"
     assert not found.defects
@@ -70,13 +70,13 @@ def test_html_is_html_and_nothing_is_nothing() -> None:
 
 def test_the_same_message_has_the_same_bytes() -> None:
     zone = timezone(timedelta(hours=5))
-    assert _bytes(letter()) == _bytes(letter(received_date=RECEIVED.astimezone(zone)))
-    assert _bytes(letter()) != _bytes(letter(2))
+    assert _bytes(make_message()) == _bytes(make_message(received_date=RECEIVED_AT.astimezone(zone)))
+    assert _bytes(make_message()) != _bytes(make_message(2))
 
 
 def test_headers_given_do_not_stand_beside_the_messages_own() -> None:
     given_ = [MessageHeader("SUBJECT", "other"), MessageHeader("from", "x@evil.test"), MessageHeader("Received", "a")]
-    found = _read(letter(headers=[*given_, MessageHeader("Received", "b")]))
+    found = _read(make_message(headers=[*given_, MessageHeader("Received", "b")]))
     assert len(found.get_all("Subject", [])) == len(found.get_all("From", [])) == 1
     assert found.get_all("Received") == ["a", "b"]
 
@@ -84,7 +84,7 @@ def test_headers_given_do_not_stand_beside_the_messages_own() -> None:
 def test_line_breaks_begin_no_header() -> None:
     evil = 'a\r\nX-Evil: yes\r\n\r\n"\0\x85'
     attachment = ds.Attachment(content=b"x", filename=evil, content_type="a/b\r\nX-Evil: yes")
-    message = letter(
+    message = make_message(
         sender=f"{evil} <a@b.test>", subject=evil, msg_id=evil, reply_to=evil, attachments=[attachment],
         headers=[MessageHeader("X-A", evil), MessageHeader("X-Evil: yes\r\nX-B", "b")],
     )  # fmt: skip
@@ -123,7 +123,7 @@ def _raw_parts(message: MessageDetail) -> list[bytes]:
 def test_a_message_part_is_written_unchanged(content_type: str, content: bytes, encoding: str) -> None:
     attachment = ds.Attachment(content=content, content_type=content_type, filename="x.eml")
     other = ds.Attachment(content=b"\0", content_type="image/png", filename="x.png")
-    message = letter(attachments=[attachment, other])
+    message = make_message(attachments=[attachment, other])
     header, _, body = _raw_parts(message)[1].partition(b"\n\n")
     assert body == content.replace(b"\r\n", b"\n")
     assert f"Content-Transfer-Encoding: {encoding}\n".encode() in header
@@ -155,7 +155,7 @@ def test_a_message_part_is_written_unchanged(content_type: str, content: bytes, 
 )
 def test_what_cannot_be_written_unchanged_is_a_file(media_type: str, content: bytes) -> None:
     attachment = ds.Attachment(content=content, content_type=f"{media_type}; boundary=x", filename="x.eml")
-    (part,) = _read(letter(attachments=[attachment])).iter_attachments()
+    (part,) = _read(make_message(attachments=[attachment])).iter_attachments()
     assert (part["Content-Type"], part.get_content()) == ("application/octet-stream", content)
     assert part.get_filename() == "x.eml"
 
@@ -187,14 +187,14 @@ def test_a_bounce_comes_back_as_it_was_sent() -> None:
     ],
 )
 def test_parameters_of_a_file_are_kept(content_type: str, expected: str) -> None:
-    raw = _bytes(letter(attachments=[ds.Attachment(content=b"x", content_type=content_type)]))
+    raw = _bytes(make_message(attachments=[ds.Attachment(content=b"x", content_type=content_type)]))
     part = list(email.message_from_bytes(raw, policy=email.policy.compat32).walk())[-1]
     assert part["Content-Type"] == expected
 
 
 def test_a_boundary_in_the_text_ends_no_part() -> None:
     body = "--=_directsuite--\n--=_directsuite\nContent-Type: text/evil\n\n.\nFrom me\n"
-    parts = list(_read(letter(body=body)).iter_parts())
+    parts = list(_read(make_message(body=body)).iter_parts())
     assert [part.get_content_type() for part in parts] == ["text/plain", "application/pdf", "text/xml"]
     assert parts[0].get_content() == body
 
@@ -267,7 +267,7 @@ def test_a_domain_beyond_ascii_is_written_as_dns_has_it() -> None:
 
 
 def test_huge_values_are_folded_in_time() -> None:
-    message = letter(
+    message = make_message(
         subject="ü" * 5_000_000,
         msg_id="x" * 100_000,
         sender="a b: " * 200_000,
@@ -326,7 +326,7 @@ def test_no_value_breaks_out_of_its_place(message: MessageDetail) -> None:
     assert len(parts) == 1 + len(message.attachments)
     texts = [part.get_payload(decode=True) for part in parts]  # type: ignore[union-attr]
     assert texts[1:] == [each.content for each in message.attachments]
-    body = whole_text(message.body or "").replace("\r\n", "\n").replace("\r", "\n")
+    body = replace_lone_surrogates(message.body or "").replace("\r\n", "\n").replace("\r", "\n")
     assert str(texts[0], "utf-8").removesuffix("\n") == body.removesuffix("\n")  # type: ignore[arg-type]
 
 
@@ -392,7 +392,7 @@ def test_nothing_of_a_message_is_lost(
     assert found["Subject"] == subject
     text = found.get_body()
     assert text is not None
-    expected = whole_text(body).replace("\r\n", "\n").replace("\r", "\n")
+    expected = replace_lone_surrogates(body).replace("\r\n", "\n").replace("\r", "\n")
     assert text.get_content().removesuffix("\n") == expected.removesuffix("\n")
     parts = _raw_parts(message)[1:] if contents else []
     assert len(parts) == len(contents)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.sync.sinks.maildir import directory_of_folder, directory_of_mailbox
+from directsuite.sync.sinks.maildir import build_folder_dir, build_mailbox_dir
 
 HOSTILE = st.one_of(
     st.text(st.one_of(st.characters(), st.sampled_from("./\\\0%&~-AIXNBO \ud800")), max_size=30),
@@ -35,26 +35,26 @@ HOSTILE = st.one_of(
     ],
 )
 def test_names_are_those_of_maildir_plus_plus(folder: str, directory: str) -> None:
-    assert directory_of_folder(folder) == directory
+    assert build_folder_dir(folder) == directory
 
 
 def test_a_mailbox_is_named_by_its_address() -> None:
-    assert directory_of_mailbox("nurse@direct.example.org") == "nurse@direct.example.org"
-    assert directory_of_mailbox("..") == "%2E%2E"
-    assert directory_of_mailbox("") == "%"
+    assert build_mailbox_dir("nurse@direct.example.org") == "nurse@direct.example.org"
+    assert build_mailbox_dir("..") == "%2E%2E"
+    assert build_mailbox_dir("") == "%"
 
 
 def test_no_directory_has_a_name_that_windows_changes_or_keeps_for_devices() -> None:
-    assert directory_of_mailbox("con.smith@direct.example.org") == "%63on.smith@direct.example.org"
-    assert directory_of_mailbox("CONOUT$") == "%43ONOUT$"
-    assert directory_of_mailbox("console@direct.example.org") == "console@direct.example.org"
-    assert directory_of_mailbox("nurse@direct.example.org.") == "nurse@direct.example.org%2E"
-    assert directory_of_folder("INBOX.Letters ") == ".Letters%20"
+    assert build_mailbox_dir("con.smith@direct.example.org") == "%63on.smith@direct.example.org"
+    assert build_mailbox_dir("CONOUT$") == "%43ONOUT$"
+    assert build_mailbox_dir("console@direct.example.org") == "console@direct.example.org"
+    assert build_mailbox_dir("nurse@direct.example.org.") == "nurse@direct.example.org%2E"
+    assert build_folder_dir("INBOX.Letters ") == ".Letters%20"
 
 
 @given(folder=HOSTILE)
 def test_no_name_leads_elsewhere(folder: str) -> None:
-    for name in (directory_of_folder(folder), directory_of_mailbox(folder)):
+    for name in (build_folder_dir(folder), build_mailbox_dir(folder)):
         if name:
             assert PurePosixPath(name).parts == (name,)
             assert name not in (".", "..")
@@ -62,11 +62,11 @@ def test_no_name_leads_elsewhere(folder: str) -> None:
             assert name.isprintable()
             assert len(name) <= 255
             assert name[-1] not in ". "
-    assert not directory_of_mailbox(folder).startswith(".")
+    assert not build_mailbox_dir(folder).startswith(".")
 
 
 @given(one=HOSTILE, other=HOSTILE)
 def test_no_two_folders_share_a_directory(one: str, other: str) -> None:
     if one.encode("utf-16-le", "surrogatepass") != other.encode("utf-16-le", "surrogatepass"):
-        assert directory_of_folder(one) != directory_of_folder(other)
-        assert directory_of_mailbox(one) != directory_of_mailbox(other)
+        assert build_folder_dir(one) != build_folder_dir(other)
+        assert build_mailbox_dir(one) != build_mailbox_dir(other)

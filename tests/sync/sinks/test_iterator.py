@@ -13,9 +13,9 @@ import pytest
 import directsuite as ds
 from directsuite.sync.model import Change
 from directsuite.sync.sinks import Changes, ChangeStream, UnacknowledgedError
-from tests.sync.sinks.letters import key, new
+from tests.sync.sinks.sample_changes import make_key, make_new
 
-ONE, TWO, THREE = (new(key(number), number) for number in (1, 2, 3))
+ONE, TWO, THREE = (make_new(make_key(number), number) for number in (1, 2, 3))
 
 
 async def _settled() -> None:
@@ -112,7 +112,7 @@ async def test_a_loop_that_is_left_leaves_its_change_undone(leave: Callable[[Cha
         await other
 
 
-async def test_what_was_acknowledged_by_hand_is_done_though_the_loop_is_left() -> None:
+async def test_acknowledged_change_is_done_after_leaving_the_loop() -> None:
     changes = Changes()
     delivery = _delivery(changes, ONE)
     async for _ in changes:

@@ -14,8 +14,8 @@ import directsuite as ds
 from directsuite.sync.model import Change
 from directsuite.sync.sinks import Changes, UnacknowledgedError
 from directsuite.sync.sinks.iterator import ChangeLoop
-from tests.examples import examples
-from tests.sync.sinks.letters import gone, key
+from tests.examples import scale_examples
+from tests.sync.sinks.sample_changes import make_gone, make_key
 
 pytestmark = pytest.mark.wide
 
@@ -53,7 +53,7 @@ class LoopMachine(RuleBasedStateMachine):
         if mailbox in self.deliveries and not self.deliveries[mailbox].done():
             return
         number = len(self.batches)
-        batch = [gone(key(uid, uid_validity=number + 1, mailbox=str(mailbox))) for uid in range(size)]
+        batch = [make_gone(make_key(uid, uid_validity=number + 1, mailbox=str(mailbox))) for uid in range(size)]
         self.batches.append(batch)
 
         async def work() -> None:
@@ -182,4 +182,4 @@ class LoopMachine(RuleBasedStateMachine):
 
 
 TestLoopMachine = LoopMachine.TestCase
-TestLoopMachine.settings = settings(max_examples=examples(150), stateful_step_count=40)
+TestLoopMachine.settings = settings(max_examples=scale_examples(150), stateful_step_count=40)

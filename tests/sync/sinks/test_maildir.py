@@ -17,20 +17,36 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks import MaildirSink, maildir
-from directsuite.sync.sinks.eml import eml_of
-from tests.examples import examples
-from tests.sync.sinks.letters import RECEIVED, gone, key, letter, moved, new, restored
-from tests.sync.sinks.maildirs import composed, contents, expected, files, files_of, only_file, temporaries
+from directsuite.sync.sinks.eml import iter_eml
+from tests.examples import scale_examples
+from tests.sync.sinks.maildirs import (
+    compose,
+    find_only_file,
+    list_files,
+    list_temporaries,
+    make_expected,
+    read_contents,
+    read_files,
+)
+from tests.sync.sinks.sample_changes import (
+    RECEIVED_AT,
+    make_gone,
+    make_key,
+    make_message,
+    make_moved,
+    make_new,
+    make_restored,
+)
 
-A, B, C = key(1), key(2), key(3)
-SENT = key(7, "INBOX.Sent")
+A, B, C = make_key(1), make_key(2), make_key(3)
+SENT = make_key(7, "INBOX.Sent")
 
 
 async def test_a_message_is_one_file_that_mail_programs_read(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path / "mail")
     for _ in range(2):
-        await sink([new(A), new(SENT, 2)])
-    assert files(tmp_path / "mail") == expected(inbox=[1], sent=[2])
+        await sink([make_new(A), make_new(SENT, 2)])
+    assert read_files(tmp_path / "mail") == make_expected(inbox=[1], sent=[2])
     box = mailbox.Maildir(tmp_path / "mail" / "nurse@direct.test", create=False)
     assert box.list_folders() == ["Sent"]
     assert [each["Message-ID"] for each in box] == ["<1@direct.test>"]
@@ -38,77 +54,77 @@ async def test_a_message_is_one_file_that_mail_programs_read(tmp_path: Path) -> 
 
 
 async def test_files_are_the_owners_alone_and_as_old_as_the_message(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path / "mail")([new(SENT)])
+    await MaildirSink(tmp_path / "mail")([make_new(SENT)])
     for path in (tmp_path / "mail").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
-    assert only_file(tmp_path).stat().st_mtime == RECEIVED.timestamp()
+    assert find_only_file(tmp_path).stat().st_mtime == RECEIVED_AT.timestamp()
 
 
 async def test_a_files_name_tells_nothing_of_the_message(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([new(A)])
-    seconds, rest = only_file(tmp_path).name.split(".", 1)
-    assert int(seconds) == RECEIVED.timestamp()
+    await MaildirSink(tmp_path)([make_new(A)])
+    seconds, rest = find_only_file(tmp_path).name.split(".", 1)
+    assert int(seconds) == RECEIVED_AT.timestamp()
     assert set(rest) <= set("0123456789abcdef-.eml")
 
 
 @pytest.mark.parametrize("whole", [False, True])
 async def test_a_move_takes_the_file_along_with_its_marks(tmp_path: Path, whole: bool) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
-    path = only_file(tmp_path)
+    await sink([make_new(A)])
+    path = find_only_file(tmp_path)
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,FS")
     for _ in range(2):
-        await sink([moved(A, SENT, whole=whole)])
-        assert files(tmp_path) == expected(sent=[1])
-    assert only_file(tmp_path).name.endswith(".eml:2,FS")
-    assert only_file(tmp_path).parent.name == "cur"
+        await sink([make_moved(A, SENT, with_message=whole)])
+        assert read_files(tmp_path) == make_expected(sent=[1])
+    assert find_only_file(tmp_path).name.endswith(".eml:2,FS")
+    assert find_only_file(tmp_path).parent.name == "cur"
 
 
 async def test_what_is_read_is_not_written_again(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
-    path = only_file(tmp_path)
+    await sink([make_new(A)])
+    path = find_only_file(tmp_path)
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
-    await sink([new(A)])
-    assert only_file(tmp_path).name.endswith(":2,S")
+    await sink([make_new(A)])
+    assert find_only_file(tmp_path).name.endswith(":2,S")
 
 
 @pytest.mark.parametrize(("is_read", "place"), [(True, "cur"), (False, "new"), (None, "new")])
 async def test_a_read_message_is_not_delivered_as_new(tmp_path: Path, is_read: bool | None, place: str) -> None:
-    change = attrs.evolve(new(A), is_read=is_read)
+    change = attrs.evolve(make_new(A), is_read=is_read)
     for _ in range(2):
         await MaildirSink(tmp_path)([change])
-        path = only_file(tmp_path)
+        path = find_only_file(tmp_path)
         assert path.parent.name == place
         assert path.name.endswith(":2,S" if is_read else ".eml")
     (message,) = mailbox.Maildir(tmp_path / "nurse@direct.test", create=False)
     assert (message.get_subdir(), message.get_flags()) == (place, "S" if is_read else "")
-    assert contents(tmp_path) == composed(1)
+    assert read_contents(tmp_path) == compose(1)
 
 
 async def test_a_delivery_again_leaves_the_flags_of_a_mail_program(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([attrs.evolve(new(A), is_read=True)])
-    path = only_file(tmp_path)
+    await sink([attrs.evolve(make_new(A), is_read=True)])
+    path = find_only_file(tmp_path)
     path.rename(path.with_name(path.name.replace(":2,S", ":2,")))  # marked as unread
-    await sink([attrs.evolve(new(A), is_read=True)])
-    assert only_file(tmp_path).name.endswith(":2,")
+    await sink([attrs.evolve(make_new(A), is_read=True)])
+    assert find_only_file(tmp_path).name.endswith(":2,")
 
 
 @pytest.mark.parametrize("where", [A, SENT])
 @pytest.mark.parametrize("is_read", [None, False, True])
 async def test_a_message_that_comes_back_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:
-    await MaildirSink(tmp_path)([new(A)])
-    path = only_file(tmp_path)
+    await MaildirSink(tmp_path)([make_new(A)])
+    path = find_only_file(tmp_path)
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,FRS")
     for _ in range(2):
-        await MaildirSink(tmp_path)([gone(A)])
-        assert files(tmp_path) == {}
+        await MaildirSink(tmp_path)([make_gone(A)])
+        assert read_files(tmp_path) == {}
     for _ in range(2):
-        await MaildirSink(tmp_path)([attrs.evolve(restored(A, where), is_read=is_read)])
-        (path,) = files_of(tmp_path)
+        await MaildirSink(tmp_path)([attrs.evolve(make_restored(A, where), is_read=is_read)])
+        (path,) = list_files(tmp_path)
         assert (path.parent.name, path.name[-10:]) == ("cur", ".eml:2,FRS")
-    assert contents(tmp_path) == composed(1)
+    assert read_contents(tmp_path) == compose(1)
     assert _saved_flags(tmp_path) == []
 
 
@@ -118,25 +134,25 @@ def _saved_flags(root: Path) -> list[Path]:
 
 
 async def test_a_message_nobody_has_seen_comes_back_as_new(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([new(A), gone(A), restored(A, A)])
-    assert only_file(tmp_path).parent.name == "new"
+    await MaildirSink(tmp_path)([make_new(A), make_gone(A), make_restored(A, A)])
+    assert find_only_file(tmp_path).parent.name == "new"
 
 
 async def test_a_new_message_under_an_old_key_has_no_old_flags(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([attrs.evolve(new(A), is_read=True), gone(A), new(A, 2)])
-    (path,) = files_of(tmp_path)
+    await sink([attrs.evolve(make_new(A), is_read=True), make_gone(A), make_new(A, 2)])
+    (path,) = list_files(tmp_path)
     assert path.parent.name == "new"
 
 
 async def test_flags_of_deleted_messages_are_removed_after_30_days(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    changes = [attrs.evolve(new(A), is_read=True), attrs.evolve(new(B, 2), is_read=True)]
-    await sink([*changes, gone(A)])
+    changes = [attrs.evolve(make_new(A), is_read=True), attrs.evolve(make_new(B, 2), is_read=True)]
+    await sink([*changes, make_gone(A)])
     (record,) = _saved_flags(tmp_path)
     assert (record.stat().st_size, record.stat().st_mode & 0o777) == (0, 0o600)
     os.utime(record, (0, 0))
-    await sink([gone(B, 2)])
+    await sink([make_gone(B, 2)])
     assert len(_saved_flags(tmp_path)) == 1
     assert not record.exists()
 
@@ -145,133 +161,133 @@ async def test_new_messages_do_not_have_the_directories_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink, read = MaildirSink(tmp_path), list[str]()
-    names = maildir._names
+    names = maildir._list_names
 
     def noted(directory: Path) -> list[str]:
         read.append(directory.name)
         return names(directory)
 
-    monkeypatch.setattr(maildir, "_names", noted)
+    monkeypatch.setattr(maildir, "_list_names", noted)
     everything = ["tmp", "new", "cur"]
-    for told, expected_reads in ((A, everything), (B, ["tmp"]), (C, ["tmp"]), (A, everything), (key(4), ["tmp"])):
-        await sink([new(told)])
+    for told, expected_reads in ((A, everything), (B, ["tmp"]), (C, ["tmp"]), (A, everything), (make_key(4), ["tmp"])):
+        await sink([make_new(told)])
         assert read == expected_reads
         read.clear()
 
 
 @pytest.mark.parametrize("most", [250_000, 1])
 async def test_what_another_process_wrote_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(maildir, "_MOST_KEYS", most)
+    monkeypatch.setattr(maildir, "_MAX_CACHED_KEYS", most)
     sink = MaildirSink(tmp_path)
-    await sink([new(A), new(SENT, 2)])
-    await MaildirSink(tmp_path)([new(B, 3)])
-    path = next(path for path in files_of(tmp_path) if b"<3@" in path.read_bytes())
+    await sink([make_new(A), make_new(SENT, 2)])
+    await MaildirSink(tmp_path)([make_new(B, 3)])
+    path = next(path for path in list_files(tmp_path) if b"<3@" in path.read_bytes())
     before = path.parent.stat().st_ctime_ns
     path.rename(path.parent.parent / "cur" / f"{path.name}:2,S")
     while path.parent.stat().st_ctime_ns == before:  # the file system's clock moves every few milliseconds
         path.touch()
         path.unlink()
-    await sink([new(B, 3)])
-    assert files(tmp_path) == expected(inbox=[1, 3], sent=[2])
+    await sink([make_new(B, 3)])
+    assert read_files(tmp_path) == make_expected(inbox=[1, 3], sent=[2])
 
 
-async def test_what_is_gone_is_looked_for_although_the_directories_seem_unchanged(
+async def test_missing_file_is_searched_although_mtimes_are_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unchanged(_: maildir._Maildir) -> tuple[tuple[int, int], ...]:
         """As a coarse clock has it."""
         return ((1, 1), (1, 1))
 
-    monkeypatch.setattr(maildir._Maildir, "_changed", unchanged)
+    monkeypatch.setattr(maildir._Maildir, "_read_change_stamps", unchanged)
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
-    await MaildirSink(tmp_path)([new(B, 3)])
-    await sink([gone(B, 3)])
-    assert files(tmp_path) == expected(inbox=[1])
+    await sink([make_new(A)])
+    await MaildirSink(tmp_path)([make_new(B, 3)])
+    await sink([make_gone(B, 3)])
+    assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
 def test_two_deliveries_at_once_leave_nothing_known() -> None:
-    memory, path = maildir._Memory(), Path("INBOX")
-    memory.keep(path, maildir._Known({1, 2, 3}))
-    assert memory.take(path).keys == {1, 2, 3}
-    memory.keep(path, maildir._Known({1}))
-    memory.keep(path, maildir._Known({2}))
-    assert (memory.take(path).keys, memory._keys) == (set(), 0)
+    memory, path = maildir._MaildirCache(), Path("INBOX")
+    memory.store(path, maildir._CachedMaildir({1, 2, 3}))
+    assert memory.pop(path).keys == {1, 2, 3}
+    memory.store(path, maildir._CachedMaildir({1}))
+    memory.store(path, maildir._CachedMaildir({2}))
+    assert (memory.pop(path).keys, memory._keys) == (set(), 0)
 
 
 async def test_gone_removes_the_file(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A), new(B, 2)])
+    await sink([make_new(A), make_new(B, 2)])
     for _ in range(2):
-        await sink([gone(A)])
-        assert files(tmp_path) == expected(inbox=[2])
+        await sink([make_gone(A)])
+        assert read_files(tmp_path) == make_expected(inbox=[2])
 
 
 async def test_gone_may_keep_it_until_it_is_restored_under_another_key(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path, keep_gone=True)
-    await sink([new(A), gone(A)])
-    assert files(tmp_path) == expected(inbox=[1])
+    await sink([make_new(A), make_gone(A)])
+    assert read_files(tmp_path) == make_expected(inbox=[1])
     for _ in range(2):
-        await sink([restored(A, SENT)])
-        assert files(tmp_path) == expected(sent=[1])
+        await sink([make_restored(A, SENT)])
+        assert read_files(tmp_path) == make_expected(sent=[1])
 
 
 @pytest.mark.parametrize("keep_gone", [False, True])
 async def test_restored_under_its_own_key(tmp_path: Path, keep_gone: bool) -> None:
     sink = MaildirSink(tmp_path, keep_gone=keep_gone)
-    await sink([new(A), gone(A), restored(A, A)])
-    assert files(tmp_path) == expected(inbox=[1])
+    await sink([make_new(A), make_gone(A), make_restored(A, A)])
+    assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
 @pytest.mark.parametrize("keep_gone", [False, True])
-async def test_a_key_that_another_message_has_now_is_its_own(tmp_path: Path, keep_gone: bool) -> None:
+async def test_late_deletion_spares_new_message_under_same_key(tmp_path: Path, keep_gone: bool) -> None:
     sink = MaildirSink(tmp_path, keep_gone=keep_gone)
-    await sink([new(A), gone(A), new(A, 2), restored(A, B, 1)])
-    assert files(tmp_path) == expected(inbox=[1, 2])
-    await sink([gone(A, 1)])
-    assert files(tmp_path) == expected(inbox=[1, 2])
+    await sink([make_new(A), make_gone(A), make_new(A, 2), make_restored(A, B, 1)])
+    assert read_files(tmp_path) == make_expected(inbox=[1, 2])
+    await sink([make_gone(A, 1)])
+    assert read_files(tmp_path) == make_expected(inbox=[1, 2])
 
 
 async def test_what_is_kept_stays_when_another_message_has_its_key(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path, keep_gone=True)([new(A), gone(A), new(A, 2)])
-    assert files(tmp_path) == expected(inbox=[1, 2])
+    await MaildirSink(tmp_path, keep_gone=True)([make_new(A), make_gone(A), make_new(A, 2)])
+    assert read_files(tmp_path) == make_expected(inbox=[1, 2])
 
 
 async def test_a_move_to_where_it_is_already_leaves_one(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([new(A), new(SENT), moved(A, SENT)])
-    assert files(tmp_path) == expected(sent=[1])
+    await MaildirSink(tmp_path)([make_new(A), make_new(SENT), make_moved(A, SENT)])
+    assert read_files(tmp_path) == make_expected(sent=[1])
 
 
 async def test_a_batch_told_again_whole_changes_nothing(tmp_path: Path) -> None:
     for _ in range(2):
-        await MaildirSink(tmp_path)([new(A), new(B, 2), moved(A, SENT)])
-        assert files(tmp_path) == expected(inbox=[2], sent=[1])
+        await MaildirSink(tmp_path)([make_new(A), make_new(B, 2), make_moved(A, SENT)])
+        assert read_files(tmp_path) == make_expected(inbox=[2], sent=[1])
 
 
 async def test_numbers_that_read_alike_are_different_keys(tmp_path: Path) -> None:
-    await MaildirSink(tmp_path)([new(key(11, uid_validity=1)), new(key(1, uid_validity=11))])
-    assert files(tmp_path) == expected(inbox=[1, 1])
+    await MaildirSink(tmp_path)([make_new(make_key(11, uid_validity=1)), make_new(make_key(1, uid_validity=11))])
+    assert read_files(tmp_path) == make_expected(inbox=[1, 1])
 
 
 async def test_another_content_under_a_key_takes_the_place(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A, 1)])
-    await sink([new(A, 2)])
-    assert files(tmp_path) == expected(inbox=[2])
+    await sink([make_new(A, 1)])
+    await sink([make_new(A, 2)])
+    assert read_files(tmp_path) == make_expected(inbox=[2])
 
 
 async def test_a_move_of_what_the_reader_has_deleted_is_done(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
-    only_file(tmp_path).unlink()
-    await sink([moved(A, SENT)])
-    assert files(tmp_path) == {}
+    await sink([make_new(A)])
+    find_only_file(tmp_path).unlink()
+    await sink([make_moved(A, SENT)])
+    assert read_files(tmp_path) == {}
 
 
 async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
-    unlink, path = os.unlink, only_file(tmp_path)
+    await sink([make_new(A)])
+    unlink, path = os.unlink, find_only_file(tmp_path)
 
     def raced(target: Any, **options: Any) -> None:
         if path.exists():
@@ -279,24 +295,30 @@ async def test_a_mail_program_may_rename_files_meanwhile(tmp_path: Path, monkeyp
         unlink(target, **options)
 
     monkeypatch.setattr(os, "unlink", raced)
-    await sink([gone(A)])
-    assert files(tmp_path) == {}
+    await sink([make_gone(A)])
+    assert read_files(tmp_path) == {}
 
 
 async def test_mailboxes_and_folders_do_not_meet(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    keys = [key(1, mailbox="a"), key(1, mailbox="b"), key(1, "INBOX.a"), key(1, "a"), key(1, uid_validity=2)]
-    await sink([new(each, number) for number, each in enumerate(keys)])
-    assert contents(tmp_path) == composed(*range(len(keys)))
+    keys = [
+        make_key(1, mailbox="a"),
+        make_key(1, mailbox="b"),
+        make_key(1, "INBOX.a"),
+        make_key(1, "a"),
+        make_key(1, uid_validity=2),
+    ]
+    await sink([make_new(each, number) for number, each in enumerate(keys)])
+    assert read_contents(tmp_path) == compose(*range(len(keys)))
 
 
 async def test_another_programs_temporaries_are_left_alone(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
+    await sink([make_new(A)])
     theirs = tmp_path / "nurse@direct.test/tmp/1.P2.host"
     theirs.write_bytes(b"")
-    await sink([new(B, 2)])
-    assert temporaries(tmp_path) == [theirs]
+    await sink([make_new(B, 2)])
+    assert list_temporaries(tmp_path) == [theirs]
 
 
 async def test_a_cancelled_delivery_writes_no_more_once_it_has_ended(
@@ -308,10 +330,10 @@ async def test_a_cancelled_delivery_writes_no_more_once_it_has_ended(
     def slow(message: Any) -> Any:
         begun.set()
         assert go_on.wait(30)
-        return eml_of(message)
+        return iter_eml(message)
 
-    monkeypatch.setattr(maildir, "eml_of", slow)
-    delivery = asyncio.ensure_future(sink([new(A), new(B, 2)]))
+    monkeypatch.setattr(maildir, "iter_eml", slow)
+    delivery = asyncio.ensure_future(sink([make_new(A), make_new(B, 2)]))
     await asyncio.to_thread(begun.wait, 30)
     for _ in range(3):
         delivery.cancel()
@@ -320,11 +342,11 @@ async def test_a_cancelled_delivery_writes_no_more_once_it_has_ended(
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await delivery
-    assert files(tmp_path) == expected(inbox=[1])
+    assert read_files(tmp_path) == make_expected(inbox=[1])
 
 
 async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path) -> None:
-    large = letter(1, attachments=[ds.Attachment(content=bytes(3_000_000))])
+    large = make_message(1, attachments=[ds.Attachment(content=bytes(3_000_000))])
     delivery = asyncio.ensure_future(MaildirSink(tmp_path)([Change(kind=Kind.NEW, key=A, message=large)]))
     turns = 0
     while not delivery.done():
@@ -341,7 +363,7 @@ def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
         assert caught.value.__context__ is None
 
 
-@settings(max_examples=examples(25))
+@settings(max_examples=scale_examples(25))
 @given(names=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), max_size=4))
 def test_no_folder_leads_out_of_the_root(
     tmp_path_factory: pytest.TempPathFactory, names: list[tuple[str, str]]
@@ -349,6 +371,6 @@ def test_no_folder_leads_out_of_the_root(
     top = tmp_path_factory.mktemp("top")
     sink = MaildirSink(top / "a")
     keys = [Key(box, folder, 1, number) for number, (box, folder) in enumerate(names)]
-    sink._deliver([new(each, each.uid) for each in keys], threading.Event())
+    sink._deliver([make_new(each, each.uid) for each in keys], threading.Event())
     assert [path.name for path in top.iterdir()] == ["a"]
-    assert contents(top / "a") == composed(*range(len(keys)))
+    assert read_contents(top / "a") == compose(*range(len(keys)))

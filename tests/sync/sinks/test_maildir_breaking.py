@@ -15,21 +15,26 @@ import pytest
 import directsuite as ds
 from directsuite.sync.model import Change, Kind
 from directsuite.sync.sinks import MaildirError, MaildirSink
-from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
-from tests.sync.sinks.maildirs import composed, contents, expected, files, temporaries
+from tests.sync.sinks.maildirs import compose, list_temporaries, make_expected, read_contents, read_files
+from tests.sync.sinks.sample_changes import make_gone, make_key, make_message, make_moved, make_new, make_restored
 
-A, B, C = key(1), key(2), key(3)
-SENT = key(7, "INBOX.Sent")
+A, B, C = make_key(1), make_key(2), make_key(3)
+SENT = make_key(7, "INBOX.Sent")
 
 _STEPS = ("open", "close", "fsync", "rename", "replace", "unlink", "mkdir", "utime", "scandir")
-_HISTORY = [new(A, 1), new(B, 2), new(C, 3)]
+_HISTORY = [make_new(A, 1), make_new(B, 2), make_new(C, 3)]
 _BATCHES: dict[str, tuple[list[Change], dict[str, list[bytes]]]] = {
-    "new": ([new(key(4), 4), new(SENT, 5)], expected(inbox=[1, 2, 3, 4], sent=[5])),
+    "new": ([make_new(make_key(4), 4), make_new(SENT, 5)], make_expected(inbox=[1, 2, 3, 4], sent=[5])),
     "all": (
-        [moved(A, SENT, 1), gone(B, 2), new(B, 4), moved(C, key(3, uid_validity=2), 3, whole=True)],
-        expected(inbox=[3, 4], sent=[1]),
+        [
+            make_moved(A, SENT, 1),
+            make_gone(B, 2),
+            make_new(B, 4),
+            make_moved(C, make_key(3, uid_validity=2), 3, with_message=True),
+        ],
+        make_expected(inbox=[3, 4], sent=[1]),
     ),
-    "again": ([gone(A, 1), restored(A, SENT, 1)], expected(inbox=[2, 3], sent=[1])),
+    "again": ([make_gone(A, 1), make_restored(A, SENT, 1)], make_expected(inbox=[2, 3], sent=[1])),
 }
 
 
@@ -65,13 +70,13 @@ def _failure_of(sink: MaildirSink, batch: list[Change]) -> BaseException | None:
 
 @pytest.mark.parametrize("name", _BATCHES)
 @pytest.mark.parametrize("kind", ["death", "full disk", "read-only"])
-def test_whatever_breaks_between_two_steps_is_made_good_when_told_again(
+def test_any_interruption_is_repaired_by_redelivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
     monkeypatch.setattr(os, "fsync", id)  # here no power is lost, and it takes most of the time
     batch, outcome = _BATCHES[name]
     at, done = 0, False
-    known = set(composed(*range(1, 6)))
+    known = set(compose(*range(1, 6)))
     while not done:
         root = tmp_path / str(at)
         MaildirSink(root)._deliver(_HISTORY, threading.Event())
@@ -86,29 +91,27 @@ def test_whatever_breaks_between_two_steps_is_made_good_when_told_again(
             assert (failure.errno, os.strerror(number) in str(failure)) == (number, True)
             assert "nurse" not in repr(failure)
             assert failure.__cause__ is failure.__context__ is None
-        assert set(contents(root)) <= known
+        assert set(read_contents(root)) <= known
         again = sink if kind != "death" else MaildirSink(root)
         again._deliver(batch, threading.Event())
-        assert (files(root), temporaries(root)) == (outcome, [])
+        assert (read_files(root), list_temporaries(root)) == (outcome, [])
         at += 1
     assert at > 15
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_it_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_is_synced_before_rename_and_directory_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = MaildirSink(tmp_path)
     tried = _breaking(monkeypatch, -1, _DiedError(), dead=False)
-    sink._deliver([new(A)], threading.Event())
+    sink._deliver([make_new(A)], threading.Event())
     steps = [step for step in tried if step in ("fsync", "replace")]
     assert steps == ["fsync", "replace", *["fsync"] * 5]  # the file; new, cur, the Maildir, what it is in, the root
 
 
 async def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
-    await sink([new(A)])
+    await sink([make_new(A)])
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    large = letter(2, attachments=[ds.Attachment(content=bytes(3_000_000))])
+    large = make_message(2, attachments=[ds.Attachment(content=bytes(3_000_000))])
     change = Change(kind=Kind.NEW, key=B, message=large, digest="2")
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
     try:
@@ -116,6 +119,6 @@ async def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
             await sink([change])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (files(tmp_path), temporaries(tmp_path)) == (expected(inbox=[1]), [])
+    assert (read_files(tmp_path), list_temporaries(tmp_path)) == (make_expected(inbox=[1]), [])
     await sink([change])
-    assert len(files(tmp_path)["nurse@direct.test"]) == 2
+    assert len(read_files(tmp_path)["nurse@direct.test"]) == 2

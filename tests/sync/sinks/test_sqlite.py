@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from directsuite.durable.sqlite import SqliteTransaction, result_of
+from directsuite.durable.sqlite import SqliteTransaction, run_sync
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.sinks import SqliteSink
 from directsuite.sync.store import FILE
-from tests.examples import examples
-from tests.sync.sinks.letters import gone, key, letter, moved, new, restored
+from tests.examples import scale_examples
+from tests.sync.sinks.sample_changes import make_gone, make_key, make_message, make_moved, make_new, make_restored
 
-A, B, C = key(1), key(2), key(3)
-SENT = key(7, "INBOX.Sent")
+A, B, C = make_key(1), make_key(2), make_key(3)
+SENT = make_key(7, "INBOX.Sent")
 
 
 @pytest.fixture(params=[None, "DEFERRED"])
@@ -38,7 +38,7 @@ def connection(request: pytest.FixtureRequest) -> Iterator[sqlite3.Connection]:
 
 def do(method: Callable[..., Coroutine[Any, Any, None]], connection: sqlite3.Connection, *changes: Any) -> None:
     """What the store's own thread does."""
-    result_of(method(SqliteTransaction(connection, FILE), *changes))
+    run_sync(method(SqliteTransaction(connection, FILE), *changes))
 
 
 def _rows(connection: sqlite3.Connection, present: int = 1) -> list[tuple[Any, ...]]:
@@ -57,7 +57,7 @@ def _attachments(connection: sqlite3.Connection) -> int:
 
 
 def test_a_message_is_a_row_with_its_files(connection: sqlite3.Connection) -> None:
-    do(SqliteSink().write, connection, [new(A)])
+    do(SqliteSink().write, connection, [make_new(A)])
     connection.row_factory = sqlite3.Row
     row = dict(connection.execute("SELECT * FROM message").fetchone())
     assert json.loads(row.pop("recipients")) == [
@@ -85,25 +85,29 @@ def test_a_message_is_a_row_with_its_files(connection: sqlite3.Connection) -> No
     files = connection.execute("SELECT message, number, filename, content_type, content FROM attachment").fetchall()
     assert [tuple(file) for file in files] == [
         (1, number, each.filename, each.content_type, each.content)
-        for number, each in enumerate(letter().attachments, start=1)
+        for number, each in enumerate(make_message().attachments, start=1)
     ]
 
 
-_OCCUPIED = [new(A), gone(A), new(A, 2), restored(A, B, 1)]
+_OCCUPIED = [make_new(A), make_gone(A), make_new(A, 2), make_restored(A, B, 1)]
 _STORIES: dict[str, tuple[list[Change], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
-    "new": ([new(A), new(B, 2)], [("INBOX", 1, 1, 1), ("INBOX", 1, 2, 2)], []),
-    "gone": ([new(A), new(B, 2), gone(A)], [("INBOX", 1, 2, 2)], [("INBOX", 1, 1, 1)]),
-    "moved": ([new(A), moved(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
-    "moved whole": ([new(A), moved(A, SENT, whole=True)], [("INBOX.Sent", 1, 7, 1)], []),
-    "moved unseen": ([moved(A, SENT, whole=True)], [("INBOX.Sent", 1, 7, 1)], []),
-    "moved, not to be had": ([moved(A, SENT)], [], []),
-    "moved to where it is": ([new(A), new(SENT), moved(A, SENT)], [("INBOX.Sent", 1, 7, 1)], [("INBOX", 1, 1, 1)]),
-    "restored": ([new(A), gone(A), restored(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
-    "restored under its key": ([new(A), gone(A), restored(A, A)], [("INBOX", 1, 1, 1)], []),
+    "new": ([make_new(A), make_new(B, 2)], [("INBOX", 1, 1, 1), ("INBOX", 1, 2, 2)], []),
+    "gone": ([make_new(A), make_new(B, 2), make_gone(A)], [("INBOX", 1, 2, 2)], [("INBOX", 1, 1, 1)]),
+    "moved": ([make_new(A), make_moved(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved whole": ([make_new(A), make_moved(A, SENT, with_message=True)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved unseen": ([make_moved(A, SENT, with_message=True)], [("INBOX.Sent", 1, 7, 1)], []),
+    "moved, not to be had": ([make_moved(A, SENT)], [], []),
+    "moved to where it is": (
+        [make_new(A), make_new(SENT), make_moved(A, SENT)],
+        [("INBOX.Sent", 1, 7, 1)],
+        [("INBOX", 1, 1, 1)],
+    ),
+    "restored": ([make_new(A), make_gone(A), make_restored(A, SENT)], [("INBOX.Sent", 1, 7, 1)], []),
+    "restored under its key": ([make_new(A), make_gone(A), make_restored(A, A)], [("INBOX", 1, 1, 1)], []),
     "key of another": (_OCCUPIED, [("INBOX", 1, 1, 2), ("INBOX", 1, 2, 1)], []),
-    "key of another, gone late": ([*_OCCUPIED, gone(A, 1)], [("INBOX", 1, 1, 2), ("INBOX", 1, 2, 1)], []),
-    "other content": ([new(A), new(A, 2)], [("INBOX", 1, 1, 2)], [("INBOX", 1, 1, 1)]),
-    "twins": ([new(A), new(B), gone(A)], [("INBOX", 1, 2, 1)], [("INBOX", 1, 1, 1)]),
+    "key of another, gone late": ([*_OCCUPIED, make_gone(A, 1)], [("INBOX", 1, 1, 2), ("INBOX", 1, 2, 1)], []),
+    "other content": ([make_new(A), make_new(A, 2)], [("INBOX", 1, 1, 2)], [("INBOX", 1, 1, 1)]),
+    "twins": ([make_new(A), make_new(B), make_gone(A)], [("INBOX", 1, 2, 1)], [("INBOX", 1, 1, 1)]),
 }
 
 
@@ -121,7 +125,7 @@ def test_each_change_twice_is_each_change_once(connection: sqlite3.Connection, s
 
 
 def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection) -> None:
-    batch = [new(A), new(B, 2), moved(A, SENT, 1)]
+    batch = [make_new(A), make_new(B, 2), make_moved(A, SENT, 1)]
     sink = SqliteSink()
     for _ in range(2):
         do(sink.write, connection, batch)
@@ -129,7 +133,7 @@ def test_a_batch_told_again_whole_changes_nothing(connection: sqlite3.Connection
 
 
 def test_many_messages_are_written_as_each_alone(connection: sqlite3.Connection) -> None:
-    batch = [new(key(uid), uid) for uid in range(1, 121)]
+    batch = [make_new(make_key(uid), uid) for uid in range(1, 121)]
     do(SqliteSink().write, connection, batch)
     tables = ["SELECT * FROM message ORDER BY id", "SELECT * FROM attachment ORDER BY message, number"]
     together = [connection.execute(select).fetchall() for select in tables]
@@ -145,11 +149,11 @@ uids = st.integers(1, 4)
 
 def told_of(kind: Kind, uid: int, before: int, digest: int) -> Change:
     """A change of some kind."""
-    told = {Kind.NEW: new(key(uid), digest), Kind.GONE: gone(key(uid), digest)}
-    return told.get(kind) or moved(key(before), key(uid), digest, whole=True)
+    told = {Kind.NEW: make_new(make_key(uid), digest), Kind.GONE: make_gone(make_key(uid), digest)}
+    return told.get(kind) or make_moved(make_key(before), make_key(uid), digest, with_message=True)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=scale_examples(100))
 @given(
     told=st.lists(st.builds(told_of, st.sampled_from(Kind), uids, uids, st.integers(1, 2)), max_size=8),
     keep=st.booleans(),
@@ -167,11 +171,11 @@ def test_in_one_batch_or_in_many_it_comes_to_the_same(told: list[Change], keep: 
     assert outcomes[0] == outcomes[1]
 
 
-def test_what_is_undone_was_never_there(connection: sqlite3.Connection) -> None:
+def test_rolled_back_changes_leave_nothing(connection: sqlite3.Connection) -> None:
     sink = SqliteSink()
     if connection.isolation_level is None:
         connection.execute("BEGIN IMMEDIATE")
-    do(sink.write, connection, [new(A), new(B, 2)])
+    do(sink.write, connection, [make_new(A), make_new(B, 2)])
     assert connection.in_transaction
     connection.rollback()
     assert (_rows(connection), _attachments(connection)) == ([], 0)
@@ -190,9 +194,9 @@ def test_preparing_and_writing_commit_nothing(connection: sqlite3.Connection) ->
 
 def test_keys_swap_within_a_batch(connection: sqlite3.Connection) -> None:
     sink = SqliteSink()
-    do(sink.write, connection, [new(A, 1), new(B, 2)])
-    again = [key(1, uid_validity=2), key(2, uid_validity=2)]
-    do(sink.write, connection, [moved(A, again[1], 1), moved(B, again[0], 2)])
+    do(sink.write, connection, [make_new(A, 1), make_new(B, 2)])
+    again = [make_key(1, uid_validity=2), make_key(2, uid_validity=2)]
+    do(sink.write, connection, [make_moved(A, again[1], 1), make_moved(B, again[0], 2)])
     assert _rows(connection) == [("INBOX", 2, 1, 2), ("INBOX", 2, 2, 1)]
 
 

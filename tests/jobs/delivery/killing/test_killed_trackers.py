@@ -16,7 +16,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sandbox.server import Sandbox
-from tests.integration.world import ALICE, PASSWORD
+from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.killing import worker
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker, Journal
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 
 PASSWORD = "TRACKER_PASSWORD"
 
@@ -24,22 +24,22 @@ RECIPIENTS = [ds.Recipient(f"{name}@hospital.example.test") for name in ("slow+1
 async def work(url: str, address: str, folder: Path, messages: int) -> None:
     """Send and follow them all."""
     settings = ds.Settings(message_url=url, requests_per_second=1_000, burst=1_000)
-    async with ds.DirectSuite(settings) as suite, Journal(folder / "delivery.db") as journal:
+    async with ds.DirectSuite(settings) as suite, DeliveryJournal(folder / "delivery.db") as journal:
         tracker = DeliveryTracker(suite.mailbox(address, os.environ[PASSWORD]), journal=journal)
         for number in range(messages):
-            _tell()
+            _signal_ready()
             # A killed process' request has arrived long before the next one has started.
             await tracker.send(ds.Message(subject="Referral", recipients=RECIPIENTS), key=str(number), settle=0.0)
-            _tell()
+            _signal_ready()
         with (folder / "told").open("a") as told:
             async for change in tracker.changes():
                 if change.is_end:
                     told.write(f"{change.id} {change.smtp_id} {change.status}\n")
                     told.flush()
-                    _tell()
+                    _signal_ready()
 
 
-def _tell() -> None:
+def _signal_ready() -> None:
     sys.stdout.write("\n")
     sys.stdout.flush()
 

@@ -18,19 +18,21 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.jobs.signing import Journal, State
+from directsuite.jobs.signing import DocumentState, SigningJournal
 from directsuite.sandbox.server import Sandbox
-from tests.integration.documents import consent
+from tests.integration.documents import make_consent_form
 from tests.jobs.signing.killing.worker import JOURNAL
 
 SEED = 11
-_LEAST = 4  # signatures between two kills: on a busy machine the same documents would else be abandoned again and again
-_LOOK = 0.05  # seconds
+_SIGNATURES_BETWEEN_KILLS = (
+    4  # signatures between two kills: on a busy machine the same documents would else be abandoned again and again
+)
+_POLL_SECONDS = 0.05  # seconds
 ROOT = Path(__file__).resolve().parents[4]
 
 
 @attrs.frozen(kw_only=True)
-class Killed:
+class KillResult:
     """What is left. seconds: that it took, beginnings of processes included. saved: stored documents of the service.
 
     asked: stored documents that the service was asked to sign, by how often. abandoned, perhaps_signed: as the journal
@@ -43,7 +45,7 @@ class Killed:
     seconds: float
     saved: int
     asked: dict[int, int]
-    states: dict[State, int]
+    states: dict[DocumentState, int]
     abandoned: int
     perhaps_signed: int
     outputs: int
@@ -52,24 +54,24 @@ class Killed:
     invalid: int
 
 
-async def killed(documents: int, seconds: tuple[float, float], folder: Path) -> Killed:
+async def sign_despite_kills(documents: int, seconds: tuple[float, float], folder: Path) -> KillResult:
     """Sign so many documents in spite of kills, one after a time between these seconds each."""
     (folder / "in").mkdir()
     for number in range(documents):
-        (folder / "in" / f"{number}.pdf").write_bytes(consent())
+        (folder / "in" / f"{number}.pdf").write_bytes(make_consent_form())
     async with Sandbox() as sandbox:
         began = time.monotonic()
-        kills = await _signed_in_spite_of_kills(sandbox, folder, seconds)
+        kills = await _run_until_done(sandbox, folder, seconds)
         took = time.monotonic() - began
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
         saved = len(await sandbox.ledger("Save"))
-    async with Journal(folder / JOURNAL) as journal:
+    async with SigningJournal(folder / JOURNAL) as journal:
         tally = await journal.tally()
         entries = await journal.entries([f"{number}.pdf" for number in range(documents)])
     outputs = {file.name: file for file in (folder / "out").iterdir()}
     digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in outputs.items()}
-    seen = [seen_by_pdfsig(file) for file in outputs.values()]
-    return Killed(
+    seen = [count_pdfsig_signatures(file) for file in outputs.values()]
+    return KillResult(
         documents=documents,
         kills=kills,
         seconds=took,
@@ -85,24 +87,24 @@ async def killed(documents: int, seconds: tuple[float, float], folder: Path) -> 
     )
 
 
-async def _worker(sandbox: Sandbox, folder: Path) -> asyncio.subprocess.Process:
+async def _start_worker(sandbox: Sandbox, folder: Path) -> asyncio.subprocess.Process:
     command = (sys.executable, "-m", "tests.jobs.signing.killing.worker", sandbox.signing_url, str(folder))
     environment = os.environ | {"DIRECTSUITE_TOKEN": sandbox.environment["DIRECTSUITE_TOKEN"]}
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
 
 
-async def _signed_in_spite_of_kills(sandbox: Sandbox, folder: Path, seconds: tuple[float, float]) -> int:
+async def _run_until_done(sandbox: Sandbox, folder: Path, seconds: tuple[float, float]) -> int:
     """Start workers and kill each, until one comes to the end; how many were killed."""
     dice, kills = random.Random(SEED), 0
     while True:
-        worker = await _worker(sandbox, folder)
+        worker = await _start_worker(sandbox, folder)
         assert worker.stdout is not None
         await worker.stdout.readline()
         ending = asyncio.create_task(worker.communicate())
-        signed = await _signed(sandbox)
+        signed = await _count_signed(sandbox)
         await asyncio.wait([ending], timeout=dice.uniform(*seconds))
-        while not ending.done() and await _signed(sandbox) < signed + _LEAST:
-            await asyncio.wait([ending], timeout=_LOOK)
+        while not ending.done() and await _count_signed(sandbox) < signed + _SIGNATURES_BETWEEN_KILLS:
+            await asyncio.wait([ending], timeout=_POLL_SECONDS)
         with contextlib.suppress(ProcessLookupError):  # it has come to its end by itself
             worker.kill()
         _, errors = await ending
@@ -112,11 +114,11 @@ async def _signed_in_spite_of_kills(sandbox: Sandbox, folder: Path, seconds: tup
         kills += 1
 
 
-async def _signed(sandbox: Sandbox) -> int:
+async def _count_signed(sandbox: Sandbox) -> int:
     return len(await sandbox.ledger("MultiSignAndPull"))
 
 
-def seen_by_pdfsig(file: Path) -> tuple[int, int]:
+def count_pdfsig_signatures(file: Path) -> tuple[int, int]:
     """How many signatures pdfsig finds valid, and how many it finds."""
     pdfsig = shutil.which("pdfsig")
     assert pdfsig is not None

@@ -15,7 +15,7 @@ from directsuite.jobs.signing import Folder, PostgresJournal, SigningFleet, Targ
 from tests.jobs.signing.killing.worker import SIGNATURES
 
 JOB, CONNINFO = "consents", "DIRECTSUITE_TEST_CONNINFO"
-CHUNK = 10
+BATCH_SIZE = 10
 
 
 async def work(url: str, folder: Path) -> None:
@@ -23,7 +23,7 @@ async def work(url: str, folder: Path) -> None:
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
-        PostgresJournal(os.environ[CONNINFO], JOB, chunk=CHUNK) as journal,
+        PostgresJournal(os.environ[CONNINFO], JOB, chunk=BATCH_SIZE) as journal,
     ):
         worker = SigningFleet(
             suite.signing,
@@ -32,7 +32,7 @@ async def work(url: str, folder: Path) -> None:
             SIGNATURES,
             journal=journal,
             concurrency=4,
-            patience=1.0,
+            worker_timeout=1.0,
             tick=0.1,
         )
         sys.stdout.write("\n")

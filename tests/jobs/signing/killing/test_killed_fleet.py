@@ -20,13 +20,13 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import PostgresJournal, State
+from directsuite.jobs.signing import DocumentState, PostgresJournal
 from directsuite.sandbox.server import Sandbox
-from tests.integration.documents import consent
-from tests.jobs.signing.killing.experiment import ROOT, seen_by_pdfsig
+from tests.integration.documents import make_consent_form
+from tests.jobs.signing.killing.experiment import ROOT, count_pdfsig_signatures
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-from tests.jobs.signing.killing.fleet_worker import CHUNK, CONNINFO, JOB
+from tests.jobs.signing.killing.fleet_worker import BATCH_SIZE, CONNINFO, JOB
 
 pytestmark = pytest.mark.process
 
@@ -81,14 +81,14 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
     names = [f"{number}.pdf" for number in range(documents)]
     (tmp_path / "in").mkdir()
     for name in names:
-        (tmp_path / "in" / name).write_bytes(consent())
-    async with PostgresJournal(conninfo, JOB, chunk=CHUNK) as journal, Sandbox() as sandbox:
+        (tmp_path / "in" / name).write_bytes(make_consent_form())
+    async with PostgresJournal(conninfo, JOB, chunk=BATCH_SIZE) as journal, Sandbox() as sandbox:
         assert await journal.add(names) == documents
         await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
         tally = await journal.tally()
         rows = await journal.connections.fetch("SELECT name, output_sha FROM directsuite.signing_document")
-    assert tally.states == {State.DONE: documents}
+    assert tally.states == {DocumentState.DONE: documents}
     assert set(asked.values()) == {1}
     assert len(asked) <= documents + tally.requested
     outputs = {each.name: each for each in (tmp_path / "out").iterdir() if each.is_file()}
@@ -96,7 +96,7 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
     for name, digest in rows:
         output = outputs[bytes(name).decode()]
         assert hashlib.sha256(output.read_bytes()).hexdigest() == digest
-        assert seen_by_pdfsig(output) == (2, 2)
+        assert count_pdfsig_signatures(output) == (2, 2)
     _LOG.info(
         "%d documents, %d kills, %d abandoned, %d perhaps signed", documents, kills, tally.abandoned, tally.requested
     )

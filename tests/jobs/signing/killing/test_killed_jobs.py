@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import State
-from tests.jobs.signing.killing.experiment import killed
+from directsuite.jobs.signing import DocumentState
+from tests.jobs.signing.killing.experiment import sign_despite_kills
 
 pytestmark = pytest.mark.process
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.process
 async def test_each_output_verifies_and_agrees_with_the_journal(
     documents: int, seconds: tuple[float, float], tmp_path: Path
 ) -> None:
-    found = await killed(documents, seconds, tmp_path)
+    found = await sign_despite_kills(documents, seconds, tmp_path)
     assert found.kills > 0
-    assert found.states == {State.DONE: documents}
+    assert found.states == {DocumentState.DONE: documents}
     assert found.outputs == found.as_noted == documents
     assert (found.signatures, found.invalid) == ({2: documents}, 0)
     assert set(found.asked) == {1}

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import directsuite as ds
-from directsuite.jobs.signing import Folder, Journal, SigningJob, TargetFolder
+from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
 
 JOURNAL = "journal.db"
 SIGNATURES = [ds.Signature(name=name, reason="Consent", gs_name="Ada") for name in ("PatientSig", "WitnessSig")]
@@ -22,7 +22,7 @@ async def work(url: str, folder: Path) -> None:
     settings = ds.Settings(signing_url=url, requests_per_second=1000, burst=1000)
     async with (
         ds.DirectSuite(settings, token=os.environ["DIRECTSUITE_TOKEN"]) as suite,
-        Journal(folder / JOURNAL) as journal,
+        SigningJournal(folder / JOURNAL) as journal,
     ):
         job = SigningJob(
             suite.signing, Folder(folder / "in"), TargetFolder(folder / "out"), SIGNATURES, journal=journal

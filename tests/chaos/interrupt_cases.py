@@ -1,0 +1,301 @@
+"""Calls of every kind, to be ended from outside at each of their waits, and the services that answer them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+from tenacity import wait_fixed
+
+import directsuite as ds
+from directsuite.core.events import Event
+from tests.core import responses
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, SESSION
+from tests.core.virtual_time import yield_to_loop
+
+UIDS = list(range(1, 8))
+CHUNK_BYTES = 300_000
+"""Bytes that are not written without giving way."""
+_PDF = ("pdf/doc", "pdf/doc/flatten/pull")
+
+
+class FakeServices:
+    """Answers like all four services. A message that was sent is seen from the second look on.
+
+    Counts carry the number of their request: an answer meant for another call would show.
+    """
+
+    def __init__(self, server: ScriptedServer) -> None:
+        self._server = server
+        self._mark: str | None = None
+        self._looks = 0
+
+    async def __call__(self, exchange: Exchange) -> None:
+        """Answer one request."""
+        path = exchange.request.path
+        content = base64.b64encode(PDF) if path in _PDF else json.dumps(self._document(path)).encode()
+        with contextlib.suppress(ValueError):  # the caller left in the middle of a chunked body
+            await self.apply_effect(_respond_in_chunks(content))(exchange)
+
+    def apply_effect(self, then: Responder) -> Responder:
+        """A request that is acted upon, whatever becomes of its answer."""
+
+        async def play(exchange: Exchange) -> None:
+            await then(exchange)
+            if exchange.request.path == "SendWithHeader":
+                [header] = exchange.request.document["message"]["headers"]
+                self._mark, self._looks = header["value"], 0
+
+        return play
+
+    def _document(self, path: str) -> dict[str, Any]:
+        messages: list[dict[str, Any]] = [{"uid": uid} for uid in UIDS]
+        if path.startswith("Search"):
+            self._looks += 1
+            mark = {"name": "X-Request-ID", "value": self._mark}
+            messages = [{"uid": 1, "msgID": "<1@x>", "headers": [mark]}] if self._looks > 1 else []
+        return {
+            "success": True,
+            "count": len(self._server.requests),
+            "uids": UIDS,
+            "messages": messages,
+            "smtpId": "<1@direct.example.test>",
+            "identifier": "doc",
+            "documentDigest": "digest",
+            "sessionId": SESSION,
+            "patient": [],
+            "signatures": [],
+        }
+
+
+def _respond_in_chunks(content: bytes) -> Responder:
+    """An answer whose head and halves come one after the other, in no time."""
+
+    async def play(exchange: Exchange) -> None:
+        await exchange.read()
+        middle = len(content) // 8 * 4
+        for piece in (responses.make_head(200, len(content)), content[:middle], content[middle:]):
+            await exchange.write(piece)
+            await yield_to_loop(4)
+
+    return play
+
+
+@attrs.define(kw_only=True)
+class CallContext:
+    """What a call is made on. others: callers beside it. uploads: what became of each of the sources that were read.
+
+    fetches: how often a token was asked for.
+    """
+
+    server: ScriptedServer
+    folder: Path
+    events: list[Event] = attrs.Factory(list[Event])
+    other_tasks: list[asyncio.Task[Any]] = attrs.Factory(list[asyncio.Task[Any]])
+    upload_states: list[str] = attrs.Factory(list[str])
+    sources: list[AsyncGenerator[bytes]] = attrs.Factory(list[AsyncGenerator[bytes]])
+    fetches: int = 0
+    _suite: ds.DirectSuite | None = None
+
+    @property
+    def suite(self) -> ds.DirectSuite:
+        """The open suite."""
+        assert self._suite is not None
+        return self._suite
+
+    @suite.setter
+    def suite(self, suite: ds.DirectSuite) -> None:
+        self._suite = suite
+
+    @property
+    def box(self) -> ds.Mailbox:
+        """Alice's mailbox."""
+        return self.suite.mailbox(ALICE, PASSWORD)
+
+    async def token(self) -> str:
+        """A token, a second after it was asked for."""
+        self.fetches += 1
+        number = self.fetches
+        await asyncio.sleep(1)
+        return f"token-{number}"
+
+    def pdf(self) -> AsyncGenerator[bytes]:
+        """A PDF in pieces, as it is made; kept here, so that nothing closes it but the one who reads it."""
+        self.sources.append(self._pdf())
+        return self.sources[-1]
+
+    async def _pdf(self) -> AsyncGenerator[bytes]:
+        self.upload_states.append("open")
+        place = len(self.upload_states) - 1
+        try:
+            yield PDF
+            for _ in range(6):
+                yield bytes(CHUNK_BYTES)
+            await asyncio.sleep(0.5)
+            yield bytes(CHUNK_BYTES)
+        finally:
+            self.upload_states[place] = "closed"
+
+    def start_other_call(self, caller: Coroutine[Any, Any, Any]) -> None:
+        """Let another caller begin."""
+        self.other_tasks.append(asyncio.create_task(caller))
+
+
+Call = Callable[[CallContext], Coroutine[Any, Any, object]]
+
+
+async def _do_nothing(_: CallContext) -> None:
+    return None
+
+
+@attrs.frozen(kw_only=True)
+class InterruptCase:
+    """A call that may be ended at any of its waits.
+
+    effect: its operation with side effects, and what the targets of such requests end in. script: what the services do
+    before they answer. before: what comes before the call. pause: virtual seconds that the next call may have to wait.
+    """
+
+    name: str
+    call: Call
+    effect: tuple[str, str] | None = None
+    script: Callable[[FakeServices], list[Responder]] = lambda _: []
+    before: Callable[[CallContext], Awaitable[None]] = _do_nothing
+    settings: Mapping[str, Any] = MappingProxyType({})
+    renewable: bool = False
+    pause: float = 0.0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+async def _list_uids(messages: ds.Listing[ds.MessageDetail]) -> list[int | None]:
+    async with messages:
+        return [message.uid async for message in messages]
+
+
+async def _send_with_attachment(stage: CallContext) -> object:
+    file = stage.folder / "report.pdf"
+    file.write_bytes(PDF * 100)
+    message = attrs.evolve(MESSAGE, attachment_list=[ds.Attachment.from_path(file)])
+    return await stage.box.send(message)
+
+
+async def _get_patient_address(stage: CallContext) -> object:
+    return await stage.suite.registration.get_patient_address_by_username("direct.example.test", "ada")
+
+
+async def _open_connection(stage: CallContext) -> None:
+    """Leave a kept-alive connection behind."""
+    await stage.box.get_message_count()
+
+
+async def _fetch_token_first(stage: CallContext) -> None:
+    await stage.suite.signing.get_doc_info("doc")
+
+
+async def _start_other_token_user(stage: CallContext) -> None:
+    stage.start_other_call(stage.suite.signing.get_doc_info("other"))
+
+
+async def _start_other_session_user(stage: CallContext) -> None:
+    stage.start_other_call(_get_patient_address(stage))
+
+
+async def _occupy_connection(stage: CallContext) -> None:
+    """By one caller for a second; another comes after the call that is looked at."""
+    stage.server.enqueue(responses.delay(1, stage.server.default_responder))
+    stage.start_other_call(stage.box.get_message_count())
+    await asyncio.sleep(0.1)
+    asyncio.get_running_loop().call_later(0.5, lambda: stage.start_other_call(stage.box.get_message_count()))
+
+
+async def _use_rate_slot(stage: CallContext) -> None:
+    await stage.box.get_message_count()
+
+
+def _flatten(stage: CallContext) -> Coroutine[Any, Any, object]:
+    return stage.suite.signing.flatten("doc")
+
+
+_SEND_ONCE_EFFECT = "SendWithHeader", "/SendWithHeader"
+
+INTERRUPT_CASES = [
+    InterruptCase(name="safe", call=lambda stage: stage.box.get_message_count()),
+    InterruptCase(
+        name="safe on a used connection", call=lambda stage: stage.box.get_message_count(), before=_open_connection
+    ),
+    InterruptCase(name="send", call=lambda stage: stage.box.send(MESSAGE), effect=("Send", "/Send")),
+    InterruptCase(
+        name="send on a used connection",
+        call=lambda stage: stage.box.send(MESSAGE),
+        before=_open_connection,
+        effect=("Send", "/Send"),
+    ),
+    InterruptCase(name="send with an attached file", call=_send_with_attachment, effect=("Send", "/Send")),
+    InterruptCase(
+        name="flatten with a token to fetch",
+        call=_flatten,
+        before=_start_other_token_user,
+        effect=("Flatten", "/flatten"),
+        renewable=True,
+        pause=1,
+    ),
+    InterruptCase(name="registration that logs in", call=_get_patient_address, before=_start_other_session_user),
+    InterruptCase(name="login", call=lambda stage: stage.suite.registration.login()),
+    InterruptCase(
+        name="tried again",
+        call=lambda stage: stage.box.get_message_count(),
+        script=lambda _: [responses.reset, responses.truncate({"success": True, "count": 1})],
+        settings={"retry": ds.RetryPolicy(attempts=4, wait=wait_fixed(1))},
+    ),
+    InterruptCase(
+        name="waits for a connection",
+        call=lambda stage: stage.box.send(MESSAGE),
+        before=_occupy_connection,
+        settings={"max_connections": 1},
+        effect=("Send", "/Send"),
+    ),
+    InterruptCase(
+        name="waits for its place in the rate",
+        call=lambda stage: stage.box.send(MESSAGE),
+        before=_use_rate_slot,
+        settings={"requests_per_second": 1, "burst": 1},
+        effect=("Send", "/Send"),
+        pause=1,
+    ),
+    InterruptCase(
+        name="token refused",
+        call=_flatten,
+        before=_fetch_token_first,
+        script=lambda _: [responses.respond(b"", 401)],
+        effect=("Flatten", "/flatten"),
+        renewable=True,
+        pause=1,
+    ),
+    InterruptCase(
+        name="looks for proof",
+        call=lambda stage: stage.box.send_once(MESSAGE, key="result-17"),
+        script=lambda services: [services.apply_effect(responses.reset)],
+        effect=_SEND_ONCE_EFFECT,
+    ),
+    InterruptCase(name="messages in batches", call=lambda stage: _list_uids(stage.box.iter_messages(batch_size=2))),
+    InterruptCase(name="messages as a stream", call=lambda stage: _list_uids(stage.box.stream_messages())),
+    InterruptCase(
+        name="download", call=lambda stage: stage.suite.signing.download("doc", stage.folder / "download.pdf")
+    ),
+    InterruptCase(
+        name="flatten to a file",
+        call=lambda stage: stage.suite.signing.flatten_and_pull("doc", destination=stage.folder / "flat.pdf"),
+        effect=("FlattenAndPull", "/flatten/pull"),
+    ),
+    InterruptCase(name="upload", call=lambda stage: stage.suite.signing.save(stage.pdf()), pause=0.5),
+]

@@ -1,0 +1,247 @@
+"""What is planted, so that it can be looked for: secrets and patient data, and calls of every operation that hold them.
+
+None of these texts comes up by chance. A leak need not be literal: each is looked for as base64 and escaped, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
+
+import directsuite as ds
+
+PASSWORD = "planted!password~1"
+TUSER_PASSWORD = "planted!tuser~2"
+LOGIN_PASSWORD = "planted!login~3"
+TOKEN = "planted.token-4"
+SESSION = "planted!session/5"
+PATIENT_PASSWORD = "planted!patient~6"
+CLIENT_SECRET, REFRESH_TOKEN = "planted!client~7", "planted.refresh-8"
+CODE, VERIFIER = "planted.code-9", "planted.verifier-" + "0" * 32
+SECRETS = (
+    *(PASSWORD, TUSER_PASSWORD, LOGIN_PASSWORD, TOKEN, SESSION, PATIENT_PASSWORD),
+    *(CLIENT_SECRET, REFRESH_TOKEN, CODE, VERIFIER),
+)
+
+ALICE = "planted-alice@direct.example.test"
+BOB = "planted-bob@direct.example.test"
+DOMAIN = "direct.planted.test"
+SUBJECT, BODY, NAME, SURNAME = "planted subject", "planted body", "Plantedada", "Plantedsson"
+SSN4, BIRTH, STREET, USERNAME = "Q#7Z", "1907-03-19", "7 Planted Street", "planted-username"
+FOLDER, OTHER_FOLDER = "INBOX.planted-folder", "INBOX.planted-other"
+FILE_NAME, ATTACHED, RAW = "planted-file.xml", b"<planted-attachment/>", b"Subject: planted raw\r\n\r\nplanted text"
+DOCUMENT, REASON, SIGNER, PICTURE = "planted-document", "planted reason", "planted signer", b"planted picture"
+PDF = b"%PDF-1.7 planted page"
+NUMBER, HANDLE, SMTP_ID, HEADER = "+19995550137", "planted-handle", "<planted-id@direct.example.test>", "planted header"
+UID = 918_273_645_546
+PATIENT_DATA = (
+    *(ALICE, BOB, DOMAIN, SUBJECT, BODY, NAME, SURNAME, SSN4, BIRTH, STREET, USERNAME, FOLDER, OTHER_FOLDER),
+    *(FILE_NAME, ATTACHED.decode(), "planted raw", "planted text", DOCUMENT, REASON, SIGNER, PICTURE.decode()),
+    *("planted page", NUMBER, HANDLE, SMTP_ID, HEADER, str(UID), "planted-reseller", "planted-tuser"),
+)
+ALL_SENTINELS = (*SECRETS, *PATIENT_DATA)
+
+
+def encode_variants(texts: Iterable[str]) -> frozenset[str]:
+    """The texts as they might turn up: plain, escaped for a URL or JSON, and inside base64 wherever it begins."""
+    found: set[str] = set()
+    for text in texts:
+        found |= {text, quote(text, safe=""), json.dumps(text)[1:-1], repr(text)[1:-1]}
+        content = text.encode()
+        for offset in range(3):
+            coded = base64.b64encode(b"\0" * offset + content).decode()
+            # Letters that hold bits of a neighbour are left out: only those stand whatever is around.
+            inner = coded[4 if offset else 0 : -4 if len(content) % 3 or offset else None]
+            if len(inner) >= 8:
+                found.add(inner)
+    return frozenset(found)
+
+
+LOGIN = ds.Login("planted-reseller", LOGIN_PASSWORD)
+MESSAGE = ds.Message(
+    subject=SUBJECT,
+    body=BODY,
+    recipients=[ds.Recipient(BOB)],
+    attachment_list=[ds.Attachment(content=ATTACHED, content_type="text/xml", filename=FILE_NAME)],
+)
+MESSAGE_WITH_HEADER = ds.MessageWithHeader(
+    subject=SUBJECT, body=BODY, recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader("X-Planted", HEADER)]
+)
+SIGNATURE = ds.Signature(name=SIGNER, reason=REASON, gs_name=NAME, graphical_signature=PICTURE)
+PROOFED_INDIVIDUAL = ds.IDProofedIndividualRESTful(
+    first_name=NAME,
+    last_name=SURNAME,
+    ssn4=SSN4,
+    dob=BIRTH,
+    direct_username=USERNAME,
+    direct_password=PATIENT_PASSWORD,
+)
+INDIVIDUAL = ds.IDProofedIndividual(first_name=NAME, last_name=SURNAME, ssn4=SSN4, dob=BIRTH)
+RAW_MESSAGES = [ds.RawMessage(data=RAW)]
+DAY = datetime(1907, 3, 19, tzinfo=UTC)
+
+SuiteCall = Callable[[ds.DirectSuite], Awaitable[object]]
+
+
+def get_mailbox(suite: ds.DirectSuite) -> ds.Mailbox:
+    return suite.mailbox(ALICE, PASSWORD)
+
+
+def get_tuser(suite: ds.DirectSuite) -> ds.TUser:
+    return suite.tuser("planted-tuser", TUSER_PASSWORD, ALICE)
+
+
+CALLS: dict[str, SuiteCall] = {
+    "Save": lambda suite: suite.signing.save(PDF),
+    "GetDoc": lambda suite: suite.signing.get_doc(DOCUMENT),
+    "GetDocInfo": lambda suite: suite.signing.get_doc_info(DOCUMENT),
+    "Delete": lambda suite: suite.signing.delete(DOCUMENT),
+    "Flatten": lambda suite: suite.signing.flatten(DOCUMENT),
+    "FlattenAndPull": lambda suite: suite.signing.flatten_and_pull(DOCUMENT),
+    "ClearUnsignedFields": lambda suite: suite.signing.clear_unsigned_fields(DOCUMENT),
+    "ClearUnsignedFieldsAndPull": lambda suite: suite.signing.clear_unsigned_fields_and_pull(DOCUMENT),
+    "Sign": lambda suite: suite.signing.sign(DOCUMENT, SIGNATURE),
+    "SignAndPull": lambda suite: suite.signing.sign_and_pull(DOCUMENT, SIGNATURE),
+    "MultiSign": lambda suite: suite.signing.multi_sign(DOCUMENT, [SIGNATURE]),
+    "MultiSignAndPull": lambda suite: suite.signing.multi_sign_and_pull(DOCUMENT, [SIGNATURE]),
+    "getSingleMessageInfo": lambda suite: suite.fax.get_single_message_info(NUMBER, HANDLE),
+    "getMultipleMessageInfo": lambda suite: suite.fax.get_multiple_message_info(NUMBER),
+    "Send": lambda suite: get_mailbox(suite).send(MESSAGE),
+    "SendWithHeader": lambda suite: get_mailbox(suite).send_with_header(MESSAGE_WITH_HEADER),
+    "Forward": lambda suite: get_mailbox(suite).forward(FOLDER, [UID], [BOB]),
+    "SendWithTuser": lambda suite: get_tuser(suite).send(MESSAGE),
+    "SendWithHeaderWithTuser": lambda suite: get_tuser(suite).send_with_header(MESSAGE_WITH_HEADER),
+    "GetMessageStatus": lambda suite: get_mailbox(suite).get_message_status(SMTP_ID),
+    "GetMessageStatusMany": lambda suite: get_mailbox(suite).get_message_statuses([SMTP_ID]),
+    "GetMessageStatusWithTuser": lambda suite: get_tuser(suite).get_message_status(SMTP_ID),
+    "GetMessageCount": lambda suite: get_mailbox(suite).get_message_count(FOLDER),
+    "GetUnreadMessageCount": lambda suite: get_mailbox(suite).get_unread_message_count(FOLDER),
+    "GetDeletedMessageCount": lambda suite: get_mailbox(suite).get_deleted_message_count(FOLDER),
+    "GetMessagesByUIDs": lambda suite: get_mailbox(suite).get_messages_by_uids(FOLDER, [UID]),
+    "GetUnreadMessages": lambda suite: get_mailbox(suite).get_unread_messages(FOLDER),
+    "GetMessagesByReceivedDate": lambda suite: get_mailbox(suite).get_messages_by_received_date(FOLDER, DAY, None),
+    "GetMessagesByReceivedDateUTC": lambda suite: get_mailbox(suite).get_messages_by_received_date_utc(
+        FOLDER, DAY, None
+    ),
+    "GetMessagesBySender": lambda suite: get_mailbox(suite).get_messages_by_sender(FOLDER, BOB),
+    "GetMessagesBySubject": lambda suite: get_mailbox(suite).get_messages_by_subject(FOLDER, SUBJECT),
+    "GetMessages": lambda suite: get_mailbox(suite).get_messages(FOLDER),
+    "GetMessageMetaData": lambda suite: get_mailbox(suite).get_message_metadata(FOLDER),
+    "SearchMessagesMetadataByReceivedDate": lambda suite: get_mailbox(suite).search_messages_metadata_by_received_date(
+        FOLDER, DAY, None
+    ),
+    "SearchMessagesMetadataByReceivedDateUTC": lambda suite: get_mailbox(
+        suite
+    ).search_messages_metadata_by_received_date_utc(FOLDER, DAY, None),
+    "GetUIDs": lambda suite: get_mailbox(suite).get_uids(FOLDER),
+    "GetFolders": lambda suite: get_mailbox(suite).get_folders(FOLDER),
+    "SetFoldersSubscribed": lambda suite: get_mailbox(suite).set_folders_subscribed([FOLDER], True),
+    "CreateFolder": lambda suite: get_mailbox(suite).create_folder(FOLDER),
+    "MoveFolder": lambda suite: get_mailbox(suite).move_folder(FOLDER, OTHER_FOLDER),
+    "DeleteFolder": lambda suite: get_mailbox(suite).delete_folder(FOLDER),
+    "CopyMessagesByUIDs": lambda suite: get_mailbox(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
+    "MoveMessagesByUIDs": lambda suite: get_mailbox(suite).move_messages_by_uids(FOLDER, OTHER_FOLDER, [UID]),
+    "DeleteMessagesByUIDs": lambda suite: get_mailbox(suite).delete_messages_by_uids(FOLDER, [UID]),
+    "MarkMessagesAsReadByUIDs": lambda suite: get_mailbox(suite).mark_messages_as_read_by_uids(FOLDER, [UID]),
+    "MarkMessagesAsUnreadByUIDs": lambda suite: get_mailbox(suite).mark_messages_as_unread_by_uids(FOLDER, [UID]),
+    "GetRawMessagesByUIDs": lambda suite: get_mailbox(suite).get_raw_messages_by_uids(FOLDER, [UID]),
+    "SaveRawMessages": lambda suite: get_mailbox(suite).save_raw_messages(FOLDER, RAW_MESSAGES),
+    "login": lambda suite: suite.registration.login(),
+    "ProvisionIDProofedPatient": lambda suite: suite.registration.provision_id_proofed_patient(
+        DOMAIN, PROOFED_INDIVIDUAL
+    ),
+    "GetPatientAddressByMeta": lambda suite: suite.registration.get_patient_address_by_meta(DOMAIN, INDIVIDUAL),
+    "GetPatientAddressByUsername": lambda suite: suite.registration.get_patient_address_by_username(DOMAIN, USERNAME),
+    "SetPatientsPasswords": lambda suite: suite.registration.set_patients_passwords(
+        DOMAIN, [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
+    ),
+}
+"""A call of each operation."""
+
+
+async def _stream_messages(suite: ds.DirectSuite) -> None:
+    async for _ in get_mailbox(suite).stream_messages(FOLDER):
+        pass
+
+
+async def _iterate_messages(suite: ds.DirectSuite) -> None:
+    async for _ in get_mailbox(suite).iter_messages(FOLDER):
+        pass
+
+
+async def _iterate_faxes(suite: ds.DirectSuite) -> None:
+    async for _ in suite.fax.iter_messages(NUMBER):
+        pass
+
+
+def _make_stored_document(number: int) -> ds.StoredDocument:
+    """One of several documents: of the same one, a second change would not be looked for."""
+    return ds.StoredDocument(identifier=f"{DOCUMENT}-{number}", document_digest=DOCUMENT)
+
+
+async def _pull_to_file(suite: ds.DirectSuite) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return await suite.signing.sign_and_pull(
+            _make_stored_document(3), SIGNATURE, destination=Path(folder, FILE_NAME)
+        )
+
+
+async def _download(suite: ds.DirectSuite) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        return await suite.signing.download(DOCUMENT, Path(folder, FILE_NAME))
+
+
+VERIFIED_CALLS: dict[str, SuiteCall] = {
+    "sign and settle": lambda suite: suite.signing.sign(_make_stored_document(1), SIGNATURE),
+    "pull and settle": lambda suite: suite.signing.sign_and_pull(_make_stored_document(2), SIGNATURE),
+    "pull to a file and settle": _pull_to_file,
+    "provision and settle": CALLS["ProvisionIDProofedPatient"],
+}
+"""Calls that look for what became of them, should their answer get lost."""
+
+MULTI_REQUEST_CALLS: dict[str, SuiteCall] = {
+    "send_once": lambda suite: get_mailbox(suite).send_once(MESSAGE, key="planted-key", since=DAY),
+    "copy and verify": lambda suite: get_mailbox(suite).copy_messages_by_uids(FOLDER, OTHER_FOLDER, [UID], verify=True),
+    "save raw and verify": lambda suite: get_mailbox(suite).save_raw_messages(FOLDER, RAW_MESSAGES, verify=True),
+    "download": _download,
+    "stream_messages": _stream_messages,
+    "iter_messages": _iterate_messages,
+    "fax iter_messages": _iterate_faxes,
+    "raw response": lambda suite: get_mailbox(suite).with_raw_response.get_messages(FOLDER),
+    **VERIFIED_CALLS,
+}
+"""Methods that do more than one request, or read one as it comes."""
+
+
+def _search_with_naive_datetime(suite: ds.DirectSuite) -> Awaitable[object]:
+    return get_mailbox(suite).get_messages_by_received_date(FOLDER, DAY.replace(tzinfo=None), None)
+
+
+INVALID_CALLS: dict[str, SuiteCall] = {
+    "foreign sender": lambda suite: get_mailbox(suite).send(
+        ds.Message(sender=BOB, subject=SUBJECT, body=BODY, recipients=[ds.Recipient(BOB)])
+    ),
+    "address with a line break": lambda suite: get_mailbox(suite).send(
+        ds.Message(subject=SUBJECT, recipients=[ds.Recipient(f"{BOB}\r\n{NAME}")])
+    ),
+    "header with a line break": lambda suite: get_mailbox(suite).send_with_header(
+        ds.MessageWithHeader(recipients=[ds.Recipient(BOB)], headers=[ds.MessageHeader(HEADER, f"{HEADER}\r\n")])
+    ),
+    "not a mailbox": lambda suite: suite.mailbox(NAME, PASSWORD).get_uids(),
+    "not a PDF": lambda suite: suite.signing.save(b"planted page"),
+    "no file": lambda suite: suite.signing.save(Path(f"/nowhere/{FILE_NAME}")),
+    "folder elsewhere": lambda suite: get_mailbox(suite).create_folder("planted-folder"),
+    "half a surrogate": lambda suite: suite.signing.get_doc(f"{DOCUMENT}\ud800"),
+    "naive datetime": _search_with_naive_datetime,
+    "uids that are none": lambda suite: get_mailbox(suite).get_messages_by_uids(FOLDER, cast("list[int]", [SUBJECT])),
+    "nobody's password": lambda suite: suite.registration.set_patients_passwords(
+        "..", [ds.UserPassword(USERNAME, PATIENT_PASSWORD)]
+    ),
+}
+"""Calls that are refused before anything is sent."""

@@ -1,0 +1,176 @@
+"""Where the storm takes place: the sandbox with its people, the suite, the faults, and the time.
+
+Time belongs to all: with every few actions that end it goes on, in the event loop (deadlines, pauses, back-offs) and
+in the sandbox alike. Where nothing ends any more, since all wait, it goes on by leaps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+
+import directsuite as ds
+from directsuite.core.events import Event
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.clock import Clock
+from directsuite.sandbox.server import DEMO_LOGIN
+from tests.core.virtual_time import LoopClock
+
+from .matrix_row import ALICE, BOB, DOMAIN, PASSWORD, TUSER, populate
+from .matrix_time import get_leaping_loop
+from .storm_credentials import CredentialMonitor
+
+CONNECTIONS = 16
+"""To each service, for 64 callers: some have to queue."""
+FAX_NUMBER = "15550100100"
+FAX_COUNT = 23
+SHELF_FOLDER = "INBOX.Shelf"
+SHELF_MESSAGES = 30
+CREDENTIAL_SECONDS = 600.0
+"""Seconds of a token, as of a session."""
+PATIENT = "ada"
+_RENEWAL_MARGIN = 60.0  # seconds before its end at which a credential is renewed
+_CALL_TIMEOUT = 60.0  # seconds that getting it may have taken, which count
+
+_NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+_ACTIONS_PER_TICK = 8  # actions
+_SECONDS_PER_TICK = 0.8
+_IDLE_SECONDS, _LEAP_SECONDS = 0.1, 5.0  # real seconds in which nothing ended; virtual seconds that then pass
+_REQUESTS_PER_SECOND = 10**6
+
+FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
+    (0.012, "reset_before", {}),
+    (0.012, "reset_after", {}),
+    (0.012, "truncate", {}),
+    (0.012, "malformed", {}),
+    (0.006, "status", {"status": 500}),
+    (0.006, "status", {"status": 500, "processed": True, "body": {"error": "server_error"}}),
+    (0.006, "status", {"status": 502, "body": "<h1>Bad Gateway</h1>", "processed": True}),
+    (0.005, "status", {"status": 504}),
+    (0.003, "status", {"status": 503}),
+    (0.004, "status", {"status": 503, "retry_after": 1}),
+    (0.003, "status", {"status": 429, "retry_after": 1}),
+    (0.003, "hang", {}),
+    (0.003, "hang", {"processed": True}),
+    (0.005, "latency", {"seconds": 1.0}),
+    (0.006, "expire_token", {}),
+    (0.006, "expire_session", {}),
+)
+"""How likely for a request, the kind, and what more there is to say: a tenth of all requests."""
+
+
+@attrs.define
+class EventCounter:
+    """The events of the suite, counted: by class, and by operation."""
+
+    counts: dict[tuple[str, str], int] = attrs.Factory(dict[tuple[str, str], int])
+
+    def __call__(self, event: Event) -> None:
+        key = (type(event).__name__, getattr(event, "operation", ""))
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def count(self, kind: type[Event], operation: str | None = None) -> int:
+        """How many events there were of a class, of one operation or of all."""
+        return sum(
+            count
+            for (name, of_operation), count in self.counts.items()
+            if name == kind.__name__ and operation in (None, of_operation)
+        )
+
+
+@attrs.define(eq=False)
+class StormContext:
+    """What the actions of the storm share."""
+
+    sandbox: Sandbox
+    suite: ds.DirectSuite
+    events: EventCounter
+    credentials: CredentialMonitor
+    _ended_actions: int = 0
+    _last: float = attrs.Factory(time.monotonic)
+
+    @property
+    def box(self) -> ds.Mailbox:
+        """Alice's mailbox."""
+        return self.suite.mailbox(ALICE, PASSWORD)
+
+    @property
+    def tuser(self) -> ds.TUser:
+        """A T-User who acts for Alice."""
+        return self.suite.tuser(TUSER, PASSWORD, ALICE)
+
+    def note_action_ended(self) -> None:
+        """An action has ended."""
+        self._ended_actions += 1
+        self._last = time.monotonic()
+        if self._ended_actions % _ACTIONS_PER_TICK == 0:
+            self._advance(_SECONDS_PER_TICK)
+
+    async def run_clock(self) -> None:
+        """Whenever nothing ends, because all wait; for ever."""
+        loop = get_leaping_loop()
+        while True:
+            await asyncio.sleep(_IDLE_SECONDS / 2)
+            if not loop.threads and time.monotonic() - self._last > _IDLE_SECONDS:
+                self._last = time.monotonic()
+                self._advance(_LEAP_SECONDS)
+
+    def inject_faults(self, seed: int) -> None:
+        """The faults, from a seed."""
+        for number, (probability, kind, more) in enumerate(FAULTS):
+            self.sandbox.inject_fault("*", kind, probability=probability, seed=seed + number, times=None, **more)
+
+    def _advance(self, seconds: float) -> None:
+        get_leaping_loop().leap(seconds)
+        self.sandbox.clock.advance(timedelta(seconds=seconds))
+
+
+@contextlib.asynccontextmanager
+async def open_context() -> AsyncGenerator[StormContext]:
+    """The sandbox with its people, messages, faxes and a patient, and the open suite; no faults yet."""
+    clock = Clock()
+    clock.freeze(_NOON)
+    async with Sandbox(clock=clock) as sandbox:
+        await populate(sandbox)
+        for number in range(FAX_COUNT):
+            await sandbox.add_fax(FAX_NUMBER, description=f"fax {number}")
+        credentials = CredentialMonitor(
+            sandbox, CREDENTIAL_SECONDS, CREDENTIAL_SECONDS - _RENEWAL_MARGIN - _CALL_TIMEOUT
+        )
+        heard = EventCounter()
+        settings = attrs.evolve(
+            ds.Settings.from_env(sandbox.environment),
+            max_connections=CONNECTIONS,
+            requests_per_second=_REQUESTS_PER_SECOND,
+            burst=_REQUESTS_PER_SECOND,
+        )
+        suite = ds.DirectSuite(
+            settings,
+            credentials.fetch,
+            ds.Login(*DEMO_LOGIN),
+            listeners=[heard, credentials],
+            clock=LoopClock(),
+        )
+        credentials.watch(suite)
+        async with suite:
+            storm = StormContext(sandbox, suite, heard, credentials)
+            await storm.box.create_folder(SHELF_FOLDER)
+            for number in range(SHELF_MESSAGES):
+                await sandbox.deliver(ALICE, make_raw_message(f"shelved {number}"), SHELF_FOLDER)
+            individual = ds.IDProofedIndividualRESTful(id=7, direct_username=PATIENT)
+            await suite.registration.provision_id_proofed_patient(DOMAIN, individual)
+            yield storm
+
+
+def make_raw_message(subject: str) -> bytes:
+    """A message as it goes over the wire (RFC 5322)."""
+    name = subject.replace(" ", ".")
+    return (
+        f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: {subject}\r\nMessage-ID: <{name}@{DOMAIN}>\r\n\r\nOnce.\r\n"
+    ).encode()

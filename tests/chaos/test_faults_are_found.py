@@ -1,0 +1,91 @@
+"""The same against the sandbox, with each of its kinds of fault: the services themselves, not what a test wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.sandbox.faults import FAULT_KINDS
+from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from tests.integration.scenario import SleepDrivenClock, make_settings
+
+from . import sentinels
+from .leak_capture import (
+    OutputCapture,
+    collect_error_texts,
+    collect_frame_locals,
+    collect_pickles,
+    collect_reprs,
+    find_leaks,
+)
+from .test_no_leaks import ALL_BUT_IDENTIFIERS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+pytestmark = pytest.mark.wide
+
+SLOW = pytest.mark.slow
+SIMILAR = ("latency", "reset_before", "truncate", "expire_token")
+"""Kinds that end much like another one."""
+HANGS: dict[str, dict[str, Any]] = {"hang": {"timeout": 0.2, "attempt_timeout": 0.1}}
+"""Settings under which a fault of real time takes little of it."""
+
+SERVERS = ("log of directsuite.sandbox", "log of aiohttp.server", "log of aiohttp.web", "log of aiohttp.access")
+"""Loggers of the sandbox, which is no part of the client."""
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """With the mailboxes and the individual that the planted calls are about."""
+    async with Sandbox() as sandbox:
+        for address in (sentinels.ALICE, sentinels.BOB):
+            await sandbox.add_account(address, sentinels.PASSWORD)
+        await sandbox.add_tuser("planted-tuser", sentinels.TUSER_PASSWORD, [sentinels.ALICE])
+        await sandbox.add_individual(sentinels.NAME, sentinels.SURNAME, "1234", sentinels.BIRTH, id=7)
+        await sandbox.deliver(sentinels.ALICE, sentinels.RAW, "INBOX")
+        yield sandbox
+
+
+async def outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> ds.DirectSuiteError | None:
+    """The error that a call raises."""
+    try:
+        await call(suite)
+    except ds.DirectSuiteError as error:
+        return error
+    return None
+
+
+def sessions_of(suite: ds.DirectSuite) -> list[str]:
+    """The credentials in use."""
+    return [cache._credential.token.reveal() for cache in suite._caches if cache._credential is not None]
+
+
+@pytest.mark.by_default(2)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=SLOW if kind in SIMILAR else ()) for kind in (*FAULT_KINDS, "none")]
+)
+async def test_faulty_services_show_nothing(kind: str, sandbox: Sandbox) -> None:
+    if kind != "none":
+        sandbox.inject_fault("*", kind, times=None, seconds=0.01)
+    token = sandbox.environment["DIRECTSUITE_TOKEN"]
+    settings = make_settings(sandbox, circuit_failures=0, requests_per_second=10_000.0, **HANGS.get(kind, {}))
+    calls = sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS
+    with OutputCapture() as overheard:
+        async with ds.DirectSuite(settings, token, ds.Login(*DEMO_LOGIN), clock=SleepDrivenClock()) as suite:
+            overheard.listen(suite)
+            errors = await asyncio.gather(*(outcome(call, suite) for call in calls.values()))
+            secrets = sentinels.encode_variants([*sentinels.SECRETS, token, DEMO_LOGIN[1], *sessions_of(suite)])
+            everything = secrets | sentinels.encode_variants(sentinels.ALL_SENTINELS)
+            assert find_leaks(collect_reprs(suite), secrets) == []
+    for name, error in zip(calls, errors, strict=True):
+        if error is not None:
+            assert (name, find_leaks(collect_error_texts(error), everything)) == (name, [])
+            assert (name, find_leaks(collect_pickles(error), everything)) == (name, [])
+            assert (name, find_leaks(collect_frame_locals(error), secrets | ALL_BUT_IDENTIFIERS)) == (name, [])
+    own = [shown for shown in overheard.collect_texts() if not shown[0].startswith(SERVERS)]
+    assert find_leaks(own, everything) == []
+    assert overheard.operations >= set(sentinels.CALLS)

@@ -1,0 +1,318 @@
+"""Nothing that was planted turns up: not in logs, events, spans, metrics, errors, frames or reprs, whatever happens.
+
+Frames are looked at with their locals, as tools print them that report errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import pytest
+
+import directsuite as ds
+from directsuite.types import Token
+from tests.core import responses
+from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_suite import TWO_ATTEMPTS_POLICY
+from tests.core.virtual_time import LoopClock, VirtualTimeLoop, yield_to_loop, yield_until
+from tests.specification import METHODS
+
+from . import echo_service, sentinels
+from .leak_capture import (
+    CapturedText,
+    OutputCapture,
+    collect_error_texts,
+    collect_frame_locals,
+    collect_pickles,
+    collect_reprs,
+    find_leaks,
+)
+
+SECRET_VARIANTS = sentinels.encode_variants(sentinels.SECRETS)
+ALL_VARIANTS = sentinels.encode_variants(sentinels.ALL_SENTINELS)
+ALL_BUT_IDENTIFIERS = sentinels.encode_variants({*sentinels.ALL_SENTINELS} - {sentinels.DOCUMENT, str(sentinels.UID)})
+"""What reprs of responses and frames may not show; by which number or identifier a thing is asked for, they may."""
+VERIFICATION_OPERATIONS = {"GetDocInfo", "GetDoc", "GetPatientAddressByMeta"}
+DEBUG = pytest.mark.parametrize("debug", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "debug"])
+
+
+def run_in_virtual_time(scene: Callable[[], Awaitable[None]], *, debug: bool = False) -> None:
+    """Run it to its end in no time. debug: in asyncio's debug mode, which logs more."""
+
+    async def run() -> None:
+        await scene()
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop, debug=debug) as runner:
+        runner.run(run())
+
+
+def make_suite(server: ScriptedServer, token: Token = sentinels.TOKEN, **others: Any) -> ds.DirectSuite:
+    """A suite of the scripted server; its circuits stay closed."""
+    values: dict[str, Any] = {
+        "signing_url": server.url("signing"),
+        "fax_url": server.url("fax"),
+        "message_url": server.url("message"),
+        "registration_url": server.url("registration"),
+        "retry": TWO_ATTEMPTS_POLICY,
+        "circuit_failures": 0,
+        "max_response_bytes": 100_000,
+    }
+    return ds.DirectSuite(ds.Settings(**(values | others)), token=token, login=sentinels.LOGIN, clock=LoopClock())
+
+
+async def await_outcome(call: sentinels.SuiteCall, suite: ds.DirectSuite) -> object:
+    """What a call gives, or the error that it raises."""
+    try:
+        return await call(suite)
+    except Exception as error:  # noqa: BLE001  whatever it is, it is looked at
+        return error
+
+
+def find_leaks_in(found: object) -> list[CapturedText]:
+    """What stands where it may not: in an error, or in the repr of a response."""
+    if isinstance(found, BaseException):
+        return [
+            *find_leaks(collect_error_texts(found), ALL_VARIANTS),
+            *find_leaks(collect_frame_locals(found), ALL_BUT_IDENTIFIERS),
+            *find_leaks(collect_pickles(found), ALL_VARIANTS),
+        ]
+    return (
+        find_leaks([("repr of the response", repr(found))], ALL_BUT_IDENTIFIERS) if isinstance(found, ds.Model) else []
+    )
+
+
+async def find_leaks_on_cancel(call: asyncio.Future[object]) -> list[CapturedText]:
+    """What stands where it may not, in the cancellation of a call."""
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await call
+    return [
+        *find_leaks(collect_error_texts(caught.value), ALL_VARIANTS),
+        *find_leaks(collect_frame_locals(caught.value), ALL_BUT_IDENTIFIERS),
+    ]
+
+
+async def find_leaks_by_call(
+    calls: Mapping[str, sentinels.SuiteCall], play: Responder, overheard: OutputCapture, **others: Any
+) -> dict[str, list[CapturedText]]:
+    """What the calls showed that they may not, by name, where every request ends like this."""
+    found: dict[str, list[CapturedText]] = {}
+    async with ScriptedServer(play) as server, make_suite(server, **others) as suite:
+        overheard.listen(suite)
+        for name, call in calls.items():
+            found[name] = find_leaks_in(await await_outcome(call, suite))
+        found["suite"] = find_leaks(
+            collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS
+        )
+    return {name: places for name, places in found.items() if places}
+
+
+def test_every_operation_is_planted() -> None:
+    assert set(sentinels.CALLS) == set(METHODS)
+
+
+@pytest.mark.by_default(5)
+@DEBUG
+@pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
+def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
+    async def scene() -> None:
+        play = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
+        retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
+        assert (
+            await find_leaks_by_call(sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS, play, overheard, retry=retry)
+            == {}
+        )
+
+    with OutputCapture(thorough=debug) as overheard:
+        run_in_virtual_time(scene, debug=debug)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    assert overheard.operations >= set(METHODS)
+
+
+def test_failed_login_shows_nothing() -> None:
+    calls = {name: sentinels.CALLS[name] for name in ("login", "GetPatientAddressByMeta", "ProvisionIDProofedPatient")}
+
+    async def scene() -> None:
+        found = {
+            name: await find_leaks_by_call(calls, play, overheard)
+            for name, play in echo_service.FAILURE_RESPONSES.items()
+        }
+        assert {name: places for name, places in found.items() if places} == {}
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    assert overheard.operations == {*calls}
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
+def test_calls_that_go_well_show_nothing(*, debug: bool) -> None:
+    results: list[object] = []
+
+    async def scene() -> None:
+        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+            overheard.listen(suite)
+            results.extend([await await_outcome(call, suite) for call in sentinels.CALLS.values()])
+            assert (
+                find_leaks(
+                    collect_reprs(suite, sentinels.get_mailbox(suite), sentinels.get_tuser(suite)), SECRET_VARIANTS
+                )
+                == []
+            )
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene, debug=debug)
+    assert [result for result in results if isinstance(result, Exception)] == []
+    assert [find_leaks_in(result) for result in results if find_leaks_in(result)] == []
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    assert overheard.operations == set(METHODS)
+
+
+def test_refused_arguments_show_nothing() -> None:
+    async def scene() -> None:
+        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+            for name, call in sentinels.INVALID_CALLS.items():
+                with pytest.raises(ds.DirectSuiteError) as caught:
+                    await call(suite)
+                assert (name, find_leaks_in(caught.value)) == (name, [])
+            assert server.requests == []
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+
+
+@pytest.mark.parametrize("failures", [0, 3], ids=["tried", "left alone"])
+def test_service_that_is_down_shows_nothing(failures: int) -> None:
+    async def scene() -> None:
+        async with (
+            ScriptedServer(echo_service.respond_success) as server,
+            make_suite(server, circuit_failures=failures) as suite,
+        ):
+            overheard.listen(suite)
+            await suite.registration.login()
+            await server.stop()
+            for name, call in sentinels.CALLS.items():
+                error = await await_outcome(call, suite)
+                assert isinstance(error, ds.ConnectFailedError)
+                assert (name, find_leaks_in(error)) == (name, [])
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+
+
+def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
+    """Whether the operation's own request is with the server, and its answer on the way."""
+    return server.busy > 0 and (operation == "login" or not server.requests[-1].target.endswith("/login"))
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        responses.never_respond,
+        echo_service.partial_response,
+    ],
+    ids=["silence", "half an answer"],
+)
+def test_cancelled_calls_show_nothing(play: Responder) -> None:
+    async def scene() -> None:
+        async with ScriptedServer(play) as server, make_suite(server) as suite:
+            overheard.listen(suite)
+            for name, call in sentinels.CALLS.items():
+                server.default_responder = play if name == "login" else echo_service.respond_after_login(play)
+                task = asyncio.ensure_future(await_outcome(call, suite))
+                await yield_until(functools.partial(_is_in_flight, server, name))
+                await yield_to_loop()
+                assert (name, await find_leaks_on_cancel(task)) == (name, [])
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    assert overheard.operations == set(METHODS)
+
+
+@pytest.mark.by_default(8)
+@pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
+def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
+    async def scene() -> None:
+        play = echo_service.respond_to_verification(
+            echo_service.respond_success, echo_service.FAILURE_RESPONSES[failure]
+        )
+        assert await find_leaks_by_call(sentinels.VERIFIED_CALLS, play, overheard, retry=ds.RetryPolicy.none()) == {}
+
+    with OutputCapture(thorough=False) as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    # A provisioned patient needs no field of the response, so a misfit response of that call is no failure.
+    looks = VERIFICATION_OPERATIONS - {"GetPatientAddressByMeta"} if failure == "misfit" else VERIFICATION_OPERATIONS
+    assert overheard.operations >= looks or failure not in ("500", "truncated", "misfit", "reset", "silence")
+
+
+@pytest.mark.parametrize(("name", "call"), sentinels.VERIFIED_CALLS.items(), ids=sentinels.VERIFIED_CALLS)
+def test_cancelled_looks_show_nothing(name: str, call: sentinels.SuiteCall) -> None:
+    async def scene() -> None:
+        async with (
+            ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,
+            make_suite(server) as suite,
+        ):
+            overheard.listen(suite)
+            task = asyncio.ensure_future(await_outcome(call, suite))
+            await yield_until(
+                lambda: any(echo_service.is_verification_request(request.target) for request in server.requests)
+            )
+            await yield_to_loop()
+            assert (name, await find_leaks_on_cancel(task)) == (name, [])
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+
+
+def test_stream_that_is_left_early_shows_nothing() -> None:
+    async def scene() -> None:
+        async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+            overheard.listen(suite)
+            async with contextlib.aclosing(sentinels.get_mailbox(suite).stream_messages(sentinels.FOLDER)) as messages:
+                assert (await anext(messages)).subject == sentinels.SUBJECT
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+
+
+GRANTS: dict[str, Callable[[str], Token]] = {
+    "client credentials": lambda url: ds.ClientCredentials(url, "planted-client", sentinels.CLIENT_SECRET),
+    "in the body": lambda url: ds.ClientCredentials(url, "planted-client", sentinels.CLIENT_SECRET, client_auth="body"),
+    "refresh token": lambda url: ds.RefreshToken(
+        url, "planted-client", sentinels.CLIENT_SECRET, sentinels.REFRESH_TOKEN
+    ),
+    "authorization code": lambda url: ds.AuthorizationCode(
+        url, "planted-client", sentinels.CLIENT_SECRET, sentinels.CODE, "https://app.example.test/", sentinels.VERIFIER
+    ),
+}
+
+
+@pytest.mark.by_default(1)
+@pytest.mark.parametrize("grant", GRANTS)
+def test_token_requests_show_nothing(grant: str) -> None:
+    async def scene() -> None:
+        for name, play in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
+            async with ScriptedServer(play) as server:
+                token = GRANTS[grant](server.url("token"))
+                async with make_suite(server, token) as suite:
+                    overheard.listen(suite)
+                    assert (name, find_leaks_in(await await_outcome(sentinels.CALLS["GetDocInfo"], suite))) == (
+                        name,
+                        [],
+                    )
+                    assert (name, find_leaks(collect_reprs(suite, token), SECRET_VARIANTS)) == (name, [])
+
+    with OutputCapture() as overheard:
+        run_in_virtual_time(scene)
+    assert find_leaks(overheard.collect_texts(), ALL_VARIANTS) == []
+    assert len(overheard.operations) == 2

@@ -1,0 +1,90 @@
+"""Deletions of folders whose answer got lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import directsuite as ds
+
+from .verification_scenario import VerificationScenario, await_outcome, open_scenario
+
+
+@pytest.fixture
+async def scenario() -> AsyncIterator[VerificationScenario]:
+    async with open_scenario() as running:
+        for folder in ("INBOX.Cases", "INBOX.Cases.Open", "INBOX.Other.Cases"):
+            await running.box.create_folder(folder)
+        yield running
+
+
+@pytest.mark.parametrize("folder", ["INBOX.Cases", "INBOX.Cases.Open", "inbox.Cases"])
+@pytest.mark.parametrize("fault", ["reset_after", "truncate", "malformed", "reset_before", "status"])
+async def test_a_deletion_is_told_as_the_ledger_has_it(scenario: VerificationScenario, fault: str, folder: str) -> None:
+    scenario.sandbox.inject_fault("DeleteFolder", fault)
+    told = await await_outcome(scenario.box.delete_folder(folder))
+    assert isinstance(told, ds.OutcomeUnknownError) == (await scenario.count_effects("DeleteFolder") == 0)
+    if isinstance(told, ds.OutcomeUnknownError):
+        assert told.looked
+        assert "get_folders()" in told.how_to_find_out
+    assert "INBOX.Other.Cases" in await scenario.box.get_folders()
+
+
+async def test_an_unsubscribed_folder_is_not_taken_for_a_deleted_one(scenario: VerificationScenario) -> None:
+    await scenario.box.set_folders_subscribed(["INBOX.Other.Cases"], subscribed=False)
+    scenario.sandbox.inject_fault("DeleteFolder", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.box.delete_folder("INBOX.Other.Cases")
+
+
+@pytest.mark.parametrize("folder", ["Archive", "Archive.Old", "INBOX.Gone.Below"])
+async def test_deletion_of_unlistable_folder_is_never_confirmed(scenario: VerificationScenario, folder: str) -> None:
+    scenario.sandbox.inject_fault("DeleteFolder", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.box.delete_folder(folder)
+    assert (scenario.clock.time > 0) == folder.startswith("INBOX.")  # outside of it nothing is looked for
+
+
+NESTED, TOP = "INBOX.Cases.Open", "INBOX.Cases"
+LISTINGS: dict[str, tuple[str, list[str], bool]] = {
+    "neither it nor what was below": (NESTED, ["INBOX.Cases.Closed"], True),
+    "an empty list": (NESTED, [], True),
+    "in another case": (NESTED, ["inbox.cases.OPEN"], False),
+    "by its last name only": (NESTED, ["Open"], False),
+    "by its name below INBOX": (NESTED, ["Cases.Open"], False),
+    "something that was below it": (NESTED, ["INBOX.Cases.Open.Now"], False),
+    "something that was below it, by its name from there": (NESTED, ["Open.Now"], False),
+    "something that was below it, by its name below INBOX": (NESTED, ["Cases.Open.Now"], False),
+    "the other folders of INBOX": (TOP, ["INBOX.Sent", "INBOX.Other.Cases", "INBOX.Cases2"], True),
+    "an empty list of INBOX": (TOP, [], False),
+    "half of it, by names below INBOX": (TOP, ["Sent", "Cases.Open"], False),
+}
+
+
+@pytest.mark.parametrize(("folder", "folders", "gone"), LISTINGS.values(), ids=LISTINGS)
+async def test_any_sign_of_the_folder_speaks_against_its_deletion(
+    scenario: VerificationScenario, folder: str, folders: list[str], *, gone: bool
+) -> None:
+    listed = {"success": True, "code": 0, "folders": folders}
+    scenario.sandbox.inject_fault("GetFolders", "status", status=200, body=listed, times=None)
+    scenario.sandbox.inject_fault("DeleteFolder", "reset_after")
+    told = await await_outcome(scenario.box.delete_folder(folder))
+    assert (told is None) == gone
+
+
+@pytest.mark.parametrize("folder", ["INBOX.Prüfung", "INBOX.R&D", "INBOX.Prüfung.Open"])
+async def test_deletion_of_ambiguous_folder_name_is_never_confirmed(
+    scenario: VerificationScenario, folder: str
+) -> None:
+    listed = {"success": True, "code": 0, "folders": ["INBOX.Sent", "INBOX.R&-D", "INBOX.Pr&APw-fung.Open"]}
+    scenario.sandbox.inject_fault("GetFolders", "status", status=200, body=listed, times=None)
+    scenario.sandbox.inject_fault("DeleteFolder", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.box.delete_folder(folder)
+
+
+async def test_success_needs_no_verification(scenario: VerificationScenario) -> None:
+    looks = scenario.count_requests("GetFolders")
+    await scenario.box.delete_folder("INBOX.Cases")
+    assert scenario.get_applied_count(looks) == 0

@@ -1,0 +1,345 @@
+"""Changes of documents whose answer got lost: what the caller is told is what the ledger says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import directsuite as ds
+
+from .verification_scenario import (
+    VerificationScenario,
+    advance_loop_clock,
+    await_outcome,
+    list_file_names,
+    open_scenario,
+)
+
+PATIENT = ds.Signature(name="PatientSig", reason="I agree")
+WITNESS = ds.Signature(name="WitnessSig", reason="Seen")
+
+Update = Callable[[ds.Signing, Any], Awaitable[ds.DocumentUpdate]]
+Pull = Callable[[Any, Any, Path | None], Awaitable[Any]]  # the overloads don't fit arguments made on the fly
+
+UPDATES: dict[str, Update] = {
+    "Sign": lambda signing, document: signing.sign(document, PATIENT),
+    "MultiSign": lambda signing, document: signing.multi_sign(document, [PATIENT, WITNESS]),
+    "Flatten": lambda signing, document: signing.flatten(document),
+    "ClearUnsignedFields": lambda signing, document: signing.clear_unsigned_fields(document),
+}
+
+
+def _destination_option(destination: Path | None) -> dict[str, Any]:
+    return {} if destination is None else {"destination": destination}
+
+
+PULLS: dict[str, Pull] = {
+    "SignAndPull": lambda signing, document, path: signing.sign_and_pull(
+        document, PATIENT, **_destination_option(path)
+    ),
+    "MultiSignAndPull": lambda signing, document, path: signing.multi_sign_and_pull(
+        document, [PATIENT], **_destination_option(path)
+    ),
+    "FlattenAndPull": lambda signing, document, path: signing.flatten_and_pull(document, **_destination_option(path)),
+    "ClearUnsignedFieldsAndPull": lambda signing, document, path: signing.clear_unsigned_fields_and_pull(
+        document, **_destination_option(path)
+    ),
+}
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "reset_after": {"kind": "reset_after"},
+    "truncate": {"kind": "truncate"},
+    "malformed": {"kind": "malformed"},
+    "502 after it": {"kind": "status", "status": 502, "processed": True},
+    "signing's own 500 after it": {"kind": "status", "status": 500, "processed": True, "body": {"error": "x"}},
+    "reset_before": {"kind": "reset_before"},
+    "500 instead": {"kind": "status", "status": 500},
+}
+_REPRESENTATIVE_FAULTS = ("reset_after", "reset_before")
+
+
+def _make_cases(operations: dict[str, Any]) -> list[Any]:
+    return [
+        pytest.param(
+            operation,
+            fault,
+            marks=[] if fault in _REPRESENTATIVE_FAULTS or operation.startswith("Sign") else [pytest.mark.slow],
+        )
+        for operation in operations
+        for fault in FAULTS
+    ]
+
+
+@pytest.fixture
+async def scenario() -> AsyncIterator[VerificationScenario]:
+    async with open_scenario() as running:
+        yield running
+
+
+async def save_and_get_info(world: VerificationScenario) -> ds.StoredDocument:
+    """A stored document whose digest GetDocInfo has told as Save did."""
+    document = await world.save()
+    assert (await world.signing.get_doc_info(document)).document_digest == document.document_digest
+    return document
+
+
+@pytest.mark.parametrize(("operation", "fault"), _make_cases(UPDATES))
+async def test_an_update_is_told_as_the_ledger_has_it(
+    scenario: VerificationScenario, operation: str, fault: str
+) -> None:
+    document = await save_and_get_info(scenario)
+    scenario.sandbox.inject_fault(operation, **FAULTS[fault])
+    told = await await_outcome(UPDATES[operation](scenario.signing, document))
+    happened = [(effect["subject"], effect["detail"]["digest"]) for effect in await scenario.sandbox.ledger(operation)]
+    if isinstance(told, ds.OutcomeUnknownError):
+        assert happened == []
+        assert (told.looked, told.attempts) == (True, 1)
+        assert "get_doc_info" in told.how_to_find_out
+    else:
+        assert happened == [(told.identifier, told.document_digest)]
+        assert told.document_digest != document.document_digest
+
+
+@pytest.mark.by_default(5)
+@pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
+@pytest.mark.parametrize(("operation", "fault"), _make_cases(PULLS))
+async def test_a_pull_gives_the_changed_pdf_or_nothing(
+    scenario: VerificationScenario, tmp_path: Path, operation: str, fault: str, *, to_file: bool
+) -> None:
+    document = await save_and_get_info(scenario)
+    destination = tmp_path / "pulled.pdf" if to_file else None
+    scenario.sandbox.inject_fault(operation, **FAULTS[fault])
+    told = await await_outcome(PULLS[operation](scenario.signing, document, destination))
+    if isinstance(told, ds.OutcomeUnknownError):
+        assert await scenario.count_effects(operation) == 0
+        assert str(told).startswith(f"{operation}: it may or may not")
+        assert list_file_names(tmp_path) == []
+    else:
+        assert await scenario.count_effects(operation) == 1
+        assert (told == destination) == to_file
+        pdf = told if destination is None else destination.read_bytes()
+        assert pdf == await scenario.signing.get_doc(document)
+        assert list_file_names(tmp_path) == (["pulled.pdf"] if to_file else [])
+
+
+@pytest.mark.parametrize("operation", UPDATES)
+async def test_bare_identifier_is_not_verified(scenario: VerificationScenario, operation: str) -> None:
+    document = await scenario.save()
+    looks = scenario.count_requests("GetDocInfo")
+    scenario.sandbox.inject_fault(operation, "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await UPDATES[operation](scenario.signing, document.identifier)
+    assert (scenario.get_applied_count(looks), scenario.clock.time, caught.value.looked) == (0, 0.0, False)
+
+
+@pytest.mark.parametrize("digest", [None, ""])
+async def test_document_without_known_digest_is_not_verified(
+    scenario: VerificationScenario, digest: str | None
+) -> None:
+    document = attrs.evolve(await scenario.save(), document_digest=digest)
+    scenario.sandbox.inject_fault("Sign", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.signing.sign(document, PATIENT)
+
+
+async def test_a_chain_of_updates_is_settled_at_every_link(scenario: VerificationScenario) -> None:
+    update: ds.StoredDocument | ds.DocumentUpdate = await save_and_get_info(scenario)
+    for operation in ("Flatten", "Sign", "ClearUnsignedFields"):
+        scenario.sandbox.inject_fault(operation, "reset_after")
+        update = await UPDATES[operation](scenario.signing, update)
+    info = await scenario.signing.get_doc_info(update)
+    assert info.document_digest == update.document_digest
+    assert (info.form_fields, [(each.name, each.is_signed) for each in info.signatures]) == ([], [("PatientSig", True)])
+
+
+async def test_a_name_that_is_there_unsigned_proves_no_signature(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
+        await other.signing.flatten(document)  # another program changes the digest
+    scenario.sandbox.inject_fault("Sign", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await scenario.signing.sign(document, PATIENT)
+    assert (caught.value.looked, await scenario.count_effects("Sign")) == (True, 0)
+
+
+async def test_a_name_that_was_signed_before_has_to_be_there_once_more(scenario: VerificationScenario) -> None:
+    await scenario.signing.sign(document := await scenario.save(), PATIENT)
+    info = await scenario.signing.get_doc_info(document)
+    async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
+        await other.signing.clear_unsigned_fields(document)
+    scenario.sandbox.inject_fault("Sign", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await scenario.signing.sign(info, PATIENT)
+    assert (caught.value.looked, await scenario.count_effects("Sign")) == (True, 1)
+
+
+@pytest.mark.parametrize("operation", ["Flatten", "ClearUnsignedFields"])
+async def test_a_change_of_another_kind_is_not_taken_for_this_one(
+    scenario: VerificationScenario, operation: str
+) -> None:
+    document = await scenario.save()
+    async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
+        await other.signing.sign(document, PATIENT)
+    scenario.sandbox.inject_fault(operation, "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await UPDATES[operation](scenario.signing, document)
+    assert (caught.value.looked, await scenario.count_effects(operation)) == (True, 0)
+
+
+async def test_an_old_answer_is_no_base_for_proof(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    await scenario.signing.sign(document, PATIENT)
+    scenario.sandbox.inject_fault("Sign", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.signing.sign(document, PATIENT)
+    assert await scenario.count_effects("Sign") == 1
+
+
+async def test_after_pull_only_new_info_allows_verification(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    await scenario.signing.flatten_and_pull(document)
+    scenario.sandbox.inject_fault("ClearUnsignedFields", "status", status=403)
+    with pytest.raises(ds.PermissionDeniedError):
+        await scenario.signing.clear_unsigned_fields(document)
+    scenario.sandbox.inject_fault("Flatten", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await scenario.signing.flatten(document)
+    assert not caught.value.looked
+
+
+async def test_get_doc_info_makes_next_change_verifiable(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    await scenario.signing.flatten_and_pull(document)
+    info = await scenario.signing.get_doc_info(document)
+    scenario.sandbox.inject_fault("Sign", "reset_after")
+    assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest
+
+
+async def test_a_change_left_unknown_makes_later_ones_untraceable(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("Flatten", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.signing.flatten(document.identifier or "")
+    scenario.sandbox.inject_fault("ClearUnsignedFields", "reset_before")
+    with pytest.raises(ds.OutcomeUnknownError):
+        await scenario.signing.clear_unsigned_fields(document)
+    assert await scenario.count_effects("ClearUnsignedFields") == 0
+
+
+async def test_concurrent_changes_are_not_confused(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("ClearUnsignedFields", "reset_before")
+    results = await asyncio.gather(
+        scenario.signing.clear_unsigned_fields(document),
+        scenario.signing.with_options(timeout=50).sign(document, PATIENT),
+        return_exceptions=True,
+    )
+    assert isinstance(results[0], ds.OutcomeUnknownError)
+    assert isinstance(results[1], ds.DocumentUpdate)
+
+
+async def test_a_nameless_signature_is_not_looked_for(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("Sign", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await scenario.signing.sign(document, ds.Signature(reason="x"))
+    assert (caught.value.looked, scenario.clock.time) == (False, 0.0)
+
+
+async def test_a_hanging_signature_leaves_time_to_settle_it(scenario: VerificationScenario) -> None:
+    document = await scenario.save()
+    scenario.sandbox.inject_fault("Sign", "hang", processed=True)
+    signing = asyncio.create_task(scenario.signing.sign(document, PATIENT))
+    while not await scenario.count_effects("Sign"):
+        assert not signing.done()
+    advance_loop_clock(31)
+    update = await signing
+    assert update.document_digest == (await scenario.signing.get_doc_info(document)).document_digest
+
+
+@pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
+async def test_a_proven_change_whose_pdf_can_not_be_had_does_not_seem_undone(
+    scenario: VerificationScenario, tmp_path: Path, *, to_file: bool
+) -> None:
+    document = await scenario.save()
+    destination = tmp_path / "pulled.pdf"
+    destination.write_bytes(b"before")
+    scenario.sandbox.inject_fault("SignAndPull", "truncate")
+    scenario.sandbox.inject_fault("GetDoc", "malformed", times=None)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await PULLS["SignAndPull"](scenario.signing, document, destination if to_file else None)
+    error = caught.value
+    assert str(error).startswith("SignAndPull: it happened, but the PDF could not be fetched (1 attempt, ")
+    assert "get_doc(identifier)" in error.how_to_find_out
+    assert isinstance(error.__cause__, ds.ResponseDecodeError)
+    assert list_file_names(tmp_path) == ["pulled.pdf"]
+    assert destination.read_bytes() == b"before"
+
+
+async def test_a_file_that_can_not_take_the_pdf_ends_the_looking(
+    scenario: VerificationScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await scenario.save()
+    destination = tmp_path / "pulled.pdf"
+    monkeypatch.setattr(Path, "replace", _fill_disk(tmp_path))
+    scenario.sandbox.inject_fault("SignAndPull", "reset_after")
+    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
+        await scenario.signing.sign_and_pull(document, PATIENT, destination=destination)
+    assert isinstance(caught.value.__cause__, OSError)
+    assert scenario.clock.time == 0.0
+    assert list_file_names(tmp_path) == []
+
+
+async def test_pdf_with_later_changes_is_not_returned(scenario: VerificationScenario, tmp_path: Path) -> None:
+    document = await scenario.save()
+    destination = tmp_path / "pulled.pdf"
+    scenario.sandbox.inject_fault("SignAndPull", "reset_after")
+    scenario.sandbox.inject_fault("GetDoc", "reset_before")
+    async with ds.DirectSuite.from_env(scenario.sandbox.environment) as other:
+        scenario.clock.actions_during_waits.append(
+            lambda: other.signing.sign(document, WITNESS)
+        )  # before GetDoc is tried again
+        with pytest.raises(ds.OutcomeUnknownError, match="it happened, but the document was changed again"):
+            await scenario.signing.sign_and_pull(document, PATIENT, destination=destination)
+    assert await scenario.count_effects("Sign") == await scenario.count_effects("SignAndPull") == 1
+    assert list_file_names(tmp_path) == []
+
+
+async def test_unstorable_response_leaves_known_state_of_document(
+    scenario: VerificationScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = await scenario.save()
+    events: list[ds.Event] = []
+    scenario.suite.add_listener(events.append)
+    for given in (document, document.identifier):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", _fill_disk(tmp_path))
+            with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
+                await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
+        assert caught.value.happened
+        assert not caught.value.looked
+        assert "get_doc(identifier)" in caught.value.how_to_find_out
+        assert "start again" not in caught.value.how_to_find_out
+        assert isinstance(caught.value.__cause__, OSError)
+    told = [(event.how_to_find_out, event.happened) for event in events if isinstance(event, ds.OutcomeLeftUnknown)]
+    assert told == [(caught.value.how_to_find_out, True)] * 2
+    info = await scenario.signing.get_doc_info(document)
+    scenario.sandbox.inject_fault("Sign", "reset_after")
+    assert (await scenario.signing.sign(info, PATIENT)).document_digest != info.document_digest
+
+
+def _fill_disk(folder: Path) -> Callable[[Path, Path], Path]:
+    """A disk that has no room for the files of this folder; the sandbox has others."""
+    replace = Path.replace
+
+    def replaced(file: Path, target: Path) -> Path:
+        if file.is_relative_to(folder):
+            raise OSError(28, "no space left on device")
+        return replace(file, target)
+
+    return replaced

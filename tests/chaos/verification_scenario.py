@@ -1,0 +1,110 @@
+"""A sandbox with documents, mailboxes and a patient to be, and a client whose waits take no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+import directsuite as ds
+from directsuite.sandbox import Sandbox
+from directsuite.sandbox.server import DEMO_LOGIN
+from tests.integration.documents import make_consent_form
+
+T = TypeVar("T")
+
+DOMAIN = "direct.example.test"
+ALICE = f"alice@{DOMAIN}"
+
+
+class ScriptedWaitClock:
+    """Time that only passes while somebody waits. meanwhile: what happens in the next waits, one in each."""
+
+    def __init__(self) -> None:
+        self.time = 0.0
+        self.actions_during_waits: list[Callable[[], Awaitable[object]]] = []
+
+    def monotonic(self) -> float:
+        """Seconds since the beginning."""
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        """Let them pass at once."""
+        self.time += seconds
+        if self.actions_during_waits:
+            await self.actions_during_waits.pop(0)()
+        await asyncio.sleep(0)
+
+
+@attrs.frozen
+class VerificationScenario:
+    """The sandbox, and a suite that uses it."""
+
+    sandbox: Sandbox
+    suite: ds.DirectSuite
+    clock: ScriptedWaitClock
+
+    @property
+    def signing(self) -> ds.Signing:
+        """The suite's signing service."""
+        return self.suite.signing
+
+    @property
+    def box(self) -> ds.Mailbox:
+        """Alice's mailbox."""
+        return self.suite.mailbox(ALICE, "secret")
+
+    async def save(self) -> ds.StoredDocument:
+        """A stored document with a text field and two empty signature fields."""
+        return await self.signing.save(make_consent_form())
+
+    async def count_effects(self, operation: str) -> int:
+        """How often it really happened."""
+        return len(await self.sandbox.ledger(operation))
+
+    def count_requests(self, operation: str) -> int:
+        """The number of a rule that does the requests of an operation no harm, and counts them."""
+        return self.sandbox.inject_fault(operation, "latency", seconds=0.0, times=None)
+
+    def get_applied_count(self, number: int) -> int:
+        """How many requests a rule acted on."""
+        [applied] = [int(rule["applied"]) for rule in self.sandbox.faults() if rule["id"] == number]
+        return applied
+
+
+@asynccontextmanager
+async def open_scenario() -> AsyncGenerator[VerificationScenario]:
+    """A running sandbox and an open suite."""
+    async with Sandbox() as sandbox:
+        await sandbox.add_account(ALICE, "secret")
+        await sandbox.add_reseller(*DEMO_LOGIN, [DOMAIN])
+        await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
+        clock = ScriptedWaitClock()
+        settings = ds.Settings.from_env(sandbox.environment)
+        token, login = sandbox.environment["DIRECTSUITE_TOKEN"], ds.Login(*DEMO_LOGIN)
+        async with ds.DirectSuite(settings, token, login, clock=clock) as suite:
+            yield VerificationScenario(sandbox, suite, clock)
+
+
+async def await_outcome(call: Awaitable[T]) -> T | ds.OutcomeUnknownError:
+    """What a call gave, or that its outcome is unknown."""
+    try:
+        return await call
+    except ds.OutcomeUnknownError as error:
+        return error
+
+
+def list_file_names(folder: Path) -> list[str]:
+    """The names of the files in a folder, temporary ones included."""
+    return [entry.name for entry in folder.iterdir()]
+
+
+def advance_loop_clock(seconds: float) -> None:
+    """Move the event loop's clock, by which deadlines are kept, and do not wait."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    vars(loop)["time"] = lambda: time() + seconds

@@ -1,0 +1,180 @@
+"""An open suite against the scripted server, which is checked for leaks when it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import Any
+
+import aiohttp
+import attrs
+from tenacity import wait_fixed
+
+import directsuite as ds
+from directsuite.core.clock import Clock
+from directsuite.core.events import Listener
+from directsuite.types import Token
+
+from .scripted_server import ScriptedServer
+from .virtual_time import LoopClock, yield_until
+
+PASSWORD = "sentinel-of-a-password"
+TOKEN = "sentinel-of-a-token"
+SESSION = "sentinel-of-a-session"
+PATIENT = "sentinel-of-a-patient"
+SECRETS = (PASSWORD, TOKEN, SESSION)
+
+ALICE = "alice@direct.example.test"
+CONNECTIONS = 10
+LOGIN = ds.Login("reseller", PASSWORD)
+LOGIN_RESPONSE = {"success": True, "code": "000", "sessionId": SESSION}
+MESSAGE = ds.Message(subject=PATIENT, body=PATIENT, recipients=[ds.Recipient("bob@direct.example.test")])
+INDIVIDUAL = ds.IDProofedIndividualRESTful(id=5, direct_username="ada")
+PDF = b"%PDF-1.7 " + PATIENT.encode()
+
+TWO_ATTEMPTS_POLICY = ds.RetryPolicy(attempts=2, wait=wait_fixed(1))
+"""One more try, a second later."""
+
+
+def make_settings(server: ScriptedServer, **others: Any) -> ds.Settings:
+    """All four services on the scripted server; two attempts a call."""
+    values: dict[str, Any] = {
+        "signing_url": server.url("signing"),
+        "fax_url": server.url("fax"),
+        "message_url": server.url("message"),
+        "registration_url": server.url("registration"),
+        "max_connections": CONNECTIONS,
+        "retry": TWO_ATTEMPTS_POLICY,
+    }
+    return ds.Settings(**(values | others))
+
+
+@contextlib.asynccontextmanager
+async def open_suite(
+    server: ScriptedServer,
+    *,
+    token: Token | None = TOKEN,
+    login: ds.Login | None = LOGIN,
+    clock: Clock | None = None,
+    listeners: Iterable[Listener] = (),
+    leaky: bool = False,
+    **others: Any,
+) -> AsyncGenerator[ds.DirectSuite]:
+    """A suite on the scripted server; when it closes, no place, connection or task of it may be left over.
+
+    leaky: the test ends with calls under way, on purpose.
+    """
+    configured = make_settings(server, **others)
+    suite = ds.DirectSuite(configured, token=token, login=login, listeners=listeners, clock=clock or LoopClock())
+    before = asyncio.all_tasks()
+    async with suite:
+        yield suite
+        if not leaky:
+            assert_no_leaks(suite, configured.max_connections)
+    await yield_until(lambda: not asyncio.all_tasks() - before - server.tasks)
+
+
+def assert_no_leaks(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> None:
+    """No place of the limits and no connection of the pool is taken."""
+    for endpoint in suite._transport._endpoints.values():
+        assert endpoint.limits._free_slots == connections
+        assert not endpoint.limits._slot_waiters
+        assert not endpoint.limits._rate_lock.locked()
+        assert endpoint.limits._rate_waiters == 0
+        assert not endpoint.limits.breaker._probe
+    session = suite._session._http
+    if session is not None:  # else it is closed
+        assert isinstance(session.connector, aiohttp.TCPConnector)
+        assert not session.connector._acquired
+
+
+@attrs.frozen
+class ApiCall:
+    """One call of a facade, by the name of its operation."""
+
+    operation: str
+    call: Callable[[ds.DirectSuite], Awaitable[object]]
+    service: str
+    may_repeat: bool
+    success_body: Any
+
+    def __str__(self) -> str:
+        return self.operation
+
+
+async def _save_stream(suite: ds.DirectSuite) -> object:
+    async def source() -> AsyncGenerator[bytes]:
+        yield PDF
+
+    return await suite.signing.save(source())
+
+
+GET_MESSAGE_COUNT = ApiCall(
+    "GetMessageCount",
+    lambda suite: suite.mailbox(ALICE, PASSWORD).get_message_count(),
+    "messaging",
+    may_repeat=True,
+    success_body={"success": True, "count": 7},
+)
+GET_DOC_INFO = ApiCall(
+    "GetDocInfo",
+    lambda suite: suite.signing.get_doc_info("doc"),
+    "signing",
+    may_repeat=True,
+    success_body={"identifier": "doc"},
+)
+GET_PATIENT_ADDRESS = ApiCall(
+    "GetPatientAddressByUsername",
+    lambda suite: suite.registration.get_patient_address_by_username("direct.example.test", PATIENT),
+    "registration",
+    may_repeat=True,
+    success_body={"success": True, "code": "000", "patient": []},
+)
+DELETE = ApiCall(
+    "Delete", lambda suite: suite.signing.delete("doc"), "signing", may_repeat=True, success_body={"documentDigest": ""}
+)
+MARK_AS_READ = ApiCall(
+    "MarkMessagesAsReadByUIDs",
+    lambda suite: suite.mailbox(ALICE, PASSWORD).mark_messages_as_read_by_uids("INBOX", [1]),
+    "messaging",
+    may_repeat=True,
+    success_body={"success": True},
+)
+SAVE = ApiCall(
+    "Save", lambda suite: suite.signing.save(PDF), "signing", may_repeat=True, success_body={"identifier": "doc"}
+)
+SAVE_STREAM = ApiCall("Save", _save_stream, "signing", may_repeat=True, success_body={"identifier": "doc"})
+SEND = ApiCall(
+    "Send",
+    lambda suite: suite.mailbox(ALICE, PASSWORD).send(MESSAGE),
+    "messaging",
+    may_repeat=False,
+    success_body={"success": True, "smtpId": "<1@direct.example.test>"},
+)
+FLATTEN = ApiCall(
+    "Flatten",
+    lambda suite: suite.signing.flatten("doc"),
+    "signing",
+    may_repeat=False,
+    success_body={"documentDigest": "d"},
+)
+PROVISION = ApiCall(
+    "ProvisionIDProofedPatient",
+    lambda suite: suite.registration.provision_id_proofed_patient("direct.example.test", INDIVIDUAL),
+    "registration",
+    may_repeat=False,
+    success_body={"success": True, "code": "000"},
+)
+
+API_CALLS = [GET_MESSAGE_COUNT, GET_DOC_INFO, GET_PATIENT_ADDRESS, DELETE, MARK_AS_READ, SAVE, SEND, FLATTEN, PROVISION]
+"""Each semantics, each method and each way of carrying credentials."""
+
+
+async def catch_error(call: Awaitable[object]) -> ds.DirectSuiteError:
+    """The error of a call, as it was raised."""
+    try:
+        await call
+    except ds.DirectSuiteError as error:
+        return error
+    raise AssertionError("the call succeeded")

@@ -1,0 +1,44 @@
+"""Jobs on a fragile service, a stopped clock, and one journal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import directsuite as ds
+from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, TargetFolder
+from tests.integration.scenario import SleepDrivenClock
+from tests.jobs.signing.fragile_service import FragileService
+
+SIGNATURES = [ds.Signature(name="S")]
+PDF_CONTENT = b"%PDF-1.7 %%EOF"
+
+
+async def yield_pdfs(*names: str, content: bytes = PDF_CONTENT) -> AsyncGenerator[Pdf]:
+    """Documents by these names."""
+    for name in names:
+        yield Pdf(name, content)
+
+
+class JobFactory:
+    """Makes jobs on one journal, service and folder."""
+
+    def __init__(self, folder: Path, journal: SigningJournal) -> None:
+        self.out = folder / "out"
+        self.service = FragileService()
+        self.clock = SleepDrivenClock()
+        self.journal = journal
+
+    def make_job(self, source: AsyncIterable[Pdf], **options: Any) -> SigningJob:
+        """One of them."""
+        service: Any = options.pop("service", self.service)
+        signatures: Sequence[ds.Signature] = options.pop("signatures", SIGNATURES)
+        target = options.pop("target", None) or TargetFolder(self.out)
+        return SigningJob(
+            service, source, target, signatures, journal=self.journal, clock=self.clock, now=lambda: 0.0, **options
+        )
+
+    def list_outputs(self) -> list[str]:
+        """What the target has."""
+        return sorted(file.relative_to(self.out).as_posix() for file in self.out.rglob("*") if file.is_file())

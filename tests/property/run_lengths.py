@@ -1,0 +1,28 @@
+"""How long a property is tried: quickly with every run, at length with `-m slow`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy, tuples
+
+from tests.examples import scale_examples
+
+parametrize_examples = pytest.mark.parametrize(
+    "examples", [pytest.param(scale_examples(200), id="quick"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
+)
+"""Gives a test the number of its examples."""
+
+
+def check_property(examples: int, check: Callable[..., object], *inputs: SearchStrategy[Any]) -> None:
+    """Try a check with so many examples."""
+
+    def example(values: tuple[Any, ...]) -> None:
+        """One of them; what the check gives is not the test's."""
+        check(*values)
+
+    calm = settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    calm(given(tuples(*inputs))(example))()

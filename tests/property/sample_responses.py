@@ -1,0 +1,101 @@
+"""A whole good answer of each operation, every member filled, and the ways to spoil one.
+
+filled(GetMessageResponse)  ->  {"success": True, "messages": [{"uid": 1, "recipients": [...], ...}], ...}
+places(document)            ->  (), ("success",), ("messages",), ("messages", 0), ("messages", 0, "uid"), ...
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from directsuite import Model, OpenEnum, Secret
+from directsuite.core.operation import Operation
+from directsuite.fax import operations as fax
+from directsuite.messaging import operations as messaging
+from directsuite.registration import operations as registration
+from directsuite.signing import operations as signing
+from directsuite.wire.models import get_model_fields
+
+OPERATIONS: list[Operation[Any]] = [
+    value
+    for module in (signing, fax, messaging, registration)
+    for value in vars(module).values()
+    if isinstance(value, Operation)
+]
+"""All of the client's tables."""
+
+MARKER = "sentinel-of-a-patient"
+"""Stands in every text of the answers; no error may show it."""
+
+Place = tuple[str | int, ...]
+
+_LEAVES: dict[Any, Any] = {
+    str: MARKER,
+    Secret: MARKER,
+    int: 1,
+    float: 1.5,
+    bool: True,
+    bytes: "c2VudGluZWw=",
+    datetime: "2016-07-05T17:47:15.000+0000",
+    date: "2016-07-05",
+}
+
+
+def make_full_document(cls: type[Any]) -> dict[str, Any]:
+    """A document with every member that the model knows."""
+    document = {field.key: _make_sample(field.annotation) for field in get_model_fields(cls)}
+    return document | ({"code": "000"} if "sessionId" in document else {})
+
+
+def _make_sample(annotation: Any) -> Any:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (types.UnionType, Union):
+        return _make_sample(next(kind for kind in arguments if kind is not type(None)))
+    if origin is Annotated:
+        return _make_sample(arguments[0])
+    if origin is list:
+        return [_make_sample(arguments[0])]
+    if origin is dict:
+        return {MARKER: MARKER}
+    if issubclass(annotation, Model):
+        return make_full_document(annotation)
+    return next(iter(annotation)).value if issubclass(annotation, OpenEnum) else _LEAVES[annotation]
+
+
+def make_sample_response(operation: Operation[Any]) -> Any:
+    """The JSON document of a good answer, or a text of base64."""
+    if operation.response is bytes:
+        return _LEAVES[bytes]
+    return make_full_document(cast("type[Model]", operation.response))
+
+
+SAMPLE_RESPONSES = {operation.name: make_sample_response(operation) for operation in OPERATIONS}
+"""The good answers, by operation."""
+
+
+def list_member_names(document: Any) -> set[str]:
+    """Every name of a member in a document."""
+    return {step for place in list_places(document) for step in place if isinstance(step, str)}
+
+
+def list_places(document: Any, at: Place = ()) -> Iterator[Place]:
+    """Where a value stands in a document, the whole first."""
+    yield at
+    if isinstance(document, dict):
+        for name, member in cast("dict[str, Any]", document).items():
+            yield from list_places(member, (*at, name))
+    elif isinstance(document, list):
+        for number, element in enumerate(cast("Iterable[Any]", document)):
+            yield from list_places(element, (*at, number))
+
+
+def replace_value(document: Any, place: Place, value: Any) -> Any:
+    """The document with another value at a place."""
+    if not place:
+        return value
+    changed: Any = document.copy()
+    changed[place[0]] = replace_value(document[place[0]], place[1:], value)
+    return changed

@@ -1,0 +1,491 @@
+"""Changes that a sink can't take: a few hold up nobody, and a sink that takes none is to blame itself."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import pytest
+
+from directsuite.messaging.models import MessageDetail
+from directsuite.sync import (
+    Change,
+    Changes,
+    Kind,
+    MaildirSink,
+    SinkError,
+    SqliteStore,
+    Synchronizer,
+    SyncStatus,
+    UnacknowledgedError,
+)
+from directsuite.sync.commits import Rejection, SinkHealth, is_item_scoped
+from directsuite.sync.model import MessageState, OperatorRequest
+from directsuite.sync.sinks import maildir
+from directsuite.sync.sinks.eml import iter_eml
+from tests.integration.scenario import ALICE, Scenario
+from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message
+from tests.sync.test_partial_answers import store as store
+from tests.sync.test_synchronizer import FakePasswords, SteppedClock
+
+HOUR = 3_600_000
+
+
+class Picky(RecordedChanges):
+    """A sink that raises for some."""
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[Change], bool] = lambda _: False
+        self.error: Exception = ValueError("no")
+        self.calls = 0
+
+    async def __call__(self, changes: Sequence[Change]) -> None:
+        """Take all, or none."""
+        self.calls += 1
+        if any(map(self.refuses, changes)):
+            raise self.error
+        await super().__call__(changes)
+
+
+def scene_of(store: SqliteStore, count: int, *refused: int) -> tuple[SyncScenario, Picky]:
+    """Letters in INBOX, some of which the sink refuses; Archive is empty."""
+    scene, sink = SyncScenario(FakeServer({"INBOX": letters(1, count), "Archive": {}}), store, changes=Picky()), Picky()
+    scene.changes = sink
+    scene.__attrs_post_init__()
+    sink.refuses = lambda change: change.key.uid in refused
+    return scene, sink
+
+
+def letters(first: int, last: int) -> dict[int, MessageDetail]:
+    """By their uids."""
+    return {uid: make_message(uid) for uid in range(first, last + 1)}
+
+
+async def test_rejected_change_is_quarantined_if_others_are_accepted(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 50, 20, 50)
+    report = await scene.rounds.run_round()
+    assert not report.failed_folders
+    assert report.quarantined == 2
+    assert [uid for _, _, uid in sink] == [uid for uid in range(1, 51) if uid not in (20, 50)]
+    assert report.changes[Kind.NEW] == 48
+    calls = sink.calls
+    for _ in range(3):
+        assert not (await scene.rounds.run_round()).failed_folders
+    assert sink.calls == calls
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [20, 50]
+
+
+async def in_state(scene: SyncScenario, state: MessageState) -> list[int]:
+    """Uids of a mailbox's rows."""
+    lease = attrs.evolve(await scene.store.claim("other"), mailbox=1)
+    return [row.uid for _, row in await scene.store.in_state(lease, state)]
+
+
+@pytest.mark.parametrize("mended", [True, False])
+async def test_quarantined_change_is_redelivered_later(store: SqliteStore, mended: bool) -> None:
+    scene, sink = scene_of(store, 5, 3)
+    await scene.rounds.run_round()
+    if mended:
+        sink.refuses = lambda _: False
+    sink.clear()
+    scene.now_ms += HOUR
+    report = await scene.rounds.run_round()
+    assert not report.failed_folders
+    assert report.quarantined == 0
+    assert sink == ([(Kind.NEW, "INBOX", 3)] if mended else [])
+    calls = sink.calls
+    scene.now_ms += HOUR // 4
+    await scene.rounds.run_round()
+    assert sink.calls == calls  # the next try is half an hour after the first
+
+
+async def test_quarantined_message_is_reported_deleted_when_it_is(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5, 3)
+    await scene.rounds.run_round()
+    sink.refuses = lambda _: False
+    del scene.server.folders_by_name["INBOX"][3]
+    for _ in range(3):
+        await scene.rounds.run_round()
+    assert sink[-1] == (Kind.GONE, "INBOX", 3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+async def test_sink_that_rejects_everything_quarantines_nothing(store: SqliteStore, count: int) -> None:
+    scene, sink = scene_of(store, count)
+    sink.refuses = lambda _: True
+    for _ in range(3):
+        calls = sink.calls
+        assert await fails(scene)
+        assert sink.calls - calls <= 4 * count + 20
+    sink.refuses = lambda _: False
+    report = await scene.rounds.run_round()
+    assert not report.failed_folders
+    assert report.quarantined == 0
+    assert sorted(sink) == [(Kind.NEW, "INBOX", uid) for uid in range(1, count + 1)]
+
+
+async def fails(scene: SyncScenario) -> bool:
+    """A round for which its sink is to blame, for a folder or all."""
+    try:
+        report = await scene.rounds.run_round()
+    except SinkError:
+        return True
+    return bool(report.failed_folders) and all(isinstance(error, SinkError) for error in report.failed_folders.values())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+async def test_full_disk_quarantines_nothing(store: SqliteStore, number: int) -> None:
+    scene, sink = scene_of(store, 50, *range(2, 50))
+    sink.error = OSError(number, "no")
+    assert await fails(scene)
+    assert sink.calls == 1
+
+
+async def test_many_rejected_first_changes_delay_others_few_rounds(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 60, *range(1, 41))
+    rounds = 1
+    while await fails(scene):
+        rounds += 1
+        assert rounds <= 5
+    assert [uid for _, _, uid in sink] == list(range(41, 61))
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == list(range(1, 41))
+
+
+async def test_single_rejected_change_blocks_no_other_folder(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 1, 1)
+    assert await fails(scene)
+    scene.server.folders_by_name["Archive"] = {7: make_message(7)}
+    report = await scene.rounds.run_round()
+    assert sink == [(Kind.NEW, "Archive", 7)]
+    assert report.quarantined + (await scene.rounds.run_round()).quarantined == 1
+    assert not (await scene.rounds.run_round()).failed_folders
+
+
+async def test_changes_accepted_for_another_mailbox_count(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 1, 1)
+    health = SinkHealth()
+    scene.rounds._health = health
+    assert await fails(scene)
+    health.accepted_with_messages += 1
+    report = await scene.rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (1, {})
+
+
+async def test_single_rejected_change_is_quarantined_after_a_minute(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6)
+    for _ in range(6):  # a poll every 10 seconds: a sink that restarts is back by then
+        assert await fails(scene)
+        scene.clock.now += 10.0
+    report = await scene.rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (1, {})
+    calls = sink.calls
+    assert not (await scene.rounds.run_round()).failed_folders
+    assert sink.calls == calls
+
+
+def let_a_minute_pass(scene: SyncScenario) -> None:
+    """Advance the clock and the time of day."""
+    scene.clock.now += 60.0
+    scene.now_ms += 60_000
+
+
+async def until_quarantined(scene: SyncScenario) -> None:
+    """A round a minute, until none is to blame but a message."""
+    for _ in range(5):
+        if not await fails(scene):
+            return
+        let_a_minute_pass(scene)
+    raise AssertionError("it was never quarantined")
+
+
+def refuse_new(scene: SyncScenario, sink: Picky, *uids: int) -> None:
+    """Have new letters come that the sink can't take."""
+    scene.server.folders_by_name["INBOX"] |= {uid: make_message(uid) for uid in uids}
+    sink.refuses = lambda change: change.key.uid in uids
+
+
+async def test_clock_that_is_set_back_puts_off_no_quarantine(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6)
+    assert await fails(scene)
+    scene.now_ms -= 2 * 365 * 24 * HOUR
+    let_a_minute_pass(scene)
+    await until_quarantined(scene)
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
+
+
+async def test_clock_that_is_set_forward_blames_no_change(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6)
+    for _ in range(5):
+        assert await fails(scene)
+        scene.now_ms += HOUR
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
+
+
+async def test_two_rejected_changes_without_success_are_not_quarantined(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6, 7)
+    for _ in range(10):
+        assert await fails(scene)
+        let_a_minute_pass(scene)
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
+
+
+async def test_a_sink_that_is_away_sets_one_aside_and_gets_it_when_it_is_back(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6)
+    await until_quarantined(scene)
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
+    refuse_new(scene, sink, 6, 7)
+    for _ in range(10):  # it takes nothing: whatever comes now is not to blame
+        assert await fails(scene)
+        let_a_minute_pass(scene)
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
+    sink.refuses = lambda _: False
+    for _ in range(2):
+        assert not (await scene.rounds.run_round()).failed_folders
+    assert sink[-2:] == [(Kind.NEW, "INBOX", 7), (Kind.NEW, "INBOX", 6)]
+
+
+async def test_single_rejected_change_is_retried_when_others_are_accepted(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    refuse_new(scene, sink, 6)
+    await until_quarantined(scene)
+    scene.server.folders_by_name["INBOX"][7] = make_message(7)
+    calls = sink.calls
+    for _ in range(3):
+        assert not (await scene.rounds.run_round()).failed_folders
+    assert sink[-1] == (Kind.NEW, "INBOX", 7)
+    assert sink.calls == calls + 3  # once of 7, and twice of 6: as a batch, and as what is left of it
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
+
+
+async def test_change_after_rejected_one_is_delivered_in_next_round(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 1, 1)
+    assert await fails(scene)
+    scene.server.folders_by_name["INBOX"][2] = make_message(2)
+    report = await scene.rounds.run_round()
+    assert sink == [(Kind.NEW, "INBOX", 2)]
+    assert (report.quarantined, report.failed_folders) == (1, {})
+
+
+@pytest.mark.parametrize(
+    ("refusal", "taken", "others", "is_blamed"),
+    [
+        (Rejection(accepted=1, since=0, rounds=3), 1, 0, True),
+        (Rejection(accepted=1, since=0, rounds=2), 1, 0, False),
+        (Rejection(accepted=1, since=1, rounds=9), 1, 0, False),  # not for a minute
+        (Rejection(accepted=1, since=0, rounds=9), 1, 1, False),  # another is refused, too
+        (Rejection(accepted=0, since=0, rounds=9), 0, 0, False),  # it never took any
+        (Rejection(accepted=0, since=9, rounds=1), 1, 5, True),  # it took one since
+    ],
+)
+def test_conditions_for_quarantine_of_rejected_change(
+    refusal: Rejection, taken: int, others: int, is_blamed: bool
+) -> None:
+    assert is_item_scoped(refusal, accepted=taken, other_rejections=others, now=60.0) is is_blamed
+
+
+@pytest.mark.parametrize("kind", [Kind.GONE, Kind.MOVED])
+async def test_a_change_of_any_kind_may_be_refused(store: SqliteStore, kind: Kind) -> None:
+    scene, sink = scene_of(store, 10)
+    await scene.rounds.run_round()
+    sink.clear()
+    sink.refuses = lambda change: change.kind is kind and (change.previous or change.key).uid == 3
+    if kind is Kind.GONE:
+        for uid in (3, 4):
+            del scene.server.folders_by_name["INBOX"][uid]
+    else:
+        scene.server.folders_by_name["Archive"] = {
+            uid: scene.server.folders_by_name["INBOX"].pop(uid) for uid in (3, 4)
+        }
+    reports = [await scene.rounds.run_round() for _ in range(4)]
+    assert [report.quarantined for report in reports if report.quarantined] == [1]
+    assert not any(report.failed_folders for report in reports)
+    assert (kind, "INBOX" if kind is Kind.GONE else "Archive", 4) in sink
+    sink.refuses = lambda _: False
+    scene.now_ms += HOUR
+    await scene.rounds.run_round()
+    await scene.rounds.run_round()
+    if kind is Kind.GONE:
+        assert sink[-1] == (Kind.GONE, "INBOX", 3)
+    else:
+        (told,) = (told for told, folder, uid in sink if (folder, uid) == ("Archive", 3))
+        assert told in (Kind.MOVED, Kind.RESTORED)
+
+
+@pytest.mark.parametrize("count", [6, 30])
+async def test_retried_quarantined_changes_block_no_other(store: SqliteStore, count: int) -> None:
+    scene, _ = scene_of(store, 60, *range(2, 2 + count))
+    while await fails(scene):
+        pass
+    await scene.rounds.run_round()
+    scene.now_ms += HOUR
+    for _ in range(5):
+        assert not await fails(scene)
+    assert len(await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED)) == count
+
+
+async def test_a_sink_that_is_away_for_a_moment_sets_none_aside(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 50)
+    sink.refuses = lambda _: sink.calls < 10
+    report = await scene.rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (0, {})
+    assert sorted(uid for _, _, uid in sink) == list(range(1, 51))
+
+
+async def test_accepted_deletions_do_not_count_as_accepted_messages(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    scene.server.folders_by_name["Archive"] = letters(10, 15)
+    await scene.rounds.run_round()
+    sink.refuses = lambda change: change.message is not None
+    del scene.server.folders_by_name["Archive"][12]
+    scene.server.folders_by_name["INBOX"] |= letters(6, 8)
+    for _ in range(4):
+        assert await fails(scene)
+    assert sink[-1] == (Kind.GONE, "Archive", 12)
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
+
+
+async def test_message_is_reported_restored_after_rejected_deletion(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5)
+    await scene.rounds.run_round()
+    sink.refuses = lambda change: change.kind is Kind.GONE and change.key.uid == 3
+    for uid in (3, 4):
+        del scene.server.folders_by_name["INBOX"][uid]
+    for _ in range(4):
+        await scene.rounds.run_round()
+    sink.refuses = lambda _: False
+    scene.server.folders_by_name["INBOX"][3] = make_message(3)
+    await scene.rounds.run_round()
+    assert sink[-1] == (Kind.RESTORED, "INBOX", 3)
+
+
+class PickyMaildir:
+    """Files."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sink = MaildirSink(root)
+        self.bad = "letter 3"
+
+        def composed(message: MessageDetail) -> Iterator[bytes]:
+            if message.body == self.bad:
+                raise UnicodeEncodeError("ascii", "ü", 0, 1, "no")
+            return iter_eml(message)
+
+        monkeypatch.setattr(maildir, "iter_eml", composed)
+
+    def found(self, root: Path) -> list[str]:
+        """What the files say."""
+        paths = (path for path in root.rglob("*.eml") if path.parent.name == "new")
+        return sorted(
+            next(each for each in path.read_text().splitlines() if each.startswith("letter")) for path in paths
+        )
+
+
+async def test_a_file_that_cant_be_written_holds_up_no_other(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, _ = scene_of(store, 5)
+    picky = PickyMaildir(tmp_path / "mail", monkeypatch)
+    scene.changes = picky.sink  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    report = await scene.rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (1, {})
+    assert picky.found(tmp_path) == ["letter 1", "letter 2", "letter 4", "letter 5"]
+    picky.bad = ""
+    scene.now_ms += HOUR
+    await scene.rounds.run_round()
+    assert picky.found(tmp_path) == [f"letter {number}" for number in range(1, 6)]
+
+
+class Reader:
+    """A program's loop, which refuses some changes, or is left while it has one in its hands."""
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.taken = list[int]()
+
+    async def read(self, *refused: int, leaves: bool = False) -> None:
+        """Changes one after the other."""
+        async for change in self.changes:
+            if change.key.uid in refused:
+                if leaves:
+                    break
+                self.changes.refuse()
+            else:
+                self.taken.append(change.key.uid)
+
+
+async def test_a_loop_refuses_a_change_and_goes_on(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 5)
+    reader = Reader()
+    scene.changes = reader.changes.deliver  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    reading = asyncio.create_task(reader.read(3))
+    report = await scene.rounds.run_round()
+    assert (report.quarantined, report.failed_folders) == (1, {})
+    assert set(reader.taken) == {1, 2, 4, 5}
+    await reader.changes.aclose()
+    await reading
+
+
+async def test_leaving_the_loop_rejects_no_change(store: SqliteStore) -> None:
+    scene, _ = scene_of(store, 5)
+    reader = Reader()
+    scene.changes = reader.changes.deliver  # type: ignore[assignment]
+    scene.__attrs_post_init__()
+    for _ in range(5):
+        reading = asyncio.create_task(reader.read(3, leaves=True))
+        with pytest.raises(UnacknowledgedError):
+            await scene.rounds.run_round()
+        await reading
+    reading = asyncio.create_task(reader.read())
+    report = await scene.rounds.run_round()
+    assert report.quarantined == 0
+    assert reader.taken[-5:] == [1, 2, 3, 4, 5]
+    await reader.changes.aclose()
+    await reading
+
+
+async def test_retry_tells_it_again_at_once_and_status_counts_it(scenario: Scenario, tmp_path: Path) -> None:
+    path, sink = tmp_path / "sync.db", Picky()
+    uids = await scenario.deliver("one", "two", "three")
+    sink.refuses = lambda change: change.key.uid == uids[1]
+    async with SqliteStore(path) as kept:
+        sync = Synchronizer(scenario.suite, kept, [ALICE], FakePasswords(), deliver=sink, clock=SteppedClock())
+        status = (await sync.once())[ALICE]
+        assert (status.status, status.quarantined, len(sink)) == (SyncStatus.UP_TO_DATE, 1, 2)
+        sink.refuses = lambda _: False
+        await sync.once()
+        assert len(sink) == 2
+        async with SqliteStore(path, shared=True) as beside:
+            await beside.request(OperatorRequest.RETRY)
+        await sync.once()
+    assert sink[2] == (Kind.NEW, "INBOX", uids[1])
+
+
+async def test_a_stream_of_changes_goes_on_after_one_is_refused(scenario: Scenario) -> None:
+    uids, taken = await scenario.deliver("one", "two", "three"), list[int]()
+    async with SqliteStore(":memory:") as kept, asyncio.timeout(20):
+        sync = Synchronizer(scenario.suite, kept, [ALICE], FakePasswords(), clock=SteppedClock())
+        async with sync.changes() as changes:
+            async for change in changes:
+                if change.key.uid == uids[1]:
+                    changes.refuse()
+                else:
+                    taken.append(change.key.uid)
+                if uids[2] in taken:
+                    break
+    assert uids[0] in taken
