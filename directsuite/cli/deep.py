@@ -49,7 +49,7 @@ _BY_USERNAME = "get_patient_address_by_username"
 _MAX_LISTED = 10_000  # messages of a folder whose metadata are requested
 _MAX_FETCHED = 100  # messages of a folder whose contents are requested
 _MAX_IDS = 3  # messages that are requested by uid or Message-ID
-_NOWHERE = "directsuite-doctor-nowhere"
+_MISSING_NAME = "directsuite-doctor-nowhere"
 """A folder, document, fax and username that no service has."""
 REJECTION_STATUSES = {"messaging": 200, "registration": 200, "signing": 400, "fax": 400}
 """The HTTP status, by service, of the response to a request for something that does not exist."""
@@ -166,7 +166,7 @@ class DeepExamination:
         settings, options = self.settings, self.options
         username, _, domain = (options.patient or "").partition("@")
         person = None if options.proofing_id is None else IDProofedIndividual(id=options.proofing_id)
-        self._learn(inbox=INBOX, nowhere=_NOWHERE, document=options.document, fax_number=options.fax_number)
+        self._learn(inbox=INBOX, nowhere=_MISSING_NAME, document=options.document, fax_number=options.fax_number)
         self._learn(username=username, domain=domain, person=person)
         if settings.signing_url and self.token:
             self._learn(signing=self._view(suite.signing))

@@ -60,7 +60,7 @@ _CERTIFICATE_PROBLEMS = {  # by X509_V_ERR_… of OpenSSL
 }
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
-_NOWHERE = "/directsuite-doctor"
+_MISSING_PATH = "/directsuite-doctor"
 """A path that no service has."""
 _CALLS: Mapping[str, Callable[[Any], Awaitable[object]]] = {
     "signing": lambda facade: facade.get_doc_info("00000000-0000-0000-0000-000000000000"),  # no document has this id
@@ -303,7 +303,7 @@ async def check_credential(
     error = await call(settings)
     if token is not None and isinstance(error, errors.ServiceError) and error.status == 404:
         # Either the document does not exist, or the path. If the path does not, another path gets the same response.
-        urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_NOWHERE}"}
+        urls: dict[str, Any] = {f"{service}_url": f"{getattr(settings, f'{service}_url')}{_MISSING_PATH}"}
         other = await call(attrs.evolve(settings, **urls))
         if not isinstance(other, errors.ServiceError) or _list_texts(other) != _list_texts(error):
             return ok("The credential is accepted.")
@@ -314,7 +314,7 @@ def _list_texts(error: errors.ServiceError) -> list[str]:
     """Return the texts of a service's error, without the path. Other members may differ in each response."""
     try:
         body: Any = msgspec.json.decode(error.body)
-        return [str(body.get(name)).replace(_NOWHERE, "") for name in ("error", "description")]
+        return [str(body.get(name)).replace(_MISSING_PATH, "") for name in ("error", "description")]
     except (msgspec.DecodeError, AttributeError, RecursionError):
         return []
 
