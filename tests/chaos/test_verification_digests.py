@@ -14,6 +14,8 @@ import directsuite as ds
 from .test_verification_signing import UPDATES
 from .verification_scenario import VerificationScenario, await_outcome, open_scenario
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture
 async def scenario() -> AsyncIterator[VerificationScenario]:

@@ -10,6 +10,8 @@ import directsuite as ds
 
 from .verification_scenario import VerificationScenario, await_outcome, open_scenario
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture
 async def scenario() -> AsyncIterator[VerificationScenario]:

@@ -20,6 +20,8 @@ from .verification_scenario import (
     open_scenario,
 )
 
+pytestmark = pytest.mark.wide
+
 PATIENT = ds.Signature(name="PatientSig", reason="I agree")
 WITNESS = ds.Signature(name="WitnessSig", reason="Seen")
 

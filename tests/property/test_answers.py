@@ -20,6 +20,8 @@ from .oracles import check_response_is_typed
 from .run_lengths import check_property, parametrize_examples
 from .sample_responses import OPERATIONS, SAMPLE_RESPONSES, list_places, replace_value
 
+pytestmark = pytest.mark.wide
+
 ONE_OF_EACH_ANSWER = list({(operation.response, operation.service): operation for operation in OPERATIONS}.values())
 
 

@@ -15,6 +15,8 @@ from .oracles import (
 )
 from .run_lengths import check_property, parametrize_examples
 
+pytestmark = pytest.mark.wide
+
 
 @parametrize_examples
 def test_stream_cut_anywhere_reads_as_the_whole(examples: int) -> None:

@@ -12,6 +12,8 @@ from .raw_connection import CALLS, ReadingCall, check_call_survives
 from .run_lengths import check_property, parametrize_examples
 from .sample_responses import MARKER
 
+pytestmark = pytest.mark.wide
+
 _GOOD = json.dumps({"success": True, "code": "000", "count": 7, "sessionId": "s", "messages": [{"uid": 1}]}).encode()
 _NO = json.dumps({"success": False, "code": 3, "error": MARKER, "message": MARKER}).encode()
 

@@ -25,6 +25,8 @@ from directsuite.cli.options import DemoOptions
 from directsuite.messaging.models import Attachment
 from directsuite.sandbox.signing.keys import FileKeyStore
 
+pytestmark = pytest.mark.wide
+
 BY_NAME = {step.name: step for step in STEPS}
 DONE: dict[str, Any] = {"success": True, "code": 0}
 REGISTERED: dict[str, Any] = {"success": True, "code": "000"}

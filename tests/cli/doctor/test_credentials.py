@@ -15,6 +15,8 @@ from directsuite.sandbox.server import Sandbox
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 from tests.integration.scenario import ALICE, PASSWORD
 
+pytestmark = pytest.mark.wide
+
 WRONG = "no-such-secret-9f3a"
 
 

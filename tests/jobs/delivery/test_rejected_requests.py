@@ -14,6 +14,8 @@ from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
 from tests.jobs.delivery.clinic import Clinic, open_clinic
 from tests.jobs.delivery.fragile_mailbox import FragileMailbox, RejectingResponder, make_fragile_mailbox
 
+pytestmark = pytest.mark.wide
+
 IDS = [f"<{number}@direct.example.test>" for number in range(1_000)]
 
 

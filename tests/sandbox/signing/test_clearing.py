@@ -18,6 +18,8 @@ from .caller import SigningCaller, count_pdfsig_valid
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.wide
+
 
 async def test_signatures_stay_valid_when_unsigned_fields_go(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_consent_form())

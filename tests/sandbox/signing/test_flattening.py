@@ -17,6 +17,8 @@ from .caller import SigningCaller, count_pdfsig_valid, extract_poppler_text, fin
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.wide
+
 
 async def test_fields_become_part_of_the_page(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_consent_form())

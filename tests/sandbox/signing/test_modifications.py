@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from .caller import Json, SigningCaller
 
+pytestmark = pytest.mark.wide
+
 
 def with_many_paths(levels: int = 60) -> bytes:
     """A document in which each of these objects refers twice to the next one, and the last one to the page."""
