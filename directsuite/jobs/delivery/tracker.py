@@ -1,17 +1,17 @@
-"""Many messages of one mailbox, followed together.
+"""Tracking of the delivery of many messages of one mailbox.
 
-add ─► journal ─► asked for when it is due; one request asks for all whose time has come, or is near
-                     └─ what is new ─► journal ─► the loop's body ─► asks for the next: done
+A message is *over* when every recipient has a final status or it was given up. A request is *rejected* if its error
+seems to be caused by the Message-IDs in it. An *isolated* message is polled alone, because its requests were rejected.
 
-all that are due or nearly so, up to 1,000 a request
-  └─ rejected ─► a few of them alone ─► rejected too: it isn't the Message-IDs, the service is left alone for a while
-       └─ one is answered ─► batches of 50 ─► what is rejected still is asked for one by one, and isolated
+add ─► journal ─► polled when due, together with messages that are nearly due
+                     └─ changes ─► journal ─► body of the loop ─► acknowledged when the loop asks for the next change
 
-Requests go out while the loop waits for a change, and only then: a slow body slows them down, and leaving the loop ends
-them. Whatever has happened meanwhile, to the program too, the next loop goes on with.
+a batch of up to 1,000 messages
+  └─ all batches rejected ─► poll a few messages alone ─► all rejected too: the service is at fault, pause
+  └─ any request succeeded ─► split rejected batches into 50, then into single messages, and isolate those
 
-Ages count by the clock of waits, which nobody sets. Where Unix time goes ahead of it, the machine may have slept, and
-all messages are due at once.
+Requests are sent only while the loop waits for a change. Ages are measured with the monotonic clock. If Unix time moves
+ahead of it, the machine may have been suspended, and all messages become due.
 """
 
 from __future__ import annotations
@@ -67,55 +67,50 @@ from directsuite.messaging.tracking import (
 )
 
 _MAX_BATCH_MESSAGES = 1_000
-"""Messages of a request: with Message-IDs of the longest form (998 octets, RFC 5322) it stays below 1 MB."""
-_SPLIT_BATCH_MESSAGES = 50  # messages of a request in place of a larger one that was rejected
-_MAX_PROBES = 3  # messages that are asked for alone where nothing is answered
+"""Messages per request. With the longest Message-IDs (998 octets, RFC 5322) it stays below 1 MB."""
+_SPLIT_BATCH_MESSAGES = 50  # size of the parts of a rejected batch
+_MAX_PROBES = 3  # messages polled alone if all batches are rejected
 
 _EXTENSION_SECONDS = 300.0
-"""Seconds for which a message is followed that was past its time when the journal was read: a clock may be wrong."""
-_REJECTIONS_TO_GIVE_UP = 5  # in a row, with which a message may be given up: one may be of the moment
-_FAILURES_TO_REJECT = 3  # failures in a row
-_MAX_IDLE_SECONDS = 3_600.0  # seconds
-_BROKEN_SERVICE_SECONDS = (
-    86_400.0  # seconds past its time, from which on one may be given up though the service is broken for all
-)
+"""How long a message is polled that is overdue when the journal is read. The clock may have been wrong."""
+_REJECTIONS_TO_GIVE_UP = 5  # consecutive; a single rejection may be temporary
+_FAILURES_TO_REJECT = 3  # consecutive failures after which HTTP 500 counts as a rejection
+_MAX_IDLE_SECONDS = 3_600.0
+_BROKEN_SERVICE_SECONDS = 86_400.0  # delay of giving up while the service fails for all messages
 
-_PAGE_CHANGES = 200  # changes read at a time
+_PAGE_CHANGES = 200  # changes read from the journal at a time
 
 _HINT_CALL_AGAIN = (
-    "call send again later, with the same key: it looks for the message first. If this error comes back, it "
-    "will again: look in INBOX.Sent and other folders, and send a message that isn't there under another key."
+    "call send again later, with the same key. It searches for the message before it sends. If the error is raised "
+    "again, look in INBOX.Sent and the other folders, and send the message with another key if it is not there."
 )
 _HINT_RECORD_AGAIN = (
-    "make the journal writable again (is the disk full?), then call send again with the same key: it finds the message "
-    "and follows it. Do not send it under another key."
+    "make the journal writable (is the disk full?), then call send again with the same key. It finds the message "
+    "and tracks it. Do not send it with another key."
 )
 
 
 @scrub_class
 class DeliveryTracker:
-    """Sends messages of one mailbox once, and follows each until all recipients have come to an end or it is given up.
+    """Sends messages of one mailbox once each, and tracks their delivery.
 
-        async with ds.DirectSuite(settings) as suite, Journal("delivery.db") as journal:
+        async with ds.DirectSuite(settings) as suite, DeliveryJournal("delivery.db") as journal:
             tracker = DeliveryTracker(suite.mailbox(address, password), journal=journal)
             for key, message in messages.items():
                 await tracker.send(message, key=key)
             async for change in tracker.changes():
                 ...
 
-    A tracker is of one mailbox, since a request is made in the name of one and is told of that one's messages; those of
-    several mailboxes may share a journal, and so may those of one mailbox, which then share what is followed, too:
-    one adds, another loops. A T-User has none: its messages are followed one by one, with `tuser.track`. Ends are
-    Delivered, Locally Failed, Remotely Failed and NO MDN Received: what the service says of a recipient after one of
-    these is not polled.
+    Trackers can share a journal. Those of the same mailbox then share their messages: one can add while another loops.
+    The final statuses are Delivered, Locally Failed, Remotely Failed and NO MDN Received.
 
-    journal: an opened one. give_up_after: seconds from adding a message on, by whichever tracker loops, after which it
-    is told to be given up, where the service still answers with anything else or doesn't know it; while the service
-    doesn't answer, nothing is given up, but where it answers 500 to everything a day later still. A program that begins
-    later than that looks for five minutes first, since a clock may have been wrong: one that always ends sooner gives
-    none of these up. A pause that the service asks for (Retry-After) is kept, up to an hour: then it is
-    asked again. The suite's clock is the tracker's, too. now: another Unix time, for tests. Raises
-    InvalidArgumentError.
+    journal: an open journal.
+    give_up_after: age in seconds at which a message without final status is given up. Not applied while the service
+        does not respond; a day later if it returns HTTP 500 for all messages. A message that is overdue at the start of
+        the program is polled for five more minutes.
+    now: returns Unix time, for tests. None: derived from the suite's clock.
+
+    Raises InvalidArgumentError.
     """
 
     def __init__(
@@ -134,11 +129,12 @@ class DeliveryTracker:
         self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
-        """Follow a message from now on; when this returns, the journal has it. Does nothing for one that it knows.
+        """Track a message. Does nothing if it was added before. If this is cancelled, it may have been added.
 
-        smtp_id: what sending it gave. recipients: who they are, of whom one that is named twice is one, or how many, at
-        the least; until so many are seen it isn't over. Raises InvalidArgumentError, JournalError, and ClosedError
-        where the journal isn't open. Where it is cancelled, the message may be followed.
+        recipients: the expected recipients (duplicates are ignored), or their minimum number. The message is not over
+            until all are reported.
+
+        Raises InvalidArgumentError, DeliveryJournalError, and ClosedError if the journal is not open.
         """
         await self._follow(validate_smtp_id(smtp_id), validate_recipient_count(recipients))
 
@@ -147,7 +143,7 @@ class DeliveryTracker:
             message = await self._records.add(
                 self._name, smtp_id, at=self._now(), recipients=recipients, give_up_after=self._give_up_after
             )
-        except BaseException:  # cancelled or not, it may be the journal's all the same
+        except BaseException:  # the journal may have stored the message, even if this was cancelled
             self._state.invalidate()
             raise
         if message is not None:
@@ -164,21 +160,24 @@ class DeliveryTracker:
         resend: bool = False,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Send a message once, however often the program crashes and calls this again, and follow it from then on.
+        """Send a message once, even if the program crashes and calls this again, and track it.
 
-        Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. key: your own name for this message; the
-        journal keeps a hash of it, and of the message. Under a key that has gone, nothing is sent, and the answer holds
-        the smtp_id of that time. After an attempt whose end the journal doesn't know, the message is looked for in
-        INBOX.Sent for the settle time, then in the other folders, and sent only if it surely isn't there. Another
-        message under the same key is refused with InvalidArgumentError. A message to which the service gave no id isn't
-        followed, nor is one whose id no request can name.
+        Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. Return the earlier smtp_id if the message
+        was
+        already sent. After an attempt with an unknown result, search the mailbox, and send only if the message is
+        certainly not
+        there. A message without a usable smtp_id is not tracked.
 
-        settle, resend, timeout: as for `send_once`; the time also covers reading attachments for the hash. Raises what
-        that raises, and JournalError where nothing was sent yet, if the journal can't be written. If it can't be
-        written after the service has accepted the message, OutcomeUnknownError has `happened` set. If a clock that was
-        ahead gave the time of the first attempt, this raises OutcomeUnknownError, and the next call searches all of
-        INBOX.Sent. After OutcomeUnknownError call again. If it is raised again, look in INBOX.Sent, and send the
-        message under another key if it is not there.
+        key: unique name of this message. The journal stores hashes of the key and of the message.
+        settle, resend, timeout: as for `send_once`. The timeout includes reading the attachments.
+
+        Raises the exceptions of `send_once`; InvalidArgumentError if a different message has this key;
+        DeliveryJournalError if
+        nothing was sent because the journal cannot be written. Raises OutcomeUnknownError with `happened` set if the
+        message was
+        sent but not recorded, and without it if the time of the first attempt is in the future. After
+        OutcomeUnknownError, call
+        again. If it is raised again, and INBOX.Sent does not have the message, send it with another key.
         """
         send_once.validate_key(key)
         deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
@@ -191,9 +190,9 @@ class DeliveryTracker:
             began = await self._records.begin_send(self._name, request_id, at=self._now(), content=content)
             if began.content_digest != content:
                 raise InvalidArgumentError(
-                    "another message went under this key, or may have gone: give a new message a key of its own, and "
-                    "the same one as it was, with its recipients, subject, text, header lines, and attachments in "
-                    "their order, with their names and content types",
+                    "another message was sent with this key, or may have been. Use a different key for a new message. "
+                    "To repeat the earlier message, pass the same recipients, subject, text, header lines and "
+                    "attachments, in the same order and with the same names and content types",
                     parameter="key",
                 )
             if began.smtp_id is not None:
@@ -208,9 +207,8 @@ class DeliveryTracker:
                 raise
             except DirectSuiteError:
                 if began.is_new:
-                    with contextlib.suppress(
-                        DeliveryJournalError
-                    ):  # the next attempt then looks for it first, to no harm
+                    # If this fails, the next attempt only searches for the message without need.
+                    with contextlib.suppress(DeliveryJournalError):
                         await self._records.withdraw_send(self._name, request_id)
                 raise
             await self._record_sent(request_id, sent.smtp_id, validate_recipient_count(message.recipients))
@@ -219,10 +217,11 @@ class DeliveryTracker:
             lock.release()
 
     async def _find_first_attempt_time(self, began: SendRecord, request_id: str) -> datetime | None:
-        """The time from which on an earlier attempt's message is looked for; None if there was no earlier attempt.
+        """Return the time from which to search for an earlier attempt's message, None if this attempt is the first.
 
-        A time in the future says that a clock was ahead, and not since when. This attempt gets `datetime.max`, so that
-        it sends nothing; later ones search everything.
+        If the recorded time is in the future, return `datetime.max`, with which `send_once` sends nothing, and clear
+        the
+        recorded time, so that later attempts search everything.
         """
         if began.is_new:
             return None
@@ -230,11 +229,10 @@ class DeliveryTracker:
         if age < 0:
             await self._records.forget_begin(self._name, request_id)
             return datetime.max.replace(tzinfo=UTC)
-        # The tracker's clock may be another than the machine's, which `send_once` and the service go by.
+        # The tracker's clock may differ from the system clock, which `send_once` and the service use.
         return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC) - timedelta(seconds=age))
 
     async def _record_sent(self, request_id: str, smtp_id: str, recipients: int) -> None:
-        """Record that the service has the message, and follow it. Raises OutcomeUnknownError, with `happened`."""
         try:
             if can_be_followed(smtp_id):
                 await self._follow(smtp_id, recipients)
@@ -249,33 +247,33 @@ class DeliveryTracker:
             ) from error
 
     async def followed(self) -> Sequence[str]:
-        """The smtp_ids of messages that are not over, as they were added. Raises JournalError."""
+        """Return the smtp_ids of messages that are not over, oldest first. Raises DeliveryJournalError."""
         return [message.smtp_id for message in await self._records.load(self._name)]
 
     def changes(self, *, endless: bool = False) -> Listing[DeliveryChange]:
-        """Every recipient's changes, until all messages are over; with endless, messages to come are waited for.
+        """Yield the changes of all recipients until all messages are over.
 
-        A change is done when the loop asks for the next one. Leaving the loop, by `break`, an exception or a crash,
-        leaves the change in its hands undone, unless `acknowledge` was called: the next loop begins with it, under the
-        same id. Requests that fail are made again later. Raises what asking again would only repeat, such as
-        AuthenticationError, ClosedError where the suite ends before the messages do, and JournalError; a later loop
-        goes on from there. PermissionDeniedError may be of some messages alone: it is raised where none of a poll is
-        answered, and the others are followed on where some are.
+        If the loop ends before it asks for the next change, the next loop starts with the same change and `id`, unless
+        `acknowledge` was called. Temporary failures of requests are retried.
 
-        One loop at a time, of all trackers of the mailbox on this journal: another raises AnotherLoopError until that
-        one has ended or was left, by `async with`, `aclose` or with nobody who has it.
+        endless: wait for new messages when all are over.
+
+        Raises errors that a retry would not fix, for example AuthenticationError; ClosedError; DeliveryJournalError;
+        PermissionDeniedError if a poll was denied for all its messages; AnotherLoopError while another loop of this
+        mailbox and
+        journal exists. A loop ends with `async with`, `aclose`, or garbage collection.
         """
         return _ChangeListing(self._iter_changes, endless)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
-        """A change is done, though its loop may ask for no more. Raises JournalError."""
+        """Record that a change was processed, without asking for the next. Raises DeliveryJournalError."""
         await self._records.acknowledge(change)
 
     async def _iter_changes(self, endless: bool, reader: weakref.ref[object]) -> AsyncGenerator[DeliveryChange]:
         state = self._state
         state.begin(reader)
         try:
-            state.is_loaded = False  # the journal may be ahead of a loop that was cancelled
+            state.is_loaded = False  # the journal may be newer than the state of a cancelled loop
             while True:
                 if not state.is_loaded:
                     await state.load(self._load_messages)
@@ -291,7 +289,6 @@ class DeliveryTracker:
             state.end(reader)
 
     async def _load_messages(self) -> Sequence[TrackedMessage]:
-        """The messages that are not over, each with an age."""
         await self._records.correct_times(self._name, self._now())
         messages = await self._records.load(self._name)
         for message in messages:
@@ -306,7 +303,7 @@ class DeliveryTracker:
 def _validate_mailbox(mailbox: object) -> Mailbox:
     if not isinstance(mailbox, Mailbox):
         raise InvalidArgumentError(
-            "give a Mailbox: a T-User's messages are followed one by one, with `tuser.track`", parameter="mailbox"
+            "mailbox must be a Mailbox. Track the messages of a T-User with `tuser.track`", parameter="mailbox"
         )
     return mailbox
 
@@ -314,13 +311,14 @@ def _validate_mailbox(mailbox: object) -> Mailbox:
 def _validate_journal(journal: object) -> DeliveryJournal:
     if not isinstance(journal, DeliveryJournal):
         raise InvalidArgumentError(
-            'give a Journal that is open, as by `async with Journal("delivery.db") as journal`', parameter="journal"
+            'journal must be a DeliveryJournal. Open one with `async with DeliveryJournal("delivery.db") as journal`',
+            parameter="journal",
         )
     return journal
 
 
 class _ChangeListing(Listing[DeliveryChange]):
-    """The changes, for one loop: others may not read them while somebody has this."""
+    """The changes for one loop. While this object is referenced, no other loop can start."""
 
     def __init__(
         self, changes: Callable[[bool, weakref.ref[object]], AsyncGenerator[DeliveryChange]], endless: bool
@@ -330,7 +328,7 @@ class _ChangeListing(Listing[DeliveryChange]):
 
 @attrs.frozen
 class RejectedBatch:
-    """Messages whose request was rejected."""
+    """A rejected request."""
 
     messages: Sequence[TrackedMessage]
     error: DirectSuiteError
@@ -338,20 +336,17 @@ class RejectedBatch:
 
 @attrs.define
 class BatchQuery:
-    """Asks for batches of messages, and finds out for which messages a batch is rejected.
-
-    What `_request` raises ends the query; a message that is neither answered nor rejected then was not asked for.
-    """
+    """Polls batches of messages, and finds the messages because of which batches are rejected."""
 
     _request: Callable[[Sequence[TrackedMessage]], Awaitable[DirectSuiteError | None]]
-    """Makes a request, and returns why it is rejected or None."""
+    """Sends a request. Returns the error if it is rejected, else None."""
     has_response: bool = False
-    """Whether any request was."""
+    """True if any request succeeded."""
     rejected_batches: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
-    """Single messages where any request was answered; else the whole batches and those that were asked for alone."""
+    """Single messages if any request succeeded, else complete batches and the probed messages."""
 
     async def run(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
-        """Ask for all; where some are rejected and others are answered, in smaller batches, down to one by one."""
+        """Poll all batches. Split the rejected ones into smaller ones if any other request succeeds."""
         await self._ask(batches)
         if self.rejected_batches and not self.has_response:
             await self._probe()
@@ -368,7 +363,7 @@ class BatchQuery:
                 self.rejected_batches.append(RejectedBatch(batch, error))
 
     async def _probe(self) -> None:
-        """Ask for a few messages alone until one is answered: chosen at random, since bad ones may stand together."""
+        """Poll a few messages alone until one succeeds. They are random because bad ones may be adjacent."""
         several = [message for each in self.rejected_batches if len(each.messages) > 1 for message in each.messages]
         for message in random.sample(several, min(_MAX_PROBES, len(several))):
             rest = [
@@ -397,10 +392,7 @@ def _split_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Se
 def select_due_batches(
     messages: Iterable[TrackedMessage], now: float
 ) -> tuple[Sequence[Sequence[TrackedMessage]], Sequence[TrackedMessage]]:
-    """The batches to ask for: all messages that are due, and where there is room left, those that nearly are.
-
-    The second are the isolated ones that are due.
-    """
+    """Return batches of due messages, filled up with nearly due ones, and the isolated messages that are due."""
     near = sorted((each for each in messages if each.earliest_poll_at <= now), key=lambda each: each.latest_poll_at)
     together = [each for each in near if not each.isolated]
     due = sum(each.latest_poll_at <= now for each in together)
@@ -411,7 +403,7 @@ def select_due_batches(
 
 
 class StatusPoller:
-    """Makes the requests for one mailbox's messages as they are due. unix_time: the journal's time."""
+    """Polls the statuses of one mailbox's messages when they are due. unix_time: returns the journal's time."""
 
     def __init__(
         self, mailbox: Mailbox, records: Records, state: TrackingState, unix_time: Callable[[], float]
@@ -423,11 +415,11 @@ class StatusPoller:
         self._monotonic = mailbox.runtime.clock.monotonic
         self._sleep = mailbox.runtime.sleep
         self._ahead = self._unix_time() - self._monotonic()
-        self._failures = 0  # in a row
-        self._resume_at = 0.0  # until when the service is left alone
+        self._failures = 0  # consecutive
+        self._resume_at = 0.0  # end of the pause after a failure
 
     def begin(self, message: TrackedMessage) -> None:
-        """Set from when on a message's age counts: from when it was added, which may be long ago."""
+        """Set the start of a message's age: the time it was added, or now if it is nearly overdue already."""
         now = self._monotonic()
         age = max(0.0, self._unix_time() - message.added_at)
         if age > message.give_up_after - _EXTENSION_SECONDS:
@@ -435,7 +427,7 @@ class StatusPoller:
         message.began_at = now - age
 
     def schedule(self, message: TrackedMessage) -> None:
-        """Set when a message is asked for next, from its age now that it was sent or asked for."""
+        """Set the time of a message's next poll, by its age."""
         window = compute_next_poll(max(0.0, self._monotonic() - message.began_at), message.give_up_after)
         message.earliest_poll_at, message.latest_poll_at = (
             message.began_at + window.earliest,
@@ -443,7 +435,7 @@ class StatusPoller:
         )
 
     async def poll(self) -> None:
-        """Ask for the messages that are due, with those that nearly are; or wait until one is due or is added."""
+        """Poll the messages that are due, or wait until one is due or added."""
         messages = self._state.messages
         self._notice_sleep()
         now = self._monotonic()
@@ -471,7 +463,7 @@ class StatusPoller:
                 message.earliest_poll_at = message.latest_poll_at = 0.0
 
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
-        """Ask for these batches, and return whether more may be asked for now."""
+        """Poll these batches. Return False if the service needs a pause."""
         query = BatchQuery(self._request)
         failure: DirectSuiteError | None = None
         try:
@@ -492,7 +484,7 @@ class StatusPoller:
         return True
 
     async def _request(self, messages: Sequence[TrackedMessage]) -> DirectSuiteError | None:
-        """Ask for these messages, and return why they are rejected or None. Raises errors that aren't about them."""
+        """Poll these messages. Return the error if they are rejected. Raises errors of other causes."""
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
         except (ServiceError, ResponseDecodeError) as error:
@@ -504,20 +496,20 @@ class StatusPoller:
         return None
 
     async def _isolate(self, rejected: Sequence[RejectedBatch]) -> None:
-        """Have these messages asked for one by one from now on, since others are answered and these are not."""
         new = [each.messages[0] for each in rejected if not each.messages[0].isolated]
         await self._set_isolated(new, isolated=True)
         for message in new:
-            message.rejections = 0  # those before may have been everybody's
+            message.rejections = 0  # earlier rejections may have been caused by other messages
         for each in rejected:
             await self._count_rejection(each)
             self._postpone(each.messages[0])
 
     async def _handle_all_rejected(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
-        """Return why the service is left alone, where it answers nothing. Raises what is of the whole mailbox."""
+        """Return the error for which to pause. None: a single message was postponed instead."""
         only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
         if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
-            if only is not None:  # it may be of this message alone: then it is raised once, and blocks no other message
+            if only is not None:
+                # Possibly only this message is denied. Isolated, it raises once and does not block others.
                 await self._set_isolated([only], isolated=True)
             raise rejected[0].error
         for each in rejected:
@@ -534,11 +526,7 @@ class StatusPoller:
             message.isolated = isolated
 
     async def _count_rejection(self, rejected: RejectedBatch) -> None:
-        """Count a rejection for each message, and give up those whose time is over.
-
-        A service that is broken for all messages may know them later, for a day; one that is broken for an isolated
-        message alone rejects it.
-        """
+        """Count a rejection for each message, and give up overdue ones; a day later if the service fails for all."""
         for message in rejected.messages:
             message.rejections += 1
         broken = isinstance(rejected.error, ServerError)
@@ -551,7 +539,6 @@ class StatusPoller:
         await self._record(over, ())
 
     def _postpone(self, message: TrackedMessage) -> None:
-        """Have a message that was rejected asked for when it is due, and not before a pause has passed."""
         self.schedule(message)
         message.latest_poll_at = max(
             message.latest_poll_at, self._monotonic() + BACKOFF.compute_wait(message.rejections)
@@ -560,9 +547,10 @@ class StatusPoller:
     def _is_service_trouble(
         self, error: ServiceError | ResponseDecodeError, messages: Sequence[TrackedMessage]
     ) -> bool:
-        """Whether the error is the service's own trouble, and not about the messages that were asked for.
+        """Return True if the error is a failure of the service, not caused by the messages in the request.
 
-        Some services answer 500 to an identifier that they don't like: a 500 that stays is taken for that.
+        Some services return HTTP 500 for an identifier that they cannot process, so a persistent 500 counts as a
+        rejection.
         """
         if isinstance(error, ServerError):
             stays = messages[0].isolated or self._failures >= _FAILURES_TO_REJECT
@@ -570,7 +558,6 @@ class StatusPoller:
         return isinstance(error, RateLimitedError)
 
     async def _record(self, messages: Sequence[TrackedMessage], records: Sequence[DirectMessageLog]) -> None:
-        """Write to the journal what these records say that is new, and schedule the messages that go on."""
         reported = group_by_message([message.smtp_id for message in messages], records)
         changed = [
             (
@@ -595,5 +582,5 @@ class StatusPoller:
 
 
 def _is_mailbox_error(error: DirectSuiteError) -> bool:
-    """Return True if asking for other messages would fail as well. A refused permission may be one message's own."""
+    """Return True if polling others would also fail. PermissionDeniedError may concern one message only."""
     return find_error_scope(error) in NOT_RETRYABLE and not isinstance(error, PermissionDeniedError)

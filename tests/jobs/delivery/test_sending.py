@@ -282,10 +282,10 @@ async def test_another_message_under_a_key_is_refused(tracker_factory: TrackerFa
     async with run(tracker_factory) as tracker:
         assert (await tracker.send(letter(), key=KEY)).smtp_id == first.smtp_id
         for another in (letter(subject="Another"), letter(recipients=[ds.Recipient(SLOW_RECIPIENT)]), LETTER):
-            with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
+            with pytest.raises(ds.InvalidArgumentError, match="key: another message was sent with this key"):
                 await tracker.send(another, key=KEY)
         document.write_bytes(b"<dose>50 mg</dose>")
-        with pytest.raises(ds.InvalidArgumentError, match="key: another message went under this key"):
+        with pytest.raises(ds.InvalidArgumentError, match="key: another message was sent with this key"):
             await tracker.send(letter(), key=KEY)
         assert (await tracker.send(letter(), key=f"{KEY}, corrected")).smtp_id != first.smtp_id
     assert await sends(tracker_factory) == 2
