@@ -1,7 +1,6 @@
-"""Many documents, signed side by side, and each of them once.
+"""Signing of many documents concurrently, each exactly once.
 
-source ─► DocumentQueue: done or failed before? passed over ─► DocumentWorkflow, so many at a time ─► target
-                                                                   └─ the service is in trouble: it waits
+source ─► DocumentQueue skips documents that are done or failed ─► DocumentWorkflow, `concurrency` at a time ─► target
 """
 
 from __future__ import annotations
@@ -38,65 +37,70 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
-"""What each document is signed with, or a function that says so for each."""
+"""The signatures for every document, or a function that returns the signatures for a document."""
 
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
-"""Gives the entries of documents; None for one that isn't wanted."""
+"""Return the entry of each document, None to skip the document."""
 
-_MAX_FAILURES_IN_A_ROW = 20  # documents that fail one after the other, until the job is stopped
-_RATE_WINDOW_SECONDS = 900.0  # seconds from which the rate is reckoned
+_MAX_FAILURES_IN_A_ROW = 20  # the job stops after this many documents failed in a row
+_RATE_WINDOW_SECONDS = 900.0
 
-_HINT_RUN_AGAIN = "see to it, and run the job again"
-_HINT_RENEW_CREDENTIAL = "give the suite a valid token, and run the job again"
+_HINT_RUN_AGAIN = "fix the cause, then run the job again"
+_HINT_RENEW_CREDENTIAL = "pass a valid token to the suite, then run the job again"
 _HINT_RETRY_FAILED = (
-    "see what is wrong with them, then have them tried again with run_failed, or by the journal's renew: "
-    "run passes them over, and goes on with the rest"
+    "fix the cause, then retry them with run_failed or the journal's retry. "
+    "The method run skips failed documents and continues with the rest"
 )
 
 
 class JobStoppedError(DirectSuiteError):
-    """The job can't go on. What is done is done, and the rest is where it was: the text says how to go on."""
+    """The job cannot continue. Finished documents are recorded; the message says how to continue."""
 
     def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
         self.why = why
-        """What has stopped it, without what to do about it."""
+        """The cause, without what to do about it."""
 
 
 @attrs.frozen(kw_only=True)
 class SigningProgress:
-    """How a run stands. `Journal.tally` counts over all runs."""
+    """The progress of one run. `SigningJournal.tally` counts over all runs."""
 
     done: int
-    """Documents that this run has signed."""
+    """Documents signed in this run."""
     failed: int
     """Documents that failed in this run."""
     passed_over: int
-    """Documents that had been signed or failed before, or aren't wanted, and those whose name came before."""
+    """Documents skipped: signed or failed in an earlier run, not selected, or with a name that was seen before."""
     changed: int
-    """Documents passed over that this run found to have another content than was signed under their names."""
+    """Skipped documents whose content has changed since they were signed."""
     under_way: int
-    """Documents that are in work now."""
+    """Documents in progress."""
     rate: float
-    """Documents a second, of the last 15 minutes."""
+    """Documents per second, over the last 15 minutes."""
     trouble: str | None
-    """The type of the error that is waited out, if any."""
+    """The type of the error that is being retried, None if there is no outage."""
 
 
 @scrub_class
 class SigningJob:
-    """Signs the documents of a source into a target, each exactly once, whatever happens meanwhile.
+    """Signs the documents of a source and writes them to a target, each exactly once.
 
-        async with ds.DirectSuite(settings, token=token) as suite, Journal("signing.db") as journal:
+        async with ds.DirectSuite(settings, token=token) as suite, SigningJournal("signing.db") as journal:
             job = SigningJob(suite.signing, Folder("in"), TargetFolder("out"), [signature], journal=journal)
             progress = await job.run()
 
-    A run that was broken off, by a crash too, goes on with the next one. signatures: one or several, at least. journal:
-    an opened one, of this job alone. concurrency: documents under way side by side. patience: seconds for which the
-    service may be in trouble until `run` gives up. check_fields: ask the service for the fields of each document, and
-    fail one that has no empty field of a signature's name, where that has no widget: it would be signed invisibly, and
-    its field stay empty. It takes one more request for each document. clock, now: for tests, in place of the suite's
-    clock and the Unix time that goes with it. Raises ConfigurationError.
+    A new run continues an interrupted one, even after a crash.
+
+    signatures: one or more.
+    journal: an open journal that only this job uses.
+    concurrency: number of documents in progress at a time.
+    max_outage: seconds for which failures of the service are retried before `run` stops.
+    check_fields: fail a document if a signature without a widget has no empty field of its name. It would be signed
+        invisibly. Costs one more request per document.
+    clock, now: monotonic clock and Unix time, for tests. None: the suite's clock.
+
+    Raises ConfigurationError if an argument is invalid.
     """
 
     def __init__(
@@ -115,7 +119,7 @@ class SigningJob:
     ) -> None:
         _validate_argument_types(source, signatures)
         if not callable(signatures) and not signatures:
-            raise ConfigurationError("there is nothing to sign with: give at least one signature")
+            raise ConfigurationError("signatures is empty: pass at least one signature")
         AT_LEAST_ONE.require("concurrency", concurrency)
         DURATION.require("max_outage", max_outage)
         _validate_target_outside_source(source, target)
@@ -133,25 +137,25 @@ class SigningJob:
         self._ending = asyncio.Event()
         self._queue: DocumentQueue | None = None
         self._done = self._failed = self._changed = 0
-        self._failures_in_a_row = 0  # of those that failed
+        self._failures_in_a_row = 0
+        # Documents that this process signed in other jobs. If there are any, the service's URL cannot be wrong.
         self.signed_before = 0
-        """Documents that this process signed in other jobs: a service that signed them is not a wrong URL."""
         self._rate = DocumentRate(self._clock)
         self._outage = OutageTracker(clock=self._clock, max_outage=max_outage)
         self._failure: Exception | None = None
 
     def pause(self) -> None:
-        """Begin no further document; those under way are brought to their end."""
+        """Start no more documents. Those in progress are finished."""
         self._open.clear()
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after `pause`."""
         self._open.set()
 
     def drain(self) -> None:
-        """Let `run`, or the next one, return when the documents under way have ended, or can't without waiting.
+        """Make `run`, or the next one, return when the documents in progress are finished.
 
-        To end at once, cancel the task: what is under way is left to the next run.
+        A document that waits for a retry is left to the next run. To end immediately, cancel the task.
         """
         self._ending.set()
         self._open.set()
@@ -160,7 +164,7 @@ class SigningJob:
 
     @property
     def progress(self) -> SigningProgress:
-        """How this run stands."""
+        """The progress of this run."""
         return SigningProgress(
             done=self._done,
             failed=self._failed,
@@ -172,38 +176,45 @@ class SigningJob:
         )
 
     async def run(self) -> SigningProgress:
-        """Bring every document of the source to its end: signed and at the target, or failed.
+        """Process every document of the source until it is signed and at the target, or failed.
 
-        Documents that were signed are passed over, and so are those that failed in an earlier run, until `run_failed`,
-        or `Journal.renew`. A file that has changed since it was signed is not signed again under its name: it is
-        counted and logged, by its number in the journal. Cancelled, `run` leaves what is under way to the next run.
-        Raises JobStoppedError, JournalError, what the source raises, and ConfigurationError, at once where another run
-        goes on with this journal.
+        Documents that were signed or failed in an earlier run are skipped. To retry failed ones, use `run_failed` or
+        `SigningJournal.retry`. A file that has changed since it was signed is not signed again, but counted and logged.
+        If
+        `run` is cancelled, documents in progress are left to the next run.
+
+        Raises JobStoppedError, SigningJournalError, exceptions of the source, and ConfigurationError if another run
+        uses this
+        journal.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
-            """All that have not come to their end."""
             entries = await self._journal.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
             for entry in await asyncio.to_thread(_find_changed, signed) if signed else ():
                 self._changed += 1
                 _LOGGER.warning(
-                    "signing: number %d of the journal was signed, and is another document now", entry.number
+                    "signing: document %d of the journal has changed since it was signed and is not signed again",
+                    entry.number,
                 )
             return [None if each.state.is_final else each for each in entries]
 
         return await self._run_alone(look_up)
 
     async def run_failed(self, problem: str | None = None) -> SigningProgress:
-        """Try again the documents of the source that have failed, all or those with this problem, and no others.
+        """Retry the failed documents of the source, and no others.
 
-        What is in their place now is signed, even if it has changed. One whose name the target has by now fails again,
-        and nothing is signed, until that file is moved away. One that isn't reached stays failed, and one whose next
-        try was broken off is tried by the next `run_failed`, or `run`. Raises as `run` does.
+        The current content is signed, even if it has changed. A document fails again if the target already has a file
+        of its
+        name. Interrupted retries are continued by the next `run_failed` or `run`.
+
+        problem: retry only documents with this problem. None: retry all.
+
+        Raises the exceptions of `run`.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
-            """Only those, and each once: one that fails again does so under its name, too."""
+            """Return each failed document only once, in case the source yields its name again."""
             known = await self._journal.find_entries([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and problem in (None, each.problem)}
             remaining = failed - begun
@@ -218,7 +229,7 @@ class SigningJob:
             try:
                 return await self._run(look_up)
             finally:
-                self._ending.clear()  # not when it begins: who has made a task of it may have drained it by then
+                self._ending.clear()  # not at the start, because the task may be drained before it runs
 
     async def _run(self, look_up: _Lookup) -> SigningProgress:
         if not callable(self._signatures):
@@ -242,7 +253,7 @@ class SigningJob:
             await workflow.cleanup(self._concurrency)
             self._queue = DocumentQueue(self._source, look_up, ahead=4 * self._concurrency, gate=self._open)
             async with self._queue.run_reader(), asyncio.TaskGroup() as group:
-                if self._ending.is_set():  # there was no queue to stop
+                if self._ending.is_set():  # drained before the queue existed
                     self._queue.stop()
                 for _ in range(self._concurrency):
                     group.create_task(self._work(workflow, self._queue))
@@ -260,12 +271,12 @@ class SigningJob:
         raise JobStoppedError(why)
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
-        """Bring documents to their ends, one after the other. A failure ends the job, and not what others bring."""
+        """Process documents one after the other. An error ends the job, after the documents in progress."""
         try:
             while True:
                 try:
                     document = await queue.next()
-                except OSError as error:  # it names a document, and is no cause
+                except OSError as error:  # not chained, because it names a document
                     return self._stop(JobStoppedError(f"the source can't be read ({explain_os_error(error)})"))
                 if document is None:
                     return None
@@ -277,12 +288,12 @@ class SigningJob:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            self._stop(JobStoppedError("something was cancelled that a document waited for"))
-        except Exception as error:  # noqa: BLE001  what the source or a function of the caller's raised
+            self._stop(JobStoppedError("something was cancelled while a document waited for it"))
+        except Exception as error:  # noqa: BLE001  raised by the source or a function of the caller
             self._fail(error)
 
     async def _sign(self, workflow: DocumentWorkflow, entry: SigningEntry, pdf: Pdf) -> None:
-        """Bring a document to its end, in as many tries as it takes while the service or the source is in trouble."""
+        """Process a document, with retries while the service or the source fails."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
         retry = RetryState(self._outage)
         while True:
@@ -302,11 +313,11 @@ class SigningJob:
                 return self._stop(JobStoppedError(f"the target can't be written ({explain_os_error(error)})"))
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
-                return None  # it is left to the next run
+                return None
 
     @property
     def _has_others_in_progress(self) -> bool:
-        """Or had: those that ended since the job is to end tell nothing any more."""
+        """True if other documents are, or were before the job was drained, in progress."""
         return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
     def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> None:
@@ -317,7 +328,7 @@ class SigningJob:
             self._failures_in_a_row = 0
             return
         self._failed += 1
-        # What failed before for the same reason tells nothing new, and keeps nothing else from being tried again.
+        # A retried document that fails for the same reason must not prevent the retries of the others.
         self._failures_in_a_row += end.problem not in DOCUMENT_PROBLEMS | {begin.problem}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
@@ -328,26 +339,24 @@ class SigningJob:
         self._fail(stopped)
 
     def _fail(self, error: Exception) -> None:
-        """Begin nothing more; what others have under way comes to its end."""
         self.drain()
         if self._failure is None:
             self._failure = error
 
 
 def _find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
-    """Those of documents that were signed whose files have another content now."""
     return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
 
 
 class DocumentQueue:
-    """Hands out the documents of a source, each to one worker and once, if it has not come to its end.
+    """Hands out each document of a source to one worker, and skips those that are finished.
 
-    ahead: how many are read before anybody asks for them. gate: none is handed out while it isn't set.
+    ahead: number of documents read in advance. gate: no document is handed out until it is set.
     """
 
     def __init__(self, source: AsyncIterable[Pdf], look_up: _Lookup, *, ahead: int, gate: asyncio.Event) -> None:
         self.passed_over = 0
-        """Those that had come to their end before, or aren't wanted, and those whose name came before."""
+        """The number of documents that were skipped."""
         self._source = source
         self._look_up = look_up
         self._gate = gate
@@ -355,12 +364,12 @@ class DocumentQueue:
         self._found = deque[tuple[SigningEntry, Pdf]]()
         self._lock = asyncio.Lock()
         self._handed_out = set[int]()
-        self._ended = set[int]()  # since the last lookup began: entries found by it may be older
+        self._ended = set[int]()  # since the last lookup started, whose entries may be older
         self._is_over = False
 
     @contextlib.asynccontextmanager
     async def run_reader(self) -> AsyncGenerator[None]:
-        """Read the source meanwhile."""
+        """Read the source in a background task."""
         reader = asyncio.create_task(self._read_source())
         try:
             yield
@@ -370,13 +379,13 @@ class DocumentQueue:
 
     @property
     def in_progress(self) -> int:
-        """Documents that are handed out."""
+        """The number of documents handed out."""
         return len(self._handed_out)
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
-        """Another document, which is the caller's until it is put back; None where none comes any more.
+        """Return the next document, which the caller must put back. Return None at the end.
 
-        Raises what the source raised, and JournalError; None comes after that.
+        Raises the source's exception once, and SigningJournalError.
         """
         async with self._lock:
             while not self._is_over:
@@ -392,23 +401,24 @@ class DocumentQueue:
                     return entry, pdf
                 self.passed_over += 1
                 _LOGGER.warning(
-                    "signing: the source gave number %d of the journal again: a name is one PDF's", entry.number
+                    "signing: the source yielded document %d of the journal twice, so the second one was skipped. "
+                    "Names must be unique",
+                    entry.number,
                 )
             return None
 
     def put_back(self, entry: SigningEntry) -> None:
-        """A document has come to its end, or its worker goes."""
+        """Record that a worker has finished with a document."""
         self._handed_out.discard(entry.number)
         self._ended.add(entry.number)
 
     def stop(self) -> None:
-        """Hand out no more, whatever comes: those who wait get None."""
+        """Hand out no more documents. Waiting workers get None."""
         self._is_over = True
-        with contextlib.suppress(asyncio.QueueFull):  # then nobody waits for something to be read
+        with contextlib.suppress(asyncio.QueueFull):  # then no worker is waiting in get()
             self._read.put_nowait(_SourceEnd())
 
     async def _look_up_some(self) -> None:
-        """Look up what was read. At the source's end there is no more to hand out."""
         some = [await self._read.get()]
         while not self._read.empty():
             some.append(self._read.get_nowait())
@@ -420,7 +430,7 @@ class DocumentQueue:
                 raise errors[0]
             return
         if len(pdfs) < len(some):
-            self._read.put_nowait(some[-1])  # the end comes again, after those before it
+            self._read.put_nowait(some[-1])  # handle the end after these documents
         self._ended.clear()
         for entry, pdf in zip(await self._look_up(pdfs), pdfs, strict=True):
             if entry is None:
@@ -446,13 +456,13 @@ class DocumentQueue:
 
 @attrs.frozen
 class _SourceEnd:
-    """Stands after the last document that the source gave. error: what it raised there."""
+    """Follows the last document in the queue. error: the exception that the source raised."""
 
     error: BaseException | None = None
 
 
 class DocumentRate:
-    """Documents a second, of the last 15 minutes of a run, which begins now."""
+    """Documents per second over the last 15 minutes, starting now."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -463,16 +473,16 @@ class DocumentRate:
         return len(self._recent)
 
     def record_end(self) -> None:
-        """Count a document that has come to its end."""
+        """Count a finished document."""
         self._recent.append(self._forget_old())
 
     def per_second(self) -> float:
-        """The documents that have come to their end lately, a second."""
+        """Return the number of finished documents per second."""
         now = self._forget_old()
         return len(self) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _forget_old(self) -> float:
-        """Drop times that no longer count. Return the present time."""
+        """Drop expired times. Return the current time."""
         now = self._clock.monotonic()
         while self._recent and self._recent[0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -480,15 +490,18 @@ class DocumentRate:
 
 
 def _validate_argument_types(source: object, signatures: object) -> None:
-    """Raise ConfigurationError at once for what would be found when the job runs, perhaps hours later."""
     if not isinstance(source, AsyncIterable):
-        raise ConfigurationError("source has to be an async iterable of Pdf: a Folder, or an async generator")
+        raise ConfigurationError("source must be an async iterable of Pdf: for example a Folder, or an async generator")
     if not (callable(signatures) or isinstance(signatures, Sequence)):
-        raise ConfigurationError("signatures has to be a list of them, or a function that gives one for a document")
+        raise ConfigurationError(
+            "signatures must be a list of Signature, or a function that returns one for a document"
+        )
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:
-    """Raise ConfigurationError if the target is within the source: what is signed would be found and signed again."""
+    """Raise ConfigurationError if the target is inside the source, where its files would be signed again."""
     paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
     if None not in paths and str(paths[1]).startswith(str(paths[0])):
-        raise ConfigurationError("the target is within the source, and would be signed, too: give it another folder")
+        raise ConfigurationError(
+            "the target is within the source, and its files would also be signed: choose another target"
+        )

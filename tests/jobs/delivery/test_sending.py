@@ -296,6 +296,6 @@ async def test_another_message_is_rejected_if_first_may_be_sent(tracker_factory:
     async with run(tracker_factory) as tracker:
         with pytest.raises(ds.OutcomeUnknownError):
             await tracker.send(LETTER, key=KEY)
-        with pytest.raises(ds.InvalidArgumentError, match="or may have gone"):
+        with pytest.raises(ds.InvalidArgumentError, match="or may have been"):
             await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
     assert await sends(tracker_factory) == 1

@@ -145,7 +145,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(job_fac
         await job_factory.make_job(yield_pdfs(*names), service=service, concurrency=1).run()
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
-    assert str(stopped.value).startswith(f"{why}: see what is wrong with them")
+    assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
     assert [word for word in ("run_failed", "renew", "passes them over") if word not in str(stopped.value)] == []
     again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service takes them by now
     assert (again.done, again.passed_over) == (5, 20)

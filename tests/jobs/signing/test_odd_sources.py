@@ -157,7 +157,7 @@ async def test_a_name_that_comes_again_is_counted_and_warned_of(
     with caplog.at_level(logging.WARNING, "directsuite"):
         progress = await job_factory.make_job(yield_pdfs("ada.pdf", "ada.pdf", "b.pdf")).run()
     assert (progress.done, progress.passed_over) == (2, 1)
-    assert "number 1 of the journal again" in caplog.text
+    assert "yielded document 1 of the journal twice" in caplog.text
     assert "ada" not in caplog.text
 
 

@@ -94,7 +94,7 @@ async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed
     assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
     [entry] = await job_factory.journal.entries(["changed.pdf"])
     [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
-    assert said == f"signing: number {entry.number} of the journal was signed, and is another document now"
+    assert said == f"signing: document {entry.number} of the journal has changed since it was signed and is not signed again"
     assert job_factory.service.documents_created == 4
 
 
