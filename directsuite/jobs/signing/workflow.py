@@ -1,26 +1,28 @@
-"""The workflow of one document as decisions: what is known of it gives the next step, which `steps` takes.
+"""The workflow of one document: decides the next step. The module `steps` executes it.
 
 NEW ──► SAVED ──► SIGNING ──► SIGNED ──► DONE
- ▲        │          │                    FAILED: it is listed, and tried again when the caller asks for that
- └────────┴──────────┘ the stored document is abandoned: it expires, or shows no signature that is ours
+ ▲        │          │                    FAILED: retried only on request
+ └────────┴──────────┘ the stored document is abandoned: it expires, or has no signature of ours
 
-state            what this run knows               next step
-FAILED                                             RENEW          begin anew
-SIGNING          that an earlier run had a PDF     VERIFY_OUTPUT  ask the target whether it has that
-NEW to SIGNING   nothing of the source             FETCH          read it
-NEW to SIGNING   another source than at first      REFUSE         it fails
+A *stored document* is the service's copy of a PDF. The *source* is the PDF before signing, the *output* after it.
+
+state            known in this run                 next step
+FAILED                                             RESET          start again
+SIGNING          an earlier run had an output      VERIFY_OUTPUT  check whether the target has it
+NEW to SIGNING   source not read                   FETCH          read it
+NEW to SIGNING   source has changed                FAIL_CHANGED   the document fails
 NEW                                                SAVE           unless it is cut off, or the target has its name
-SAVED            it was stored a short time ago    SIGN           write SIGNING, ask for signatures and PDF, once ever
-SAVED            it was stored long ago            EXPIRE         it may be gone at any moment, and is saved anew
-SIGNING          nothing of the PDF                DOWNLOAD       count the signatures of what is stored
-SIGNING          a complete PDF that has ours      STORE          write its digest, and have the target keep it
-SIGNING          another PDF                       ABANDON        it is saved anew, under another identifier
-SIGNED                                             DELETE         what is stored
+SAVED            stored recently                   SIGN           write SIGNING, then request signatures, only once
+SAVED            stored long ago                   EXPIRE         it may be gone at any moment: save it again
+SIGNING          no output                         DOWNLOAD       count the signatures of the stored document
+SIGNING          complete output with ours         STORE          write its digest, then publish it at the target
+SIGNING          other output                      ABANDON        save it again, with a new identifier
+SIGNED                                             DELETE         the stored document
 DONE                                               END
 
-Each step is in the journal before the next begins; but SIGNING is written in place of SAVED where nothing comes between
-the two. After an unknown outcome nothing is signed again, for the first request may still be on its way: what is stored
-is adopted if it has at least as many more signatures than the source as were requested.
+The journal records each step before the next begins, but skips SAVED if SIGNING follows immediately. After an unknown
+outcome, signing is not repeated for the same stored document, because the first request may still be in progress.
+Instead, the stored document is used if it has at least as many more signatures than the source as were requested.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ GAVE_UP = "its signature was asked for again and again, and never seen"
 
 
 class FieldProblem(enum.Enum):
-    """Why a signature would not stand where its name says."""
+    """Why a signature cannot be placed in the field of its name."""
 
     MISSING = "has no signature field of the name to sign under, and would be signed invisibly"
     SIGNED = "has a signature field of the name to sign under, and that is signed already"
@@ -68,12 +70,12 @@ class FieldProblem(enum.Enum):
 
     @property
     def journal_text(self) -> str:
-        """What a journal keeps of it."""
+        """The text that the journal stores."""
         return f"it {self.value}"
 
 
 def find_field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
-    """Return why a signature with a name would not stand where that says, in a document with these fields."""
+    """Return why a named signature cannot be placed in a document with these fields, or None."""
     if signature.name is None:
         return None
     field = next((each for each in fields if each.name == signature.name), None)
@@ -87,89 +89,89 @@ def find_field_problem(signature: Signature, fields: Sequence[DocumentSignature]
 DOCUMENT_PROBLEMS = frozenset(
     {SOURCE_CHANGED, NAME_CONFLICT, INCOMPLETE, NOT_A_PDF, *(each.journal_text for each in FieldProblem)}
 )
-"""Problems that say nothing of the service, however many documents have them."""
+"""Problems of single documents, which do not count as a sign of a general failure."""
 
 UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
-"""What the service may say of an identifier that it doesn't know: the specification leaves open which."""
+"""Errors for an unknown identifier. The specification does not say which one a service returns."""
 
 _MAX_STORED_SECONDS = 3.5 * 3600
-"""Seconds for which a stored document is sure to be there: the service keeps it for 4 hours without activity."""
-_MAX_MESSAGE_CHARS = 1000  # characters of what the service wrote
+"""Age up to which a stored document can be signed. The service deletes it after 4 hours without activity."""
+_MAX_MESSAGE_CHARS = 1000
 _MAX_TRIES = 5
-"""Stored documents that may be abandoned for a document before it counts as failed."""
+"""Number of abandoned stored documents after which a document fails."""
 
 _BACKOFF = Backoff(1.0, 60.0)
-_MAX_OWN_FAILURES = 8  # failures of the service with one document, while others come through
-_MAX_DENIALS = 4  # times that one may not be signed, though others were
-_MAX_READ_FAILURES = 4  # times that one can't be read, while others can
+_MAX_OWN_FAILURES = 8  # failures with one document while others are signed
+_MAX_DENIALS = 4  # PermissionDeniedErrors for one document while others were signed
+_MAX_READ_FAILURES = 4  # failures to read one document while others are read
 
 
 class DocumentState(enum.IntEnum):
-    """How far a document is. The numbers stand in journals."""
+    """The state of a document. Journals store the numbers."""
 
     NEW = 1
-    """Nothing is stored for it."""
+    """The service has no stored document."""
     SAVED = 2
-    """The service has it, and was not asked to sign it."""
+    """The service has a stored document. Signing was not requested."""
     SIGNING = 3
-    """The service may have been asked to sign it, and may have done so."""
+    """Signing may have been requested, and may have succeeded."""
     SIGNED = 4
-    """The target has it."""
+    """The target has the signed PDF."""
     DONE = 5
-    """And the service has it no more."""
+    """As SIGNED, and the stored document is deleted or will be."""
     FAILED = 6
-    """The service, or the target, refuses it."""
+    """The document failed. `SigningEntry.problem` has the reason."""
 
     @property
     def is_signed(self) -> bool:
-        """Whether the target has it."""
+        """True if the target has the signed PDF."""
         return self in (DocumentState.SIGNED, DocumentState.DONE)
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more is to be done by itself."""
+        """True if no step is left, unless a retry is requested."""
         return self in (DocumentState.DONE, DocumentState.FAILED)
 
 
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False)
 class SigningEntry:
-    """What the journal knows of one document."""
+    """A document in the journal."""
 
     number: int
     name: str
     """Unique in the job."""
     state: DocumentState = DocumentState.NEW
     identifier: str | None = None
-    """Of the stored document."""
+    """The service's identifier of the stored document."""
     saved_at: float | None = None
-    """When that was stored, in Unix time."""
+    """The Unix time at which the document was stored."""
     source_sha: str | None = None
-    """SHA-256 of what was read, in hex."""
+    """SHA-256 of the source, in hex."""
     source_stamp: str | None = None
-    """Size and time of the file that was read; None where it was no file."""
+    """Size and modification time of the source, None if it is not a file."""
     output_sha: str | None = None
-    """SHA-256 of what the target has, or was about to get."""
+    """SHA-256 of the output that was, or was about to be, published."""
     tries: int = 0
-    """Stored documents that were abandoned for it."""
+    """The number of abandoned stored documents that count as attempts."""
     problem: str | None = None
-    """Why it failed, until it is done."""
+    """Why the document failed. Kept until it is signed."""
     service_message: str | None = None
-    """What the service wrote about that, where it refused the document. It may name patients: do not log it unread."""
+    """The service's message, if it rejected the document. It may name patients: do not log it unread."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether it failed, and has not been signed since; another try may have begun."""
+        """True if the document failed and has not been signed since. A retry may be in progress."""
         return self.state is DocumentState.FAILED or (self.problem is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
-        """As it was before it failed: whatever is in its place then is signed."""
+        """Return a new entry without results. A retry signs the current source."""
         return SigningEntry(
             number=self.number, name=self.name, problem=self.problem, service_message=self.service_message
         )
 
     def __repr__(self) -> str:
-        return f"Entry(number={self.number}, state={self.state.name})"
+        return f"SigningEntry(number={self.number}, state={self.state.name})"
 
 
 def make_abandoned_entry(
@@ -180,7 +182,7 @@ def make_abandoned_entry(
     *,
     is_try: bool = True,
 ) -> SigningEntry:
-    """An entry whose stored document is abandoned. is_try: whether that counts, where it begins anew."""
+    """Return the entry in state `then`, without its stored document. is_try: count it as an attempt."""
     return attrs.evolve(
         entry,
         state=then,
@@ -194,19 +196,19 @@ def make_abandoned_entry(
 
 
 def storable_service_message(error: DirectSuiteError) -> str | None:
-    """What the service wrote with a refusal, as far as any database keeps it; None where it wrote nothing."""
+    """Return the service's message, shortened and without characters that databases reject, or None."""
     if not isinstance(error, ServiceError) or not error.message:
         return None
     return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def is_last_try(entry: SigningEntry) -> bool:
-    """Return True if a document fails when what is stored for it is abandoned once more."""
+    """Return True if the document fails when its stored document is abandoned."""
     return entry.tries + 1 >= _MAX_TRIES
 
 
 class SigningStep(enum.Enum):
-    """What is done with a document next; the table above says when."""
+    """The next step of a document."""
 
     RESET = enum.auto()
     VERIFY_OUTPUT = enum.auto()
@@ -224,20 +226,19 @@ class SigningStep(enum.Enum):
 
 @attrs.define(kw_only=True)
 class RunContext:
-    """What this run knows of a document beside its entry. Its steps fill it in."""
+    """Data about a document that is known only during a run."""
 
     signature_count: int
-    """How many it is to get."""
     source: PdfInfo | None = None
-    """Its PDF, as it is now; None where it has to be read, or read again because it is saved anew."""
+    """The current source, None if it must be read (again)."""
     output: PdfInfo | None = None
-    """The PDF that came from the service."""
+    """The PDF received from the service."""
     is_output_verified: bool = False
-    """Whether the target was asked for the output of an earlier run."""
+    """True if the target was checked for the output of an earlier run."""
 
 
 def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep:
-    """What is done with a document next. now: Unix time."""
+    """Return the next step of a document. now: Unix time."""
     if entry.state in _STEP_BY_STATE:
         return _STEP_BY_STATE[entry.state]
     if entry.state is DocumentState.SIGNING and entry.output_sha is not None and not facts.is_output_verified:
@@ -249,7 +250,7 @@ def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep
     if entry.state is DocumentState.NEW:
         return SigningStep.SAVE
     if entry.state is DocumentState.SAVED:
-        # A time in the future was written while the clock was ahead, and does not say how old the document is.
+        # A time in the future was written while the clock was ahead, so the age is unknown.
         is_stored = (
             entry.identifier is not None
             and entry.saved_at is not None
@@ -271,32 +272,32 @@ _STEP_BY_STATE = {
 
 
 class ErrorReaction(enum.Enum):
-    """What an error of a step means for its document."""
+    """The reaction to an error of a step."""
 
     RAISE = enum.auto()
-    """It is no fault of the document, which stays as the journal has it."""
+    """Raise it: the document is not the cause, and its entry does not change."""
     UNDO = enum.auto()
-    """As RAISE, but the request was refused before anything was signed: the document is as it was before the step."""
+    """Raise it and restore the entry from before the step, because nothing was signed."""
     FIND_OUT = enum.auto()
-    """Nobody knows whether it was signed: what is stored will show it."""
+    """Download the stored document to see whether it was signed."""
     ASK = enum.auto()
-    """It depends on whether the service still has what is stored."""
+    """Ask whether the service still has the stored document, then classify again."""
     ABANDON = enum.auto()
-    """What is stored is of no use to this run."""
+    """Abandon the stored document."""
     FAIL = enum.auto()
-    """It would meet the document again."""
+    """Fail the document, because a retry would have the same result."""
     STOP = enum.auto()
-    """As UNDO, and for every document: no file can be made in the staging folder."""
+    """As UNDO, and stop the job: the staging folder is not writable."""
 
 
 def classify_error(
     step: SigningStep, error: DirectSuiteError | SourceError, *, is_ours: bool, is_there: bool | None = None
 ) -> ErrorReaction:
-    """What an error of a step means for its document.
+    """Return how to handle an error of a step.
 
-    is_ours: whether this run has stored it; what an earlier run stored, perhaps by another account, may be denied to
-    this one, while who may not have what this run has stored may have nothing. is_there: whether the service has what
-    is stored; None where it wasn't asked.
+    is_ours: whether this run stored the document. Access to one stored by an earlier run, perhaps with another account,
+        may be denied for that document only.
+    is_there: whether the service has the stored document. None: not known.
     """
     if isinstance(error, SourceError):
         return ErrorReaction.FAIL if error.is_document_specific else ErrorReaction.RAISE
@@ -324,7 +325,7 @@ def classify_error(
 
 
 def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
-    """Return True if an error may say that what is stored is another account's."""
+    """Return True if the error may mean that another account owns the stored document."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
 
@@ -333,77 +334,75 @@ def _has_no_such_url(error: DirectSuiteError) -> bool:
 
 
 def _is_permanent(error: DirectSuiteError) -> bool:
-    """Return True if what a step raised would meet every other document as well, and doesn't pass by waiting."""
+    """Return True if waiting would not help, and other documents would have the same error."""
     return find_error_scope(error) in (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT) or _has_no_such_url(
         error
     )
 
 
 class RetryVerdict(enum.Enum):
-    """What becomes of a document that could not be brought to its end."""
+    """The decision after an error of a document."""
 
     WAIT = enum.auto()
-    """It is tried again."""
+    """Retry the document later."""
     FAIL = enum.auto()
-    """It is its own failure."""
+    """Fail the document."""
     STOP = enum.auto()
-    """It would meet all others, too."""
+    """Stop the job, because other documents would have the same error."""
 
 
 @attrs.define(kw_only=True)
 class OutageTracker:
-    """What the documents of a run find of the service: whether it answers others, and since when it does not."""
+    """Shared by the documents of a run: numbers of documents signed and read, and the current outage."""
 
     clock: Clock
     max_outage: float
     """Seconds for which an outage may last."""
     signed_count: int = 0
-    """How often the service has signed."""
     read_count: int = 0
-    """How many documents could be read."""
     kind: str | None = None
-    """The type of the error with which the outage began, while there is one."""
+    """The type of the error that started the current outage, or None."""
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Seconds of patience that are left, where an outage may have begun with this."""
+        """Return the seconds left until the outage is too long. Starts one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
             self.kind, self._since = type(error).__name__, now
         return self.max_outage - (now - self._since)
 
     def end(self) -> None:
-        """Note that the service signed a document."""
+        """End the outage."""
         self.kind = None
 
 
 @attrs.define
 class RetryState:
-    """One document's tries, each of which may fail."""
+    """The attempts of one document."""
 
     _outage: OutageTracker
     _pauses: int = attrs.field(default=0, init=False)
-    _failures: int = attrs.field(default=0, init=False)  # that may be of this document alone
-    _signed_at_first_failure: int | None = attrs.field(
-        default=None, init=False
-    )  # how often the service had signed at the first failure
-    _signed_at_last_failure: int | None = attrs.field(default=None, init=False)  # and at the last one that counts
+    _failures: int = attrs.field(default=0, init=False)  # possibly caused by this document
+    # Values of the tracker's signed_count and read_count at the time of failures:
+    _signed_at_first_failure: int | None = attrs.field(default=None, init=False)
+    _signed_at_last_failure: int | None = attrs.field(default=None, init=False)  # only counted failures
     _is_alone: bool = attrs.field(default=False, init=False)
-    _denials: list[int] = attrs.field(factory=list[int], init=False)  # how often it had signed at each of them
-    _read_counts: list[int] = attrs.field(factory=list[int], init=False)  # how many others had been read at each time
+    _denials: list[int] = attrs.field(factory=list[int], init=False)
+    _read_counts: list[int] = attrs.field(factory=list[int], init=False)
 
     def begin(self) -> None:
-        """Another try.
+        """Start an attempt.
 
-        Only what the service has signed since the last failure that counts tells of it as it is: an outage adds one
-        failure at most, whatever was before it.
+        Its failure counts as the document's own only if the service has signed another document since the last counted
+        failure.
+        An outage therefore adds one failure at most.
         """
         self._is_alone = (
             self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
         )
 
     def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
-        """What becomes of the document after this. others: whether others are under way, which may tell."""
+        """Return what to do after an error. has_others_in_progress: whether others can show if the service works."""
         if isinstance(error, SourceError):
             return RetryVerdict.FAIL if self._is_unreadable(error) else RetryVerdict.WAIT
         signed = self._outage.signed_count
@@ -419,7 +418,7 @@ class RetryState:
         return RetryVerdict.WAIT if self.reason_to_stop_waiting(error) is None else RetryVerdict.STOP
 
     def record_failure(self, error: DirectSuiteError) -> bool:
-        """Count a failure. Return True once the service keeps failing with this document, and not with others."""
+        """Count a failure. Return True if the service fails for this document, but not for others."""
         signed = self._outage.signed_count
         if self._signed_at_first_failure is None:
             self._signed_at_first_failure = signed
@@ -430,11 +429,11 @@ class RetryState:
             self._failures += 1
         if self._failures >= _MAX_OWN_FAILURES:
             return True
-        # At the end of a source no others are left to tell: those that came through since its first failure have.
+        # Near the end of a source no others are in progress, so compare with those signed since the first failure.
         return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
 
     def _is_unreadable(self, error: Exception) -> bool:
-        """Return True if a document is given up because others can be read, or because patience is over."""
+        """Return True if the document cannot be read although others can, or for too long."""
         read = self._outage.read_count
         self._read_counts.append(read)
         return self._outage.start_or_measure_outage(error) < 0 or (
@@ -442,29 +441,29 @@ class RetryState:
         )
 
     def explain_stop(self, error: DirectSuiteError | SourceError) -> str:
-        """Why the job can't go on, in words."""
+        """Return the reason for which the job stops."""
         if isinstance(error, SourceError):
             return str(error)
         over = None if _is_permanent(error) else self.reason_to_stop_waiting(error)
         return over or error.explanation.rstrip(".")
 
     def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
-        """Why there is no more waiting for the service, in words; None where there is."""
+        """Return why the job does not wait for the service any longer, None if it does."""
         left = self._outage.start_or_measure_outage(error)
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return error.explanation
         if left < 0:
-            return f"the service is in trouble, and has been for too long: {error.explanation.rstrip('.')}"
+            return f"the service has failed for too long: {error.explanation.rstrip('.')}"
         if error.retry_after is not None and error.retry_after > left:
-            return f"the service wants to be left alone for {error.retry_after:.0f} s, longer than it is waited for"
+            return f"the service asked for a pause of {error.retry_after:.0f} s, longer than the job may wait"
         return None
 
     def compute_pause(self, error: DirectSuiteError | SourceError) -> float:
-        """Seconds until the next try: longer and longer, and as long as the service wants at least."""
+        """Return the seconds until the next attempt, increasing, and at least the service's Retry-After."""
         self._pauses += 1
         return _BACKOFF.compute_wait(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 
     def end(self, *, is_done: bool) -> None:
-        """The document has come to its end, after which the service is well, if it was asked."""
+        """Record that the document is finished. Ends the outage if the service was involved."""
         if is_done or self._signed_at_first_failure is not None:
             self._outage.end()

@@ -175,7 +175,7 @@ async def test_wait_longer_than_outage_left_stops_job_at_once(job_factory: JobFa
             error.retry_after = 86_400.0
             raise error
 
-    with pytest.raises(JobStoppedError, match=r"left alone for 86400 s.*run the job again") as stopped:
+    with pytest.raises(JobStoppedError, match=r"a pause of 86400 s.*run the job again") as stopped:
         await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), service=Long(), max_outage=900.0).run()
     assert isinstance(stopped.value.__cause__, ds.ServerError)
     assert job_factory.clock.slept == []
@@ -194,7 +194,7 @@ async def test_retry_after_is_followed_within_outage_left(job_factory: JobFactor
             error.retry_after = waits.pop(0)
             raise error
 
-    with pytest.raises(JobStoppedError, match="left alone for 101 s"):
+    with pytest.raises(JobStoppedError, match="a pause of 101 s"):
         await job_factory.make_job(yield_pdfs("a.pdf"), service=Busy(), max_outage=900.0).run()
     assert job_factory.clock.slept == [500.0, 300.0]
 

@@ -94,7 +94,8 @@ async def test_a_file_that_changed_since_it_was_signed_is_counted_and_not_signed
     assert (progress.done, progress.passed_over, progress.changed) == (0, 3, 1)
     [entry] = await job_factory.journal.entries(["changed.pdf"])
     [said] = [record.getMessage() for record in caplog.records if record.name == "directsuite"]
-    assert said == f"signing: document {entry.number} of the journal has changed since it was signed and is not signed again"
+    what = f"document {entry.number} of the journal"
+    assert said == f"signing: {what} has changed since it was signed and is not signed again"
     assert job_factory.service.documents_created == 4
 
 
@@ -123,7 +124,7 @@ async def test_an_outage_of_signing_alone_is_waited_out(job_factory: JobFactory)
 async def test_lasting_outage_of_signing_stops_job_with_last_error(job_factory: JobFactory) -> None:
     service = SignsNothing()
     service.left = 1000
-    with pytest.raises(JobStoppedError, match=r"in trouble, and has been for too long: .* \(HTTP 503\)"):
+    with pytest.raises(JobStoppedError, match=r"the service has failed for too long: .* \(HTTP 503\)"):
         await job_factory.make_job(yield_pdfs("a.pdf"), service=service, max_outage=60.0).run()
     tally = await job_factory.journal.tally()
     assert tally.requested == tally.abandoned == 1000 - service.left
