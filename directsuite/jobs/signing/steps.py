@@ -1,4 +1,4 @@
-"""Takes the steps of a document's workflow: what calls the service, the journal, the source and the target."""
+"""The steps of a document's workflow: calls of the service, journal, source and target."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ from directsuite.signing.service import Signing
 
 T = TypeVar("T")
 
-_STEP_ORDER_ERROR = "a step was taken before the one that it needs"
+_STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
-"""Seconds after which the service has forgotten a stored document that nobody asks for."""
+"""Time without activity after which the service deletes a stored document."""
 
 
 class StagingError(OSError):
-    """What comes from the service can't be put into the staging folder. kind: why."""
+    """The staging folder is not writable. kind: the reason."""
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"no file can be made in the staging folder ({kind})")
+        super().__init__(f"the staging folder is not writable ({kind})")
         self.kind = kind
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -70,47 +70,47 @@ class StagingError(OSError):
 
 @attrs.define(repr=False, eq=False)
 class _DocumentWork:
-    """A document in the hands of a run."""
+    """The data of one document during a run."""
 
     pdf: Pdf
     signatures: Sequence[Signature]
     fetched_path: Path
-    """Where the source goes if it has to be fetched."""
+    """Path for a source that must be fetched."""
     output_path: Path
-    """Where the PDF goes that comes from the service."""
+    """Path for the PDF received from the service."""
     context: RunContext
     content: bytes | Path | None = None
-    """As the source gave it."""
+    """The source's content, None before it is read."""
     stamp: str | None = None
-    """Of the source's file, from before it was read."""
+    """The source file's stamp from before it was read."""
     body: bytes | Path = b""
-    """What is saved: the bytes of a small one."""
+    """The content to save: bytes if small, else a path."""
     failure: DirectSuiteError | None = None
-    """Why the answer to this run's request for a signature is not known."""
+    """Why the result of this run's signing request is unknown."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class DocumentWorkflow:
-    """Brings documents to their ends."""
+    """Runs documents through the workflow."""
 
     signing: Signing
     journal: LeasedBatch
     target: Target
     staging_dir: Path
-    """Where PDFs are while they come."""
+    """The folder for PDFs in progress."""
     outage: OutageTracker
     now: Callable[[], float]
-    """Unix time."""
+    """Return Unix time."""
     check_fields: bool = False
-    """Whether a signature that has a name needs an empty field of that name, or a widget and no such field."""
-    _stored_by_run: set[str | None] = attrs.field(
-        factory=set[str | None], init=False
-    )  # by this run, as long as it is of use
+    """True if named signatures need an empty field of that name, or a widget and no such field."""
+    _stored_by_run: set[str | None] = attrs.field(factory=set[str | None], init=False)  # identifiers in use
 
     async def run(self, entry: SigningEntry, pdf: Pdf, signatures: Sequence[Signature]) -> SigningEntry:
-        """Take the steps that a document has left. Raises what is no fault of the document's: its entry stays.
+        """Run the remaining steps of a document. Return its last entry.
 
-        That is SourceError where it may be that others can't be read either, and OSError of target and staging folder.
+        Raises errors that the document did not cause, after which its entry is unchanged: DirectSuiteError of the
+        service or the
+        journal, SourceError if other documents may also be unreadable, and OSError of target or staging folder.
         """
         fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source", ".signed"))
         work = _DocumentWork(pdf, signatures, fetched, output, RunContext(signature_count=len(signatures)))
@@ -123,7 +123,7 @@ class DocumentWorkflow:
                 except StagingError:
                     await self.journal.put(entry)
                     raise
-                if entry.state is DocumentState.FAILED:  # it begins anew in another run
+                if entry.state is DocumentState.FAILED:  # only another run retries it
                     break
         finally:
             if isinstance(pdf.content, RemoteFile):
@@ -133,15 +133,15 @@ class DocumentWorkflow:
         return entry
 
     async def fail(self, entry: SigningEntry, error: DirectSuiteError | SourceError) -> SigningEntry:
-        """Count a document as failed, whatever the service may still do with it."""
+        """Record that a document failed because of this error."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
         return await self._fail(entry, _describe_problem(error), storable_service_message(error))
 
     async def cleanup(self, concurrency: int) -> None:
-        """Delete what is abandoned, as far as that goes: what can't be deleted now is tried later.
+        """Delete abandoned stored documents. Failed deletions are retried by a later call.
 
-        Some of it may be signed; the service forgets it by itself, some day. Raises JournalError.
+        Raises SigningJournalError.
         """
         await self.journal.forget_expired(self.now(), _MAX_STORED_SECONDS)
         last = ""
@@ -178,7 +178,7 @@ class DocumentWorkflow:
     async def _react(
         self, step: SigningStep, entry: SigningEntry, work: _DocumentWork, error: DirectSuiteError | SourceError
     ) -> SigningEntry:
-        """What becomes of a document after an error. entry: as it was before the step."""
+        """Handle an error of a step. entry: the entry before the step."""
         is_ours = entry.identifier in self._stored_by_run
         reaction = classify_error(step, error, is_ours=is_ours)
         if reaction is ErrorReaction.ASK:
@@ -202,14 +202,14 @@ class DocumentWorkflow:
                 raise error
 
     async def _verify_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Ask whether an earlier run had the target keep it, and ended before it had noted that."""
+        """Check whether an earlier run published the output without recording that."""
         work.context.is_output_verified = True
         if entry.output_sha is not None and await self.target.contains(entry.name, entry.output_sha):
             return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
         return entry
 
     async def fetch(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Read the source; when the document is saved anew, read once more what came then, which may have changed."""
+        """Read the source. If the document is saved again, read the same content again, which may have changed."""
         is_new = work.content is None
         if is_new:
             self.target.check(entry.name)
@@ -239,7 +239,7 @@ class DocumentWorkflow:
             source_sha=source.sha256,
             source_stamp=work.stamp,
         )
-        return await self.journal.put(saved) if self.check_fields else saved  # else SIGNING is written at once
+        return await self.journal.put(saved) if self.check_fields else saved  # else SIGNING follows immediately
 
     async def _sign(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         identifier = _require(entry.identifier)
@@ -262,8 +262,8 @@ class DocumentWorkflow:
         return next(filter(None, (find_field_problem(signature, fields) for signature in signatures)), None)
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
-        """The signed PDF; with `destination`, where it was put."""
-        signing: Any = self.signing  # its overloads say which of the two it gives
+        """Return the signed PDF, or its path if `destination` is given."""
+        signing: Any = self.signing  # Any, because the type of the result depends on `destination`
         if len(signatures) == 1:
             signed = await signing.sign_and_pull(identifier, signatures[0], **options)
         else:
@@ -272,7 +272,6 @@ class DocumentWorkflow:
         return signed
 
     async def _download(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Get what became of a request whose answer nobody has."""
         await self.signing.download(_require(entry.identifier), work.output_path)
         return await self._examine_output(entry, work)
 
@@ -281,10 +280,11 @@ class DocumentWorkflow:
         return entry
 
     async def publish_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Have the target keep the signed PDF.
+        """Publish the signed PDF at the target.
 
-        Its digest is written first: it is known then if this run dies, and who had to give up its documents keeps none
-        that is another's by now.
+        Its digest is recorded first. After a crash, the next run can then recognize the file, and a worker that has
+        lost its
+        lease fails here, before it publishes.
         """
         entry = await self.journal.put(attrs.evolve(entry, output_sha=_require(work.context.output).sha256))
         try:
@@ -294,7 +294,7 @@ class DocumentWorkflow:
         return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
-        """Delete what is stored. What can't be deleted now is tried later: the document itself is done."""
+        """Delete the stored document, or leave that to `cleanup` if it fails."""
         self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
             return await self.journal.abandon(entry, at=self.now(), then=DocumentState.DONE)
@@ -325,13 +325,12 @@ class DocumentWorkflow:
         return True
 
     async def _abandon(self, entry: SigningEntry, work: _DocumentWork, *, was_asked: bool = True) -> SigningEntry:
-        """Begin anew without what is stored, unless that has been done too often. was_asked: for its signature.
+        """Abandon the stored document, and fail if that was the last attempt. was_asked: signing was requested.
 
-        Raises the failure of the request that left no signature: the job judges whether to wait for the service.
+        Raises the failure of the request that left no signature, so that the job decides whether to wait for the
+        service.
         """
-        is_earlier = (
-            entry.state is DocumentState.SAVED and entry.identifier not in self._stored_by_run
-        )  # by a run that ended there
+        is_earlier = entry.state is DocumentState.SAVED and entry.identifier not in self._stored_by_run
         is_try = was_asked and not is_earlier
         failure, work.failure = work.failure, None
         if is_try and failure is None and is_last_try(entry):
@@ -351,7 +350,6 @@ class DocumentWorkflow:
 
 
 def _require(value: T | None) -> T:
-    """A value that the workflow has by the time of the step that needs it."""
     if value is None:
         raise AssertionError(_STEP_ORDER_ERROR)
     return value
@@ -365,11 +363,11 @@ def _describe_problem(error: DirectSuiteError | SourceError) -> str:
 
 @contextlib.contextmanager
 def _open_staged(output: Path) -> Generator[BinaryIO]:
-    """The file for a signed PDF, made before anything is signed. Raises StagingError where it can't be."""
+    """Create the file for a signed PDF, before signing is requested. Raises StagingError."""
     try:
         try:
             file = create_file(output)
-        except FileExistsError:  # of an earlier try
+        except FileExistsError:  # left by an earlier attempt
             output.unlink()
             file = create_file(output)
     except OSError as error:
@@ -382,7 +380,6 @@ def _open_staged(output: Path) -> Generator[BinaryIO]:
 
 
 def _write_and_inspect(file: BinaryIO, pdf: bytes) -> PdfInfo:
-    """What a PDF is like, once it is on the disk."""
     file.write(pdf)
     file.flush()
     os.fsync(file.fileno())
@@ -390,7 +387,7 @@ def _write_and_inspect(file: BinaryIO, pdf: bytes) -> PdfInfo:
 
 
 def _remove(fetched: Path) -> None:
-    if fetched.is_dir():  # some storages have folders under a document's name
+    if fetched.is_dir():  # some storages have a folder with the document's name
         shutil.rmtree(fetched, ignore_errors=True)
     else:
         fetched.unlink(missing_ok=True)
@@ -398,7 +395,7 @@ def _remove(fetched: Path) -> None:
 
 @contextlib.contextmanager
 def _translate_read_errors() -> Generator[None]:
-    """Raise SourceError in place of OSError, which names the document, and where what was waited for was cancelled."""
+    """Raise SourceError instead of OSError, which names the document, and if the content's source was cancelled."""
     try:
         yield
     except OSError as error:
