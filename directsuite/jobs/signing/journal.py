@@ -1,7 +1,9 @@
-"""The journal of a signing job, which knows how far each document is, whatever happens to the program.
+"""The journal of a signing job, which records the state of each document.
 
-Journal          a file of SQLite, for one process
-PostgresJournal  for many processes: each leases some documents, a Chunk, at a time
+SigningJournal   an SQLite file, for one process
+PostgresJournal  a database for many processes: each leases a batch of documents at a time
+
+Each lease of a batch has a number. A write fails if the batch has been leased again since.
 """
 
 from __future__ import annotations
@@ -31,37 +33,41 @@ from directsuite.signing.models import Signature
 
 
 class SigningJournalError(DirectSuiteError):
-    """The journal could not be read or written. What was to be written is not."""
+    """The journal could not be read or written. Nothing was written."""
 
 
 @attrs.frozen(kw_only=True)
 class Tally:
-    """A job in numbers."""
+    """Numbers of documents of a job."""
 
     states: Mapping[DocumentState, int]
-    """How many documents are in each state."""
+    """The number of documents in each state."""
     abandoned: int
     """Stored documents that were abandoned."""
     requested: int
-    """How many of those a signature had been requested for: they may have been signed in vain."""
+    """Those of them that may have been signed, because a signature had been requested."""
 
 
 class LostLeaseError(SigningJournalError):
-    """The lease is over, here or because another worker has the next: this one has nothing to write any more."""
+    """The lease has ended, possibly because another worker has the batch. This worker can no longer write."""
 
 
 _FILE = SqliteFile(noun="journal", error=SigningJournalError, application_id=0x6473534A, version=4)
-_MAX_WOKEN_BATCHES = 100  # chunks that workers are told of at a time: more than that are leased in no second
+_MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
 
 
 def compute_signatures_digest(signatures: Sequence[Signature]) -> str:
-    """What a journal knows a job by: SHA-256, in hex, of what it signs with."""
+    """Return the SHA-256 of the signatures, in hex, with which a journal identifies its job."""
     fields = [attrs.asdict(each, filter=lambda _, value: value is not None) for each in signatures]
     return hashlib.sha256(msgspec.msgpack.encode(fields, order="sorted")).hexdigest()
 
 
 class JobJournal:
-    """What is known of a whole job. job: its number in the database; identity: no other job's, in whatever database."""
+    """The journal of a complete job.
+
+    job: its number in the database, None before the journal is open.
+    identity: random text, different for each job in any database.
+    """
 
     def __init__(self, database: Database, job: int | None = None, identity: str = "") -> None:
         self._database = database
@@ -70,37 +76,39 @@ class JobJournal:
 
     @property
     def job(self) -> int:
-        """Its number in the database. Raises ConfigurationError where the journal isn't open."""
+        """The job's number in the database. Raises ConfigurationError if the journal is not open."""
         if self._job is None:
-            raise ConfigurationError("the journal isn't open: use it within `async with`")
+            raise ConfigurationError("the journal is not open: use it within `async with`")
         return self._job
 
     def build_shard_name(self, batch: int) -> str:
-        """The part of a target's staging folder that is a chunk's: in all processes the same, and no other's."""
+        """Return the name of a batch's staging folder: the same in all processes, and unique to the batch and job."""
         return hashlib.sha256(f"{self._identity} {batch}".encode()).hexdigest()[:16]
 
     async def claim(self, digest: str) -> None:
-        """Make it the journal of what is signed with this. Raises ConfigurationError where it is another's."""
+        """Reserve the journal for signatures with this digest.
+
+        Raises ConfigurationError if it is used for other signatures.
+        """
         ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self.job})
         if found != digest:
             raise ConfigurationError(
-                "this journal is of a job with other signatures: give this one a journal of its own, or sign as before"
+                "the journal belongs to a job with other signatures: use a new journal, or the signatures of that job"
             )
 
     async def read_claim(self) -> str | None:
-        """The digest of what its job signs with; None where no job has claimed it, or what it signs with varies."""
+        """Return the digest of the job's signatures, None if no job claimed it or the signatures vary."""
         ((digest,),) = await self._database.fetch(sql.READ_CLAIM, {"job": self.job})
         return None if digest is None else str(digest)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
-        """Documents that failed, in the order in which they came: so many at most, after the one of this number."""
+        """Return the failed documents in the order of their numbers, at most `most`, with numbers above `after`."""
         return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
 
     async def retry(self, problem: str | None = None) -> int:
-        """Have documents that failed tried again, all or those with this problem; how many they are."""
+        """Reset failed documents so that they are signed again, all or those with this problem. Return their number."""
 
         async def work(transaction: Transaction) -> int:
-            """Documents and chunks."""
             renewed = await transaction.execute(sql.RETRY_FAILED, {"job": self.job, "problem": problem})
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
@@ -108,23 +116,22 @@ class JobJournal:
         return await self._database.transaction(work)
 
     async def tally(self) -> Tally:
-        """The job in numbers."""
+        """Return the numbers of documents."""
         states = await self._database.fetch(sql.STATES, {"job": self.job})
         ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
         counted = Counter({DocumentState(state): count for state, count in states})
         return Tally(states=counted, abandoned=abandoned, requested=requested)
 
     async def _open(self, transaction: Transaction, name: str) -> None:
-        """The job, and the tables, where there are none."""
         await transaction.ensure(sql.TABLES)
         named = {"name": name, "identity": secrets.token_hex(16)}
         ((self._job, self._identity),) = await transaction.execute(sql.JOB, named)
 
 
 class LeasedBatch(JobJournal):
-    """Documents of a job that one worker has leased: the journal that a SigningJob of them writes.
+    """Documents of a job that one worker has leased. It is the journal of their SigningJob.
 
-    Where another worker has a later lease, what writes raises LostChunkError, and nothing is written.
+    Methods that write raise LostLeaseError, and write nothing, if the lease has ended.
     """
 
     def __init__(self, database: Database, job: int | None, identity: str, batch: int, lease_number: int) -> None:
@@ -133,41 +140,44 @@ class LeasedBatch(JobJournal):
         self.lease_number = lease_number
 
     async def get_shard(self) -> str:
-        """The part of a target's staging folder that is this chunk's, in whatever lease, and no other journal's."""
+        """Return the name of the batch's staging folder, the same for all its leases."""
         return self.build_shard_name(self.id)
 
     async def names(self) -> Sequence[str]:
-        """Documents that have not come to their end."""
+        """Return the names of unfinished documents."""
         return [_decode_name(name) for (name,) in await self._database.fetch(sql.NAMES, {"chunk": self.id})]
 
     async def confirm(self) -> None:
-        """Let others know that this worker lives."""
+        """Record that this worker is alive."""
         self._validate_lease(await self._database.execute(sql.CONFIRM_LEASE, self._lease))
 
     async def release(self) -> None:
-        """End the lease: the chunk is done, or there for others."""
+        """End the lease. The batch is done, or other workers can lease it."""
 
         async def release(transaction: Transaction) -> None:
-            """Two statements: the second one sees what was committed while the first waited."""
+            """Use two statements, so that the second sees what was committed while the first waited for the lock."""
             if await transaction.execute(sql.LOCK_BATCH, self._lease):
                 await transaction.execute(sql.RELEASE, self._lease)
 
         await self._database.transaction(release)
 
     async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """The entry of each of these documents of the chunk. Raises ConfigurationError where it has no such one."""
+        """Return the documents' entries. Raises ConfigurationError if a name is not in the batch."""
         known = await self.find_entries(names)
         if len(known) < len(set(names)):
-            raise ConfigurationError("a document has another name than the one that it was asked for by: keep its name")
+            raise ConfigurationError(
+                "a document has a different name than was requested: "
+                "`named` must return a Pdf with the name that it receives"
+            )
         return [known[name] for name in names]
 
     async def find_entries(self, names: Sequence[str]) -> Mapping[str, SigningEntry]:
-        """The entries of those of these documents that have one."""
+        """Return the entries of documents in the batch, by name. Unknown names are ignored."""
         values = {"job": self.job, "chunk": self.id, "names": [_encode_name(name) for name in set(names)]}
         return {entry.name: entry for entry in await self._database.fetch(sql.ENTRIES, values, _make_entry)}
 
     async def put(self, entry: SigningEntry) -> SigningEntry:
-        """Write how far a document is; the entry itself, for whoever goes on with it."""
+        """Write an entry, and return it."""
         self._validate_lease(await self._database.execute(sql.PUT, self._make_values(entry)))
         return entry
 
@@ -181,7 +191,12 @@ class LeasedBatch(JobJournal):
         service_message: str | None = None,
         is_try: bool = True,
     ) -> SigningEntry:
-        """Have nothing to do any more with what is stored for a document. at: Unix time. is_try: whether it counts."""
+        """Record that a document's stored document is no longer used and must be deleted. Return the new entry.
+
+        at: Unix time.
+        then: the document's new state.
+        is_try: count it as an attempt.
+        """
         abandoned = make_abandoned_entry(entry, then, problem, service_message, is_try=is_try)
         is_stored, is_requested = entry.identifier is not None, entry.state is DocumentState.SIGNING
         counts = {
@@ -190,7 +205,9 @@ class LeasedBatch(JobJournal):
         }
 
         async def abandon(transaction: Transaction) -> None:
-            """Record it. The first statement holds the chunk's row, which nobody shares who waits for more."""
+            """Lock the batch's row first. This cannot deadlock, because statements that share the row wait for no other
+            lock.
+            """
             self._validate_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._lease))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.id, "at": at}
@@ -201,22 +218,21 @@ class LeasedBatch(JobJournal):
         return abandoned
 
     async def list_abandoned(self, *, after: str = "", limit: int | None = None) -> Sequence[str]:
-        """Identifiers of stored documents that are to be deleted, in their order: so many at most, after this one."""
+        """Return identifiers of stored documents to delete, sorted, at most `limit`, greater than `after`."""
         values = {"chunk": self.id, "after": after, "most": limit}
         return [identifier for (identifier,) in await self._database.fetch(sql.SELECT_ABANDONED, values)]
 
     async def forget(self, identifiers: Iterable[str]) -> None:
-        """These stored documents are deleted, or have expired."""
+        """Remove stored documents that were deleted or have expired from the list."""
         await self._database.execute(sql.FORGET, {"identifiers": list(identifiers)})
 
     async def forget_expired(self, now: float, lifetime: float) -> None:
-        """Forget what was abandoned more than `lifetime` seconds ago, also by others of the job. now: Unix time.
+        """Remove the job's stored documents that were abandoned more than `lifetime` seconds ago. now: Unix time.
 
-        What was abandoned at a time in the future counts as abandoned now.
+        A time in the future counts as now.
         """
 
         async def forget(transaction: Transaction) -> None:
-            """Run both statements."""
             await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
             await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
 
@@ -231,28 +247,30 @@ class LeasedBatch(JobJournal):
 
     def _validate_lease(self, found: Sequence[object]) -> None:
         if not found:
-            raise LostLeaseError("Another worker has these documents by now: this one was not heard of for too long.")
+            raise LostLeaseError(
+                "this worker's lease of the documents has ended, because it sent no sign of life for too long: "
+                "another worker signs them"
+            )
 
 
 @scrub_class
 class SigningJournal(LeasedBatch, DatabaseContext):
-    """Keeps a job's journal in a file, which is made where there is none. One process has it open at a time.
+    """A job's journal in an SQLite file, which is created if necessary.
 
-    Each method raises JournalError.
+    Only one process can open it at a time. Each method raises SigningJournalError.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(SqliteDatabase(path, _FILE), None, "", 0, 0)
 
     async def _prepare(self, transaction: Transaction) -> None:
-        """The one job, and its one chunk."""
         await self._open(transaction, "")
         values = {"job": self.job}
         found = await transaction.execute(sql.BATCHES, values) or await transaction.execute(sql.MAKE_BATCH, values)
         ((self.id,),) = found
 
     async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """The entry of each of these documents, made where there is none."""
+        """Return the documents' entries. Creates the missing ones."""
         known = await self.find_entries(names)
         new = [(self.job, self.id, _encode_name(name)) for name in dict.fromkeys(names) if name not in known]
         if new:
@@ -266,12 +284,12 @@ _IN_USE = weakref.WeakSet[LeasedBatch]()
 
 @contextlib.contextmanager
 def lock_journal(journal: LeasedBatch) -> Generator[None]:
-    """Keep other runs from a journal: each would take what the other has under way for left by an earlier one.
+    """Prevent other runs in this process from using a journal. They would take documents in progress for abandoned.
 
-    Raises ConfigurationError where one goes on with it.
+    Raises ConfigurationError if a run is using it.
     """
     if journal in _IN_USE:
-        raise ConfigurationError("another run goes on with this journal: wait for its end, or give this one its own")
+        raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
     _IN_USE.add(journal)
     try:
         yield
@@ -281,28 +299,32 @@ def lock_journal(journal: LeasedBatch) -> Generator[None]:
 
 @scrub_class
 class PostgresJournal(JobJournal, DatabaseContext):
-    """The journal of one job. Each method raises JournalError.
+    """A job's journal in PostgreSQL, for many processes. Each method raises SigningJournalError.
 
         async with PostgresJournal(conninfo, "consents") as journal:
             await journal.add(names)
 
-    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. job: its
-    name in the database. chunk: documents that a worker takes at a time. Raises ConfigurationError where the extra
-    `fleet` isn't installed.
+    conninfo: URI, or keywords and values, as for libpq. PostgreSQL, or a connection pooler in session mode.
+    job: name of the job in the database.
+    chunk: number of documents that a worker leases at a time.
+
+    Raises ConfigurationError if the extra `fleet` is not installed.
     """
 
     def __init__(self, conninfo: str | Secret, job: str, *, chunk: int = 200) -> None:
         self.connections = Connections(conninfo, error=SigningJournalError)
-        del conninfo  # this frame may stand in a traceback
+        del conninfo  # a traceback may show the variables of this frame
         AT_LEAST_ONE.require("chunk", chunk)
         super().__init__(PostgresDatabase(self.connections))
         self._name = job
         self._batch_size = chunk
 
     async def add(self, names: Iterable[str] | AsyncIterable[str]) -> int:
-        """Have documents signed, by their names; how many are new to the job. Raises ConfigurationError."""
+        """Add documents by name. Return how many are new. Raises ConfigurationError if `names` is a string."""
         if isinstance(names, str):
-            raise ConfigurationError("names has to be a list of them, or another iterable: [name] for one")
+            raise ConfigurationError(
+                "names must be a list or another iterable, not a string: use [name] for a single document"
+            )
         some, added = list[str](), 0
         async for name in _iter_names(names):
             some.append(name)
@@ -312,21 +334,27 @@ class PostgresJournal(JobJournal, DatabaseContext):
         return added + await self._add(some)
 
     async def list_due(self, worker_timeout: float) -> Sequence[int]:
-        """Chunks that workers are to be told of, by nobody else for so many seconds: a few, till those are taken."""
+        """Return batches that can be leased, at most a limit that counts those returned before but not leased yet.
+
+        worker_timeout: seconds without a sign of life after which a lease ends, and before a batch is returned again.
+        """
         values = {"job": self.job, "patience": worker_timeout, "most": _MAX_WOKEN_BATCHES}
         return [batch for (batch,) in await self._database.execute(sql.TAKE_DUE_BATCHES, values)]
 
     async def lease(self, batch: int, worker_timeout: float) -> LeasedBatch | None:
-        """A chunk, unless it is done, or has a worker that was heard of within so many seconds."""
+        """Lease a batch. Return None if it is done, or leased.
+
+        worker_timeout: seconds without a sign of life after which another worker's lease is ignored.
+        """
         found = await self._database.execute(sql.LEASE, {"chunk": batch, "patience": worker_timeout})
         return LeasedBatch(self._database, self.job, self._identity, batch, *found[0]) if found else None
 
     async def pass_over(self, batch: int) -> None:
-        """Have others told of a chunk at once: who was told of it leases none any more."""
+        """Let `list_due` return a batch again immediately, because this worker does not lease it."""
         await self._database.execute(sql.CLEAR_WOKEN, {"chunk": batch})
 
     async def count_open_batches(self) -> int:
-        """How many are not done, those included that workers have."""
+        """Return the number of batches that are not done, including leased ones."""
         ((count,),) = await self._database.fetch(sql.COUNT_OPEN_BATCHES, {"job": self.job})
         return int(count)
 
@@ -335,7 +363,6 @@ class PostgresJournal(JobJournal, DatabaseContext):
 
     async def _add(self, names: Sequence[str]) -> int:
         async def add(transaction: Transaction) -> int:
-            """A chunk of those that are new."""
             ((batch,),) = await transaction.execute(sql.MAKE_BATCH, {"job": self.job})
             rows = [(self.job, batch, _encode_name(name)) for name in sorted(set(names))]
             added = len(await transaction.insert(sql.ADD, rows))
@@ -356,7 +383,6 @@ async def _iter_names(names: Iterable[str] | AsyncIterable[str]) -> AsyncGenerat
 
 
 def _make_entry(values: Sequence[Any]) -> SigningEntry:
-    """The entry of a row, its values in their order."""
     number, name, state, identifier, saved_at, source_sha, source_stamp, output_sha, tries, problem, service_message = (
         values
     )
@@ -376,7 +402,7 @@ def _make_entry(values: Sequence[Any]) -> SigningEntry:
 
 
 def _encode_name(name: str) -> bytes:
-    """That of a file may be no Unicode text."""
+    """Encode a name. File names may contain surrogates."""
     return name.encode("utf-8", "surrogatepass")
 
 

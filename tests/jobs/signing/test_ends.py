@@ -128,7 +128,7 @@ async def test_concurrent_run_on_same_journal_is_rejected(who: str, job_factory:
     job.drain()
     other = job if who.startswith("one") else job_factory.make_job(yield_pdfs("c.pdf"))
     for refused in (other.run(), other.run_failed()):
-        with pytest.raises(ds.ConfigurationError, match="another run goes on with this journal"):
+        with pytest.raises(ds.ConfigurationError, match="another run is using this journal"):
             await refused
     assert (await running).done == 2  # it is drained as before
     assert job.progress.done == 2
