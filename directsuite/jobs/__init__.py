@@ -1,1 +1,1 @@
-"""Jobs on top of the services, which survive a crash of the program that runs them."""
+"""Jobs that use the services and continue after a crash of the program."""

@@ -1,4 +1,4 @@
-"""Delivery tracking: many messages followed to their recipients, whatever happens to the program meanwhile."""
+"""Delivery tracking of many messages, with a journal that survives a crash of the program."""
 
 from directsuite.jobs.delivery.changes import AnotherLoopError, DeliveryChange
 from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError

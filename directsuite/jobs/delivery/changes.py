@@ -1,4 +1,4 @@
-"""What is known of the messages that are followed, and what is new: a change for each recipient with another status."""
+"""The state of tracked messages, and the detection of changes: one for each recipient with a new status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from directsuite.messaging.tracking import (
     select_latest_by_recipient,
 )
 
-_ID_HEX_DIGITS = 32  # hex digits
+_ID_HEX_DIGITS = 32
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -29,27 +29,27 @@ class DeliveryChange:
     """A recipient's new status."""
 
     id: str
-    """The same each time this change is reported, and of no other change."""
+    """Unique ID, the same each time this change is reported."""
     smtp_id: str
     recipient: str | None
-    """None where a message is given up of which nothing was ever seen."""
+    """None if the service names none, or if a message is given up with unreported recipients."""
     status: MessageStatus | None
     step: int
-    """Counts the changes of the recipient, from 1."""
+    """The number of the recipient's change, from 1."""
     details: str | None = None
-    """Where the service gives them; its CSV form has none."""
+    """None if the service reports none, as in its CSV format."""
     sent_at: datetime | None = None
-    """By the service."""
+    """The time reported by the service."""
     is_end: bool = False
-    """Whether it is the recipient's last change, Delivered or not."""
+    """True if this is the recipient's last change."""
     given_up: bool = False
-    """Whether it is the last because no end came in time; status is the last one seen."""
+    """True if the recipient had no final status in time. `status` is the last one reported."""
     ends_message: bool = False
-    """Whether it is the last change of the whole message."""
+    """True if this is the message's last change."""
 
     @property
     def delivered(self) -> bool:
-        """Whether the recipient has it."""
+        """True if the message was delivered to the recipient."""
         return is_delivered(self.status)
 
     def __repr__(self) -> str:
@@ -58,12 +58,12 @@ class DeliveryChange:
 
 @attrs.frozen(repr=False)
 class RecipientStatus:
-    """How a recipient stands."""
+    """The latest status of a recipient."""
 
     recipient: str | None
     status: MessageStatus | None
     step: int
-    """Of the latest change; 0 before the first."""
+    """The number of the latest change, 0 before the first."""
     is_end: bool
 
 
@@ -72,83 +72,86 @@ _UNSEEN_STATUS = RecipientStatus(None, None, 0, is_end=False)
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class TrackedMessage:
-    """A message that is followed. Times are of the clock of waits, unless they say otherwise."""
+    """A message that is not over. Times are monotonic, except as noted."""
 
     number: int
-    """Of its row in the journal."""
+    """The row's number in the journal."""
     mailbox: str
-    """Whose it is, as the journal names it."""
+    """The mailbox's hash."""
     smtp_id: str
     added_at: float
     """Unix time."""
     recipients: int
-    """How many it has at least."""
+    """The minimum number of recipients."""
     give_up_after: float
-    """Seconds of its age."""
+    """The age in seconds at which the message is given up."""
     seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
-    """By case-blind address."""
+    """By casefolded address."""
     began_at: float = 0.0
-    """From when on its age counts."""
+    """The start of the message's age."""
     earliest_poll_at: float = 0.0
-    """From when on it joins a request for others."""
+    """The time from which it can be polled together with due messages."""
     latest_poll_at: float = 0.0
-    """When it is due."""
+    """The time from which it is due."""
     isolated: bool = False
-    """Whether it is asked for alone, until that is answered, because a request that names it is rejected."""
+    """True if it is polled alone until that succeeds, because requests that named it were rejected."""
     rejections: int = 0
-    """In a row."""
+    """The number of consecutive rejections."""
 
 
 class AnotherLoopError(DirectSuiteError):
-    """Another loop reads the changes of this mailbox from this journal: there is one at a time."""
+    """Another loop is reading the changes of this mailbox and journal."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class TrackingState:
-    """What all trackers of a mailbox on one open journal share, so that each sees what another adds."""
+    """The state shared by a mailbox's trackers on one open journal."""
 
     messages: dict[str, TrackedMessage] = attrs.field(factory=dict[str, TrackedMessage])
-    """By bare Message-ID."""
+    """By normalized Message-ID."""
     added: asyncio.Event = attrs.field(factory=asyncio.Event)
-    """Set when a message is due earlier than the loop waits."""
+    """Set when a message is due before the waiting loop wakes up."""
     is_loaded: bool = False
-    """False where the journal may know better."""
+    """False if the journal may have newer data."""
     reader: weakref.ref[object] | None = None
-    """The loop that reads the changes, while there is one."""
+    """The loop that reads the changes."""
     wakes_at: float = -math.inf
-    """When a waiting loop goes on."""
+    """The time at which the waiting loop wakes up."""
     send_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=weakref.WeakValueDictionary[str, asyncio.Lock]
     )
-    """Held while a message is sent, by its mark: the same one is sent by one task at a time."""
+    """By request ID: each prevents concurrent attempts to send one message."""
 
     def begin(self, reader: weakref.ref[object]) -> None:
-        """Have this loop read. A loop that nobody refers to any more is no obstacle, though it wasn't closed yet."""
+        """Register the loop that reads changes. Raises AnotherLoopError unless the previous one ended or was
+        garbage-collected.
+        """
         if self.reader is not None and self.reader() is not None:
             raise AnotherLoopError(
-                "Another loop reads these changes: let it end, or leave it (`async with`, `aclose`), and begin again."
+                "another loop is reading the changes of this mailbox: wait until it ends, or close it with `aclose`, "
+                "then try again"
             )
         self.reader = reader
 
     def end(self, reader: weakref.ref[object]) -> None:
-        """Let others read."""
+        """Allow other loops to read."""
         if self.reader is reader:
             self.reader = None
 
     def add(self, message: TrackedMessage) -> None:
-        """Follow another message; wakes a loop that would find it due too late."""
+        """Add a message. Wake the loop if it would wake up too late."""
         self.messages[normalize_smtp_id(message.smtp_id)] = message
         if message.latest_poll_at < self.wakes_at:
             self.added.set()
 
     def invalidate(self) -> None:
-        """Have what the journal has read again."""
+        """Require a reload from the journal."""
         self.is_loaded = False
         self.added.set()
 
     async def load(self, read: Callable[[], Awaitable[Sequence[TrackedMessage]]]) -> None:
-        """Take over what the journal has. It is right about everything but when messages are asked for."""
-        self.is_loaded = True  # what is added meanwhile may undo it
+        """Replace the messages by the journal's. Only the schedule of known messages is retained."""
+        self.is_loaded = True  # before the await, because `invalidate` may be called during it
         before, self.messages = self.messages, {}
         for message in await read():
             existing = before.get(normalize_smtp_id(message.smtp_id))
@@ -160,7 +163,10 @@ class TrackingState:
 def find_changes(
     message: TrackedMessage, records: Sequence[DirectMessageLog], *, give_up: bool
 ) -> list[tuple[str, DeliveryChange]]:
-    """What is new, by case-blind address. A recipient's end stays what it is, whatever is said later."""
+    """Return the changes, each with the recipient's casefolded address.
+
+    A recipient's final status never changes. give_up: also end recipients without final status.
+    """
     reported = select_latest_by_recipient(records)
     changes = dict[str, DeliveryChange]()
     for address, record in reported.items():
@@ -186,7 +192,7 @@ def _make_final_changes(
     changes: Mapping[str, DeliveryChange],
     statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
-    """The last change of each recipient who came to no end, and one of the message where some never showed."""
+    """Return a last change for each unfinished recipient, and one for the unreported recipients, if any."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
         if not is_final(status):

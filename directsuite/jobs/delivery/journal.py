@@ -1,11 +1,11 @@
-"""The journal of messages that are followed: an SQLite file, so that a restart forgets none and tells each end.
+"""The journal of tracked messages, an SQLite file.
 
-message      one row each; those that are over stay until `forget`, so that none is followed twice
-send         what `DeliveryTracker.send` began to send, by the mark of its key; smtp_id once it is known to have gone
-recipient    how each stands; gone when the loop has got the message's last change
-change       what the loop has not got yet, or not done
+message      one row each. Rows of messages that are over remain until `forget`, so that none is tracked twice
+send         messages sent by `DeliveryTracker.send`; mark: hash of the key; smtp_id: set when certainly sent
+recipient    the latest status, deleted when the message's last change is acknowledged
+change       changes that are not acknowledged
 
-It holds addresses of recipients, and no credentials: a mailbox stands in it as a hash.
+It stores recipients' addresses, but no credentials. A mailbox is stored as a hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from directsuite.messaging.tracking import normalize_smtp_id
 
 
 class DeliveryJournalError(DirectSuiteError):
-    """The journal could not be read or written. What was to be written is not."""
+    """The journal could not be read or written. Nothing was written."""
 
 
 _FILE = SqliteFile(noun="journal", error=DeliveryJournalError, application_id=0x64734476, version=5)
@@ -121,30 +121,31 @@ _COUNT_DELETED = sql("SELECT changes()")
 
 @scrub_class
 class DeliveryJournal(DatabaseContext):
-    """Keeps the journal in a file, which is made where there is none. One process has it open at a time.
+    """A journal file, which is created if necessary. Only one process can open it at a time.
 
-    Trackers may share it, of one mailbox or several. Opening it, `forget` and each method of a tracker raise
-    JournalError where it can't be read or written.
+    Trackers of any mailboxes can share it. Opening it, `forget` and the methods of trackers raise DeliveryJournalError
+    if
+    it cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._database = SqliteDatabase(path, _FILE)
         self.records = Records(self._database)
-        """For trackers."""
 
     async def _prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(_TABLES)
 
     async def forget(self, before: datetime) -> int:
-        """Forget messages that are over, were added before this, and whose changes are done; how many they are.
+        """Delete messages that are over, were added before this time, and have no pending changes. Return their number.
 
-        One that is added again is followed anew, and one that is sent again under its key is sent a second time.
-        before: an aware datetime. Raises InvalidArgumentError.
+        If such a message is added again, it is tracked again. If it is sent again with its key, it is sent a second
+        time.
+
+        before: an aware datetime. Raises InvalidArgumentError if it is not.
         """
         moment = arguments.validate_aware(before, "before").timestamp()
 
         async def forget(transaction: Transaction) -> int:
-            """Delete them and count them, without a list of them."""
             await transaction.execute(_FORGET, {"before": moment})
             ((count,),) = await transaction.execute(_COUNT_DELETED)
             return int(count)
@@ -154,33 +155,33 @@ class DeliveryJournal(DatabaseContext):
 
 @attrs.frozen
 class SendRecord:
-    """What the journal knows of a message that is sent by its key."""
+    """The journal's record of a message sent by key."""
 
     began_at: float
-    """Unix time of the first attempt."""
+    """The Unix time of the first attempt."""
     content_digest: str
-    """The digest of what it said then."""
+    """The digest of the message at the first attempt."""
     smtp_id: str | None
-    """None where it isn't known to have gone."""
+    """None if the message is not known to be sent."""
     is_new: bool
-    """Whether no attempt was made before."""
+    """True for the first attempt."""
 
 
 class Records:
-    """What trackers read and write in an open journal. Every method but `state_of` raises JournalError."""
+    """Reads and writes an open journal for trackers. Every method but `get_state` raises DeliveryJournalError."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
         self._by_mailbox = dict[str, TrackingState]()
 
     def get_state(self, mailbox: str) -> TrackingState:
-        """What trackers of this mailbox share."""
+        """Return the state that this mailbox's trackers share."""
         return self._by_mailbox.setdefault(mailbox, TrackingState())
 
     async def add(
         self, mailbox: str, smtp_id: str, *, at: float, recipients: int, give_up_after: float
     ) -> TrackedMessage | None:
-        """Follow a message; None where it was followed before. at: Unix time."""
+        """Add a message. Return None if it was added before. at: Unix time."""
         message = TrackedMessage(
             number=0,
             mailbox=mailbox,
@@ -194,11 +195,10 @@ class Records:
         return attrs.evolve(message, number=made[0][0]) if made else None
 
     async def begin_send(self, mailbox: str, request_id: str, *, at: float, content: str) -> SendRecord:
-        """Write down that a message is sent now, unless that was begun before. at: Unix time; content: its digest."""
+        """Record the start of the first attempt. Return the record, old or new. at: Unix time. content: digest."""
         values = {"mailbox": mailbox, "mark": request_id, "began_at": at, "content": content}
 
         async def begin(transaction: Transaction) -> SendRecord:
-            """Insert it, or read what stands there."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
             ((began_at, content, smtp_id),) = await transaction.execute(_SELECT_SEND, values)
             return SendRecord(began_at, content, smtp_id, is_new)
@@ -206,29 +206,28 @@ class Records:
         return await self._database.transaction(begin)
 
     async def forget_begin(self, mailbox: str, request_id: str) -> None:
-        """Replace the time of the first attempt, which a wrong clock gave, by one that is before any attempt."""
+        """Set the time of the first attempt, which is wrong, to one before any attempt."""
         await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": request_id})
 
     async def withdraw_send(self, mailbox: str, request_id: str) -> None:
-        """Forget a message that surely wasn't sent."""
+        """Delete the record of a message that was certainly not sent."""
         await self._database.execute(_WITHDRAW_SEND, {"mailbox": mailbox, "mark": request_id})
 
     async def end_send(self, mailbox: str, request_id: str, smtp_id: str) -> None:
-        """Write down that a message was sent, after it was added."""
-        smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot hold halves of surrogate pairs
+        """Record that a message was sent. If it is tracked, it must have been added before."""
+        smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot store lone surrogates
         values = {"mailbox": mailbox, "mark": request_id, "smtp_id": smtp_id, "bare_id": normalize_smtp_id(smtp_id)}
         await self._database.execute(_END_SEND, values)
 
     async def correct_times(self, mailbox: str, now: float) -> None:
-        """Set times of adding that are in the future, because a clock was ahead, to the present. now: Unix time."""
+        """Set times in the future, written while the clock was ahead, to the present. now: Unix time."""
         await self._database.execute(_CORRECT_TIMES, {"mailbox": mailbox, "now": now})
 
     async def load(self, mailbox: str) -> list[TrackedMessage]:
-        """The messages of a mailbox that are not over, as they were added."""
+        """Return a mailbox's messages that are not over, oldest first."""
         values = {"mailbox": mailbox}
 
         async def load(transaction: Transaction) -> list[TrackedMessage]:
-            """Read messages and recipients in one transaction."""
             messages = dict[int, TrackedMessage]()
             for number, smtp_id, at, recipients, give_up_after, isolated in await transaction.execute(
                 _SELECT_FOLLOWED, values
@@ -251,7 +250,7 @@ class Records:
         return await self._database.transaction(load)
 
     async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
-        """Add these changes, and end the messages that they end, in one transaction."""
+        """Write these changes, and mark messages that are over, in one transaction."""
         rows = [
             attrs.asdict(change)
             | {"message": message.number, "address": address}
@@ -261,7 +260,6 @@ class Records:
         ]
 
         async def record(transaction: Transaction) -> None:
-            """Write statuses, changes and ends."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))
@@ -269,19 +267,19 @@ class Records:
         await self._database.transaction(record)
 
     async def set_isolated(self, messages: Iterable[TrackedMessage], *, isolated: bool) -> None:
-        """Set whether each of these is asked for in a request of its own from now on."""
+        """Record whether these messages must be polled alone."""
         rows = [{"message": message.number, "isolated": isolated} for message in messages]
         await self._database.transaction(lambda transaction: transaction.execute_each(_ISOLATE, rows))
 
     async def list_pending(self, mailbox: str, limit: int) -> list[DeliveryChange]:
-        """The first changes of a mailbox that are not done."""
+        """Return a mailbox's oldest changes that are not acknowledged."""
         return await self._database.fetch(_SELECT_PENDING, {"mailbox": mailbox, "most": limit}, _make_change)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
-        """Delete a change that is done."""
+        """Delete a change that was processed."""
 
         async def acknowledge(transaction: Transaction) -> None:
-            """Delete the recipients, too, of a message that is over."""
+            """Also delete the recipients if this was the message's last change."""
             for message, ends_message in await transaction.execute(_DELETE_CHANGE, {"id": change.id}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})

@@ -1,4 +1,4 @@
-"""Batch signing: many PDFs, each signed exactly once, whatever happens to the program or the service meanwhile."""
+"""Batch signing of PDFs, each exactly once, even if the program or the service fails."""
 
 from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
