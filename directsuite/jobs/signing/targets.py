@@ -1,7 +1,7 @@
-"""Where signed PDFs go: each appears whole, under its document's name, or not at all.
+"""Targets for signed PDFs. A file appears at a target complete, with its document's name, or not at all.
 
-target/.directsuite/part.fence/lock     locked while a job signs into the target
-target/.directsuite/part.fence/7.signed in the making
+target/.directsuite/shard.lease_number/lock      locked while a job signs into the target
+target/.directsuite/shard.lease_number/7.signed  a PDF in progress
 """
 
 from __future__ import annotations
@@ -31,83 +31,83 @@ T = TypeVar("T")
 _NAME_ERRNOS = (errno.ENAMETOOLONG, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EINVAL)
 _NO_LOCK_ERRNOS = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 _MAX_ATTEMPTS = 100
-_NO_PATH = "this is no path below the target"
-_NO_NORMAL_FORM = "this is no path in its normal form: leave out what it doesn't need, as in a/b.pdf"
-_NO_NAME = "no file can have this name there ({why})"
+_NO_PATH = "the name is not a path below the target (the parts .. and .directsuite are not allowed)"
+_NO_NORMAL_FORM = "the name is not a normalized path: leave out empty parts and dots, as in a/b.pdf"
+_NO_NAME = "the target does not allow a file of this name ({why})"
 _LOCK_FILE_NAME = "lock"
 
 _STALE_SHARD_SECONDS = 24 * 3600.0
-"""Seconds without a change after which a part that nobody has locked is taken away, whosever it is.
-
-Its PDFs are of no use to anybody: a job that ended goes on without them, and what the service stores expires earlier.
+"""Seconds without a change after which an unlocked staging folder is removed. No job can still use its PDFs, because
+the stored documents expire earlier.
 """
 
 
 class Target(Protocol):
-    """Takes signed PDFs."""
+    """Receives signed PDFs."""
 
     def staging_dir(self, shard: str, lease_number: int = 0) -> AbstractAsyncContextManager[Path]:
-        """A folder on this machine in which PDFs are while they come. It has none at first.
+        """Return a context manager for a local folder for PDFs in progress, empty at first.
 
-        part: of many jobs and processes that sign into one target, each has another one, which can be the name of a
-        folder. fence: who has a later lease of the part takes away what an earlier one has in the making, so that
-        that can't be kept any more.
+        shard: a folder name, different for each job and batch that uses the target at the same time.
+        lease_number: a later lease of the shard removes the files of earlier ones, so that they cannot be published.
         """
         ...
 
     def check(self, name: str) -> None:
-        """Refuse a name that there can't be, before anything is signed. Raises InvalidArgumentError."""
+        """Raise InvalidArgumentError if a name is invalid. Called before signing."""
         ...
 
     async def has(self, name: str) -> bool:
-        """Whether there is something of this name, which is not to be replaced.
+        """Return True if the name is in use, and must not be replaced.
 
-        Raises InvalidArgumentError where there can be no such name, and OSError.
+        Raises InvalidArgumentError if the name is invalid, and OSError.
         """
         ...
 
     async def contains(self, name: str, sha256: str) -> bool:
-        """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
+        """Return True if the file of this name has this SHA-256, in hex. Raises OSError."""
         ...
 
     async def publish(self, name: str, file: Path) -> None:
-        """Have this file under the name before it returns. The file is taken over.
+        """Move a local file to this name. It is stored permanently when this returns.
 
-        One of the same bytes that is there is this one: a run kept it that ended before it had noted that. Raises
-        FileExistsError where it is another, InvalidArgumentError where there can be no such name, and OSError.
+        A file with the same content counts as published, because an earlier run may have published it without recording
+        that.
+
+        Raises FileExistsError if the name has different content, InvalidArgumentError if it is invalid, and OSError.
         """
         ...
 
 
 @scrub_class
 class TargetFolder:
-    """A folder of signed PDFs, which is made where its parent is there; folders in it are made as names ask for them.
+    """A folder for signed PDFs, created if its parent exists. Subfolders are created as needed.
 
-    overwrite: replace files that are there already. Raises ConfigurationError where it can't be made.
+    overwrite: replace existing files. Raises ConfigurationError if the folder cannot be created.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         self._path = resolve_path(path, "path")
         self._overwrite = overwrite
         self.place = f"file://{self._path.as_posix()}/"
-        """Where it is, as a URL."""
+        """The folder's URL."""
         try:
             self._path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             why = explain_os_error(error)
-            raise ConfigurationError(f"the target's folder can't be made ({why}): name one that can") from None
+            raise ConfigurationError(f"the target's folder can't be created ({why}): choose another folder") from None
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """On the folder's own file system, so that a finished file only has to be given its name.
+        """Return a staging folder on the same file system, so that publishing only renames.
 
-        Parts that jobs left which ended in the middle, and whose journals are gone, are taken away after a day.
+        Staging folders of interrupted jobs are removed after a day.
         """
         top = self._path / STAGING_DIR
         folder = top / f"{shard}.{lease_number}"
 
         def undo(lock: files.FileLock | None) -> None:
-            """Unlock the folder, but leave it: the next run may have made it again, and otherwise removes it."""
+            """Release the lock. Do not remove the folder, because the next run may already use it."""
             if lock is not None:
                 lock.release()
 
@@ -121,34 +121,35 @@ class TargetFolder:
             await asyncio.to_thread(_remove_dir, top, folder)
 
     def check(self, name: str) -> None:
-        """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
+        """Raise InvalidArgumentError if a name is not a normalized path below the folder."""
         validate_path(name)
-        # Windows has paths that POSIX doesn't take for such.
+        # Check for paths that are only absolute or denormalized on Windows.
         if os.name == "nt" and (Path(name).is_absolute() or Path(name).as_posix() != name):
             raise InvalidArgumentError(_NO_PATH, parameter="name")
         validate_encodable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
     async def has(self, name: str) -> bool:
-        """Whether there is a file, a folder or a link of this name, and it isn't to be replaced.
+        """Return True if a file, folder or link has this name, unless files are replaced.
 
-        Raises InvalidArgumentError where there can be no such name, and OSError.
+        Raises InvalidArgumentError if the name is invalid, and OSError.
         """
         try:
             with translate_name_errors():
-                (self._path / name).lstat()  # a thread would take longer than the answer
+                (self._path / name).lstat()  # faster than the switch to a thread
         except FileNotFoundError:
             return False
         return not self._overwrite
 
     async def contains(self, name: str, sha256: str) -> bool:
-        """Whether the file of this name is the one of this SHA-256, in hex. Raises OSError."""
+        """Return True if the file of this name has this SHA-256, in hex. Raises OSError."""
         return await asyncio.to_thread(_has_digest, self._path / name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
-        """Give the file its name, and have both on the disk.
+        """Rename the file to its name, and sync both to disk.
 
-        No file that appears meanwhile is replaced, but where the file system has no hard links. Raises FileExistsError
-        where another has the name, InvalidArgumentError where there can be no such name, and OSError.
+        A file created at the same time is not replaced, except on file systems without hard links. Raises
+        FileExistsError if
+        the name has different content, InvalidArgumentError if it is invalid, and OSError.
         """
         self.check(name)
         with translate_name_errors():
@@ -158,7 +159,7 @@ class TargetFolder:
 
 
 def validate_path(name: str) -> None:
-    """Refuse a name that is no path downwards, or one of several of the same place. Raises InvalidArgumentError."""
+    """Raise InvalidArgumentError if a name is not a normalized path below the target."""
     parts = name.split("/")
     is_empty = {"", "."}.issuperset(parts)
     if is_empty or name.startswith("/") or not {"..", STAGING_DIR}.isdisjoint(parts) or "\0" in name:
@@ -169,7 +170,7 @@ def validate_path(name: str) -> None:
 
 @contextlib.contextmanager
 def translate_name_errors() -> Generator[None]:
-    """Within it, what a system or a storage says of a name becomes InvalidArgumentError."""
+    """Raise InvalidArgumentError instead of an OSError that is caused by a name."""
     try:
         yield
     except OSError as error:
@@ -179,18 +180,18 @@ def translate_name_errors() -> Generator[None]:
 
 
 def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict") -> None:
-    """Refuse a name that can't be written in this encoding. Raises InvalidArgumentError."""
+    """Raise InvalidArgumentError if a name cannot be encoded."""
     try:
         name.encode(encoding, errors)
-    except UnicodeEncodeError:  # which has the name in it
+    except UnicodeEncodeError:  # not chained, because it contains the name
         pass
     else:
         return
-    raise InvalidArgumentError(_NO_NAME.format(why="it is no text"), parameter="name")
+    raise InvalidArgumentError(_NO_NAME.format(why="it is not valid text"), parameter="name")
 
 
 async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
-    """What is made in a thread. Who is cancelled meanwhile has it undone as soon as it is there."""
+    """Return the coroutine's result. If the caller is cancelled, undo the result when it is available."""
     task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)
@@ -200,9 +201,11 @@ async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T],
 
 
 def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | None:
-    """Make the folder of a part for this lease alone. Return its lock, None if the file system has no locks.
+    """Create a shard's folder for a lease, and remove those of earlier leases.
 
-    A worker that was paused may come late: what a later lease has stays there.
+    Return its lock, or None if the file system has no locks. Folders of later leases are not removed, because this
+    worker
+    may have been suspended.
     """
     folder = top / f"{shard}.{lease_number}"
     for attempt in itertools.count(1):
@@ -212,13 +215,13 @@ def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | 
                     shutil.rmtree(each, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return _lock_dir(folder)
-        except FileNotFoundError:  # another process has just removed the one above, which was empty
+        except FileNotFoundError:  # another process has just removed the empty parent folder
             if attempt == _MAX_ATTEMPTS:
                 raise
-        except BlockingIOError:  # another process is just removing the folder, which nobody had locked
+        except BlockingIOError:  # another process has locked the folder to remove it
             if attempt == _MAX_ATTEMPTS:
                 return None
-    raise AssertionError("the attempts don't end by themselves")
+    raise AssertionError("unreachable: the loop ends with return or raise")
 
 
 def _lock_dir(folder: Path) -> files.FileLock | None:
@@ -231,14 +234,11 @@ def _lock_dir(folder: Path) -> files.FileLock | None:
 
 
 def _remove_stale_shards(top: Path, own: Path, now: float) -> None:
-    """Remove parts that no job has locked and that have not changed for a day. What cannot be locked stays.
-
-    A part that seems to have changed more than a day after now was written while the clock was ahead.
-    """
+    """Remove unlocked staging folders whose modification time is more than a day before or after `now`."""
     if sys.platform == "win32":
         return
     for shard in top.glob("*"):
-        with contextlib.suppress(OSError):  # it is locked, has no lock, or another takes it away
+        with contextlib.suppress(OSError):  # locked, without a lock file, or just removed
             changed_at = max(each.lstat().st_mtime for each in (shard, *shard.iterdir()))
             if shard == own or abs(now - changed_at) <= _STALE_SHARD_SECONDS:
                 continue
@@ -251,12 +251,12 @@ def _remove_stale_shards(top: Path, own: Path, now: float) -> None:
 
 def _remove_dir(top: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # it isn't empty: others are at work
+    with contextlib.suppress(OSError):  # not empty: other jobs use it
         top.rmdir()
 
 
 def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
-    """Whether it is there by now, under its name. Otherwise another is."""
+    """Return True if the file was published, False if the name has different content."""
     place, made = root.joinpath(name), list[Path]()
     try:
         is_there = _move_into_place(file, place, overwrite=overwrite)
@@ -283,5 +283,5 @@ def _move_into_place(file: Path, place: Path, *, overwrite: bool) -> bool:
 def _has_digest(place: Path, sha256: str) -> bool:
     try:
         return place.is_file() and inspect_pdf(place).sha256 == sha256
-    except PermissionError:  # this user has written none that he may not read
+    except PermissionError:  # not readable, so not written by this user
         return False

@@ -56,7 +56,7 @@ async def test_one_that_is_refused_is_listed_and_signed_when_that_is_asked_for(j
     [failed] = await job_factory.journal.failures()
     assert failed.name == "../out of it.pdf"
     assert failed.problem is not None
-    assert "no path below the target" in failed.problem
+    assert "not a path below the target" in failed.problem
     assert job_factory.service.request_counts.total() == 1  # nobody signs what can't be kept
     assert (await job_factory.make_job(yield_pdfs("good.pdf", "../out of it.pdf")).run()).passed_over == 2
     assert await job_factory.journal.retry("something else") == 0

@@ -203,7 +203,7 @@ async def test_a_name_that_a_storage_does_not_take_fails_alone(
     progress = await job_factory.make_job(source(), target=StorageTarget(f"file://{tmp_path}/out")).run()
     assert (progress.done, progress.failed) == (1, 1)
     [failed] = await job_factory.journal.failures()
-    assert "no file can have this name there" in str(failed.problem)
+    assert "the target does not allow a file of this name" in str(failed.problem)
 
 
 async def test_a_storage_in_trouble_fails_no_document(

@@ -145,7 +145,7 @@ async def test_nothing_is_signed_for_a_name_that_can_not_be(
     assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
     assert job_factory.service.documents_created == 0
     [failed] = await job_factory.journal.failures()
-    assert "no file can have this name there" in str(failed.problem)
+    assert "the target does not allow a file of this name" in str(failed.problem)
 
 
 async def test_a_target_full_of_others_files_does_not_stop_the_rest(job_factory: JobFactory) -> None:
@@ -224,7 +224,7 @@ async def test_a_name_that_is_not_in_normal_form_is_refused(name: str, target: T
     assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1
     assert job_factory.service.documents_created == 0
     [failed] = await job_factory.journal.failures()
-    assert "in its normal form" in str(failed.problem)
+    assert "not a normalized path" in str(failed.problem)
 
 
 async def test_concurrent_puts_to_storage_do_not_mix(job_factory: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
