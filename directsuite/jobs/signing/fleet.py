@@ -1,10 +1,10 @@
-"""A signing job of many processes: each takes a chunk of the documents, signs them, and takes the next.
+"""A signing job in many processes. Each worker leases a batch of documents, signs them, and leases the next.
 
-    add ─► chunks ─► due: a free worker is woken ─► lease ─► a SigningJob of its documents ─► release: done, or due
-                                                  └─ not heard of for `patience`: due for others, with the next lease
+    add ─► batches ─► due: wakes a free worker ─► lease ─► SigningJob of its documents ─► release: done, or due again
+                                                   └─ no sign of life for `worker_timeout`: due for other workers
 
-A worker that died leaves documents whose outcome nobody knows: who takes them over abandons what is stored for them,
-unless it shows the signatures. One that only was paused can write nothing more, and keep nothing in a TargetFolder.
+The next worker abandons the stored documents of a dead one, unless they have the signatures. A worker that was only
+suspended can no longer write to the journal or publish in a TargetFolder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 @attrs.frozen(kw_only=True)
 class FleetSigningProgress:
-    """What this worker did. chunks: leases of them. `PostgresJournal.tally` counts over all workers."""
+    """Numbers of batches (`chunks`) and documents processed by this worker. `PostgresJournal.tally` counts all."""
 
     chunks: int
     done: int
@@ -41,17 +41,22 @@ class FleetSigningProgress:
 
 @scrub_class
 class SigningFleet:
-    """A worker of a signing job: `run` it in as many processes as you like.
+    """A worker of a signing job. Run it in any number of processes.
 
         async with PostgresJournal(conninfo, "consents") as journal:
             await journal.add(names)
             await SigningFleet(suite.signing, StorageFolder(url).named, target, [signature], journal=journal).run()
 
-    named: gives the document of a name. journal: an open one. concurrency, service_patience, check_fields: those of
-    SigningJob. patience: seconds after which a worker that isn't heard of counts as dead; the same in all processes.
-    tick: seconds between two polls of what is due. grace: seconds that documents under way get when `run` is
-    cancelled. clock: for tests, the machine's unless given, and the suite's for the jobs; now: likewise. Raises
-    ConfigurationError.
+    named: returns the document of a name.
+    journal: an open journal.
+    concurrency, max_outage, check_fields: as for SigningJob.
+    worker_timeout: seconds without a sign of life after which a worker counts as dead. Must be the same in all
+        processes.
+    tick: seconds between polls for due batches.
+    grace: seconds to finish the documents in progress when `run` is cancelled.
+    clock, now: for tests. None: the system clock for the worker, the suite's for the jobs.
+
+    Raises ConfigurationError if an argument is invalid.
     """
 
     def __init__(
@@ -96,14 +101,14 @@ class SigningFleet:
         self._batches = self._done = self._failed = 0
 
     def drain(self) -> None:
-        """Let `run`, or the next one, return when the documents under way here have ended; others take the rest."""
+        """Make `run`, or the next one, return when the documents in progress are finished. Others sign the rest."""
         self._stop_starting()
         if self._running is None:
             self._stop()
 
     @property
     def progress(self) -> FleetSigningProgress:
-        """What this worker did so far."""
+        """Numbers of batches and documents processed so far."""
         running_progress = None if self._running is None else self._running.job.progress
         return FleetSigningProgress(
             chunks=self._batches,
@@ -112,11 +117,14 @@ class SigningFleet:
         )
 
     async def run(self) -> FleetSigningProgress:
-        """Work until every document of the job has come to its end, here or elsewhere, or until drained.
+        """Sign until every document of the job is finished in any process, or until drained.
 
-        PostgreSQL is waited for where it is away later than at the beginning. Cancelled, it hands its chunk back when
-        the documents under way have come to their end, or their grace has. Raises JournalError, JobStoppedError,
-        ConfigurationError, and what `named` or the function of signatures raises; others go on then.
+        Outages of PostgreSQL are waited out, except at the start. If this is cancelled, the batch is released when the
+        documents in progress are finished or `grace` is over.
+
+        Raises SigningJournalError, JobStoppedError, ConfigurationError, and exceptions of `named` and of the function
+        of
+        signatures. Other workers continue.
         """
         self._failure = None
         self._engine = FleetEngine(
@@ -143,14 +151,13 @@ class SigningFleet:
         return self.progress
 
     async def _list_due(self) -> Sequence[tuple[int, None]]:
-        """Chunks to take. Where none is left, here or elsewhere, the work is done."""
+        """Return the batches to lease. Stop if the job is done."""
         batches = await self._journal.list_due(self._worker_timeout)
         if not batches and not await self._journal.count_open_batches():
             self._stop()
         return [(batch, None) for batch in batches]
 
     async def _run_key(self, key: int) -> None:
-        """Sign a chunk, if it is there to be leased."""
         try:
             if self._is_ending:
                 await self._journal.pass_over(key)
@@ -161,7 +168,7 @@ class SigningFleet:
         except SigningJournalError as error:
             _LOGGER.warning("signing fleet: %s", error)
             self._wake_later(key)
-        except Exception as error:  # noqa: BLE001  what `named` or a function of signatures raised, too: `run` does
+        except Exception as error:  # noqa: BLE001  also those of `named` and of the function of signatures: `run` raises them
             self._failure = self._failure or error
             self._is_ending = True
         finally:
@@ -169,7 +176,7 @@ class SigningFleet:
                 self._stop()
 
     async def _sign(self, batch: LeasedBatch) -> None:
-        """Sign a leased chunk. Raises JournalError where PostgreSQL is away, or another has the chunk by now."""
+        """Sign a batch. Raises SigningJournalError if PostgreSQL is not available or the lease has ended."""
         try:
             job = SigningJob(
                 self._signing,
@@ -195,7 +202,7 @@ class SigningFleet:
                 await _raise_job_error(leased)
         finally:
             self._batches += 1
-            with contextlib.suppress(SigningJournalError):  # then patience runs out
+            with contextlib.suppress(SigningJournalError):  # the lease then ends by timeout
                 await batch.release()
 
     def _add_up(self, job: SigningJob) -> None:
@@ -211,19 +218,18 @@ class SigningFleet:
             yield self._named(name)
 
     async def _heartbeat(self) -> None:
-        """Let others know that this worker lives. What it has in hand ends where another has the chunk by now."""
+        """Record that this worker is alive. Cancel the job if its lease has ended."""
         leased = self._running
         if leased is None:
             return
         try:
             await leased.batch.confirm()
         except LostLeaseError:
-            if self._running is leased:  # else it has ended meanwhile
+            if self._running is leased:  # else the job has ended during the await
                 leased.task.cancel()
                 raise
 
     def _stop_starting(self) -> None:
-        """Begin no further document."""
         self._is_ending = True
         if self._running is not None:
             self._running.job.drain()
@@ -239,7 +245,7 @@ class SigningFleet:
 
 @attrs.frozen
 class _RunningBatch:
-    """A chunk's documents, being signed here."""
+    """A batch in progress."""
 
     batch: LeasedBatch
     job: SigningJob
@@ -247,11 +253,13 @@ class _RunningBatch:
 
 
 async def _raise_job_error(leased: _RunningBatch) -> None:
-    """What a job ended with. Where its journal failed, or the chunk is another's by now, others go on."""
+    """Raise the job's error. If the journal failed or the lease has ended, raise SigningJournalError, after which `run`
+    continues.
+    """
     try:
         leased.task.result()
     except JobStoppedError as error:
         if isinstance(error.__cause__, SigningJournalError):
             raise error.__cause__ from None
-        await leased.batch.confirm()  # who has the chunk has taken away what was in the making
+        await leased.batch.confirm()  # a new lease removes this one's staging files, which may be the cause
         raise

@@ -1,6 +1,7 @@
-"""Sources and targets in a storage that fsspec knows, by URL: s3://, gs://, abfs://, sftp://, memory:// and so on.
+"""Sources and targets in any storage that fsspec supports, by URL: s3://, gs://, abfs://, sftp://, memory:// and
+others.
 
-What fsspec raises is replaced: its texts name documents. Its calls block, and are made in threads.
+Exceptions of fsspec are replaced, because their texts name documents. Its calls block, so they run in threads.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from directsuite.jobs.signing.targets import translate_name_errors, validate_enc
 
 T = TypeVar("T")
 
-_LISTING_BATCH_NAMES = 500  # of documents found at a time
+_LISTING_BATCH_NAMES = 500
 _ATOMIC_PUT_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Object stores, in which what is put appears whole or not at all: S3, Google Cloud Storage, Azure Blob Storage."""
+"""Object stores in which an upload appears complete or not at all: S3, Google Cloud Storage, Azure Blob Storage."""
 
 
 class StorageError(OSError):
-    """A storage failed. kind: the type of what the library raised for it, whose text may name a document.
+    """A storage failed.
 
-    errno: the system's number for it, where there is one.
+    kind: the type of the original exception, whose text may name a document. number: its errno, or None.
     """
 
     def __init__(self, kind: str, number: int | None = None) -> None:
@@ -47,24 +48,28 @@ class StorageError(OSError):
 
 @scrub_class
 class StorageFolder(AsyncIterable[Pdf]):
-    """The PDFs below a URL, each under its path from there. pattern: of their names, in capital or small
-    letters.
+    """The PDFs below a URL, each named by its path relative to the URL.
 
         StorageFolder("s3://bucket/in", endpoint_url="https://storage.example.org")
 
-    options: those of fsspec for this kind of storage. fsspec lists a folder (in an object store: what is between two
-    slashes) as a whole: a million keys are better in folders of some thousands, or in a list of names of your own, each
-    made a document by `named`. Raises ConfigurationError where fsspec, or what it needs for a URL, isn't installed.
+    fsspec lists each folder (in an object store: a prefix up to a slash) into memory. Split a million files into
+    folders of
+    some thousands, or keep a list of names and create the documents with `named`.
+
+    pattern: pattern of the file names, case-insensitive.
+    options: fsspec's options for this storage.
+
+    Raises ConfigurationError if fsspec or its package for the URL is not installed.
     """
 
     def __init__(self, url: str, pattern: str = "*.pdf", **options: Any) -> None:
         self._files, self._root = _open_storage(url, options)
         self._pattern = pattern
         self.place = _build_url(self._files, self._root)
-        """Where it is, as a URL."""
+        """The folder's URL."""
 
     def named(self, name: str) -> Pdf:
-        """The document of this name, which need not be there."""
+        """Return the document of this name. It need not exist."""
         return Pdf(name, _StoredFile(self._files, f"{self._root}/{name}"))
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
@@ -83,23 +88,28 @@ class StorageFolder(AsyncIterable[Pdf]):
 
 @scrub_class
 class StorageTarget:
-    """Signed PDFs below a URL. options: those of fsspec for this kind of storage.
+    """A target for signed PDFs below a URL.
 
-    An object store has a whole PDF under its name as soon as it has it; elsewhere it is put under another name, and
-    moved. Either way its size is compared. It replaces nothing that is there a moment before; of two jobs that put one
-    name in the same moment the later one wins, and an account that may not look finds nothing there. For a folder of
-    this machine, TargetFolder has no such moment, and has a PDF on the disk before it counts. Raises ConfigurationError
-    where fsspec, or what a URL needs, isn't installed.
+    In an object store, an upload appears complete. Elsewhere, the file is uploaded with a temporary name, then moved.
+    The
+    size is verified. An existing file is not replaced, but this check is not atomic: if two jobs publish the same name
+    at the
+    same moment, the later one wins. The check also finds nothing if the account may not read the file's metadata. For a
+    local
+    folder, use TargetFolder, which does not have these limits.
+
+    options: fsspec's options for this storage. Raises ConfigurationError if fsspec or its package for the URL is not
+    installed.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         self._files, self._root = _open_storage(url, options)
         self.place = _build_url(self._files, self._root)
-        """Where it is, as a URL."""
+        """The folder's URL."""
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """A temporary folder of this machine, of this lease alone."""
+        """Return a temporary local folder."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
         )
@@ -109,23 +119,23 @@ class StorageTarget:
             await asyncio.to_thread(folder.cleanup)
 
     def check(self, name: str) -> None:
-        """Refuse a name that leads out of the folder, or isn't in its normal form. Raises InvalidArgumentError."""
+        """Raise InvalidArgumentError if a name is not a normalized path below the URL."""
         validate_path(name)
         validate_encodable(name)
 
     async def has(self, name: str) -> bool:
-        """Whether there is something of this name. Raises InvalidArgumentError and StorageError."""
+        """Return True if the name is in use. Raises InvalidArgumentError and StorageError."""
         with translate_name_errors():
             return await _call_in_thread(self._find, name) is not None
 
     async def contains(self, name: str, sha256: str) -> bool:
-        """Whether the file of this name is the one of this SHA-256, in hex. Raises StorageError."""
+        """Return True if the file of this name has this SHA-256, in hex. Raises StorageError."""
         return await _call_in_thread(self._contains, name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
-        """Put the file under its name, and see that the storage has all of it.
+        """Upload the file with its name, and verify the size.
 
-        Raises FileExistsError where another has the name, InvalidArgumentError and StorageError.
+        Raises FileExistsError if the name has different content, InvalidArgumentError and StorageError.
         """
         self.check(name)
         with translate_name_errors():
@@ -134,7 +144,7 @@ class StorageTarget:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
-        """Whether it is there by now. Otherwise another is."""
+        """Return True if the file was published, False if the name has different content."""
         final = f"{self._root}/{name}"
         found = self._find(name)
         if found is None:
@@ -149,7 +159,7 @@ class StorageTarget:
         if _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS:
             self._files.put_file(os.fspath(file), final)
         else:
-            # Another for each document of a name: two jobs may put one at a time.
+            # The temporary name depends on the content, because two jobs may upload the same name at the same time.
             whose = f"{name}\0{inspect_pdf(file).sha256}".encode("utf-8", "surrogatepass")
             made = f"{self._root}/{STAGING_DIR}/{hashlib.sha256(whose).hexdigest()}"
             for each in (made, final):
@@ -160,7 +170,7 @@ class StorageTarget:
         self._validate_size(final, file)
 
     def _find(self, name: str) -> dict[str, Any] | None:
-        """What there is of this name; in an object store, where folders are but names, a file only."""
+        """Return fsspec's information about a name, or None. In an object store, folders are ignored."""
         is_object_store = _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS
         try:
             found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
@@ -168,7 +178,7 @@ class StorageTarget:
             return None
         except PermissionError:
             if is_object_store:
-                return None  # so S3 says that nothing is there to who may get what is there, and may list nothing
+                return None  # S3 returns this for a missing file if the account may not list the bucket
             raise
         return None if is_object_store and found["type"] != "file" else found
 
@@ -182,39 +192,41 @@ class StorageTarget:
 
     def _validate_size(self, path: str, file: Path) -> None:
         if self._files.info(path)["size"] != file.stat().st_size:
-            raise StorageError("another size")
+            raise StorageError("the uploaded file has the wrong size")
 
 
 class _StoredFile(RemoteFile):
-    """The bytes of a document in a storage."""
-
     def __init__(self, files: Any, path: str) -> None:
         self._files = files
         self._path = path
 
     async def fetch(self, file: Path) -> None:
-        """Put them into a file of this machine."""
+        """Download the file."""
         await _call_in_thread(self._files.get_file, self._path, os.fspath(file))
 
 
 def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """A file system of fsspec, and the URL's path there."""
+    """Return fsspec's file system for a URL, and the path in it."""
     try:
         core: Any = importlib.import_module("fsspec.core")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "fsspec":
             raise
-        raise ConfigurationError("a storage needs the package fsspec: pip install 'directsuite[storage]'") from None
+        raise ConfigurationError(
+            "the package fsspec is not installed: run pip install 'directsuite[storage]'"
+        ) from None
     try:
-        # Listings are not kept: they are as long as the storage is large, and grow old.
+        # No cache of listings, because they may be large and become outdated.
         files, root = core.url_to_fs(url, use_listings_cache=False, **options)
     except ImportError as error:
-        raise ConfigurationError(f"fsspec lacks a package for this kind of URL: {error}") from None
+        raise ConfigurationError(f"fsspec needs another package for this kind of URL: {error}") from None
     except ValueError:
-        raise ConfigurationError("fsspec knows no such kind of URL: give one as s3://bucket/folder") from None
-    except Exception as error:  # noqa: BLE001  some connect at once, and have errors of their own, which tell where
+        raise ConfigurationError(
+            "fsspec does not support this kind of URL: expected something like s3://bucket/folder"
+        ) from None
+    except Exception as error:  # noqa: BLE001  some connect immediately, and raise custom errors, whose texts have the address
         kind = type(error).__name__
-        raise ConfigurationError(f"the storage can't be reached ({kind}): see to its URL and options") from None
+        raise ConfigurationError(f"the storage can't be reached ({kind}): check its URL and options") from None
     return files, str(root).rstrip("/")
 
 
@@ -227,12 +239,12 @@ def _build_url(files: Any, root: str) -> str:
 
 
 async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:
-    """What a call gives. Raises StorageError in place of what it raised, and InvalidArgumentError."""
+    """Run a blocking call in a thread. Raises StorageError instead of its exceptions, except InvalidArgumentError."""
     try:
         return await asyncio.to_thread(call, *values)
     except (InvalidArgumentError, StorageError):
         raise
-    except Exception as error:  # noqa: BLE001  each storage's library has errors of its own
+    except Exception as error:  # noqa: BLE001  each storage's library has custom errors
         failure = StorageError(type(error).__name__, error.errno if isinstance(error, OSError) else None)
     raise failure
 

@@ -111,7 +111,7 @@ async def test_a_put_that_loses_something_is_no_output(
 
     kind: Any = target._files.__class__
     monkeypatch.setattr(kind, "put_file", staticmethod(short))
-    with pytest.raises(JobStoppedError, match=r"the target can't be written \(another size\)"):
+    with pytest.raises(JobStoppedError, match=r"the target can't be written \(the uploaded file has the wrong size\)"):
         await job_factory.make_job(StorageFolder(f"{url}/in"), target=target).run()
     assert (await job_factory.journal.tally()).states == {DocumentState.SIGNING: 1}
 
@@ -241,7 +241,7 @@ def test_a_target_within_the_source_is_refused(job_factory: JobFactory, tmp_path
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ds.ConfigurationError, match="no such kind of URL"):
+    with pytest.raises(ds.ConfigurationError, match="does not support this kind of URL"):
         StorageFolder("carrier-pigeon://somewhere")
     if importlib.util.find_spec("s3fs") is None:
         with pytest.raises(ds.ConfigurationError, match="s3fs"):
