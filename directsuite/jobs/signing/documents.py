@@ -1,7 +1,6 @@
-"""Documents to sign: where they come from, and what they are like.
+"""Documents to sign, and their sources.
 
-A source is gone through from its beginning at every run: what is done is passed over by its name, so that a job goes on
-where it was broken off. Any async iterable of `Pdf` is a source.
+Any async iterable of `Pdf` is a source. Every run reads it from the start, and skips finished documents by their names.
 """
 
 from __future__ import annotations
@@ -26,27 +25,29 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
 
 STAGING_DIR = ".directsuite"
-"""A folder in a target for what is in the making, which is no document."""
+"""Folder in a target for PDFs in progress. Sources ignore it."""
 
 MAX_IN_MEMORY_BYTES = 1 << 20
-"""Bytes of a document that is sent and received in memory: streams cost more than they save."""
-_PIECE_BYTES = 1 << 20  # bytes read at a time
+"""Documents up to this size are sent and received in memory, because streaming them costs more."""
+_PIECE_BYTES = 1 << 20
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
-_MAX_SIGNATURE_MATCH_BYTES = 64  # bytes of what the expression matches, at least
+_MAX_SIGNATURE_MATCH_BYTES = 64
 PDF_MARKER_BYTES = 1024
-"""Bytes at the end of a file, in which a PDF says that it ends, and at its beginning, where it says that it is one."""
+"""The first bytes of a PDF must have its header, and the last ones its end marker."""
 CUT_OFF_PROBLEM = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
-"""What is wrong with a PDF that doesn't say where it ends."""
-_LISTING_BATCH_FILES = 500  # of files found at a time
-
+_LISTING_BATCH_FILES = 500
 
 _DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
 _DOCUMENT_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
-"""With those, what a system or a storage says of one file, and not of a disk, a network, or this process."""
+"""These errnos, and the types above, are caused by a single file, not by the disk, network or process."""
 
 
 class SourceError(OSError):
-    """A document can't be read. kind: why, without its name. is_its_own: whether that says nothing of others."""
+    """A document cannot be read.
+
+    kind: the reason, without the document's name.
+    is_document_specific: True if other documents are not affected.
+    """
 
     def __init__(self, kind: str, *, is_document_specific: bool = False) -> None:
         super().__init__(f"a document can't be read ({kind})")
@@ -58,7 +59,7 @@ class SourceError(OSError):
 
     @classmethod
     def from_os_error(cls, error: OSError) -> Self:
-        """In place of an error that names the document."""
+        """Return a SourceError without the name that the original error has."""
         kind: str = getattr(error, "kind", type(error).__name__)
         return cls(
             explain_os_error(error),
@@ -67,27 +68,28 @@ class SourceError(OSError):
 
 
 class RemoteFile(abc.ABC):
-    """The bytes of a document that has to be fetched when its turn has come."""
+    """The content of a document that is fetched when it is its turn."""
 
     @abc.abstractmethod
     async def fetch(self, file: Path) -> None:
-        """Put them into this file, which isn't there yet. Raises OSError."""
+        """Write the content to this file, which does not exist yet. Raises OSError."""
 
 
 @scrub_class
 @attrs.frozen(repr=False)
 class Pdf:
-    """A document to sign. name: unique in the job, and its path at the target, in normal form: b/c.pdf.
+    """A document to sign.
 
-    content: its bytes, its file, or where they are fetched from when its turn has come: an async function that gives
-    either, or a RemoteFile.
+    name: normalized path at the target, such as b/c.pdf. Must be unique in the job.
+    content: the bytes, a file, a RemoteFile, or an async function that returns the bytes or a file when it is the
+        document's turn.
     """
 
     name: str
     content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]] | RemoteFile
 
     async def read(self, fetched: Path) -> bytes | Path:
-        """Its bytes, or its file. fetched: the path of one for what has to be fetched, which the caller removes."""
+        """Return the bytes or file. fetched: path for a RemoteFile's content, which the caller must remove."""
         if isinstance(self.content, RemoteFile):
             await self.content.fetch(fetched)
             return fetched
@@ -97,20 +99,20 @@ class Pdf:
 
 @attrs.frozen(kw_only=True)
 class PdfInfo:
-    """What a PDF is like."""
+    """Properties of a PDF."""
 
     sha256: str
-    """Of its bytes, in hex."""
+    """In hex."""
     signature_count: int
-    """How many it has, empty fields not counted."""
+    """The number of signatures, without empty fields."""
     is_cut_off: bool = False
-    """Whether its end is missing, though its beginning is there. Services may repair it, and sign what is left."""
+    """True if the header is present but the end marker is missing. Services may repair and sign such a file."""
 
 
 def inspect_pdf(content: bytes | Path) -> PdfInfo:
-    """Read a PDF. Every signature names the bytes that it covers, and does so outside of compressed objects.
+    """Return the properties of a PDF. Raises OSError.
 
-    Raises OSError.
+    Signatures are counted by their /ByteRange, which is never in a compressed object.
     """
     digest, count, first, end = hashlib.sha256(), 0, b"", b""
     for piece in _read_pieces(content):
@@ -125,16 +127,16 @@ def inspect_pdf(content: bytes | Path) -> PdfInfo:
 
 
 def load_pdf(content: bytes | Path) -> tuple[bytes | Path, PdfInfo]:
-    """Read a PDF once: a small one's bytes, or the file of a larger one, and what it is like. Raises OSError."""
+    """Read a PDF. Return the bytes if it is small, else its file, and its properties. Raises OSError."""
     if isinstance(content, Path) and content.stat().st_size <= MAX_IN_MEMORY_BYTES:
         content = content.read_bytes()
     return content, inspect_pdf(content)
 
 
 def read_stamp(pdf: Pdf) -> str | None:
-    """The size of a document's file and when it was last changed: while they stay, it need not be read again.
+    """Return a file's size and modification time, by which a change is detected without reading it.
 
-    None for a document that is no file, or can't be asked.
+    Return None if the document is not a file, or the file is not accessible.
     """
     file = _get_file(pdf)
     try:
@@ -145,9 +147,9 @@ def read_stamp(pdf: Pdf) -> str | None:
 
 
 def has_changed(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
-    """Return True if the file of a document has changed since it had this stamp and SHA-256.
+    """Return True if a document's file no longer has this stamp and SHA-256.
 
-    What is no file, or has gone, has not changed.
+    Return False if it is not a file, or not readable.
     """
     file, now = _get_file(pdf), read_stamp(pdf)
     if file is None or now is None or stamp in (None, now):
@@ -174,26 +176,27 @@ def _read_pieces(content: bytes | Path) -> Generator[bytes]:
 
 @scrub_class
 class Folder(AsyncIterable[Pdf]):
-    """The PDFs of a folder and of those in it, each under its path from there. pattern: of their names, in
-    capital or small letters.
+    """The PDFs of a folder and its subfolders, each named by its relative path. Links to folders are not followed.
 
-    Links to folders aren't followed. Raises InvalidArgumentError where there is no such folder.
+    pattern: pattern of the file names, case-insensitive.
+
+    Raises InvalidArgumentError if the folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], pattern: str = "*.pdf") -> None:
         self._path = resolve_path(path, "path")
         self._pattern = pattern
         try:
-            is_folder, problem = self._path.is_dir(), "there is no such folder"
+            is_folder, problem = self._path.is_dir(), "the folder does not exist"
         except OSError as error:
-            is_folder, problem = False, f"the folder cannot be found ({explain_os_error(error)})"
+            is_folder, problem = False, f"the folder is not accessible ({explain_os_error(error)})"
         if not is_folder:
-            raise InvalidArgumentError(f"{problem}: name the one that has the PDFs", parameter="path")
+            raise InvalidArgumentError(f"{problem}: pass the folder that has the PDFs", parameter="path")
         self.place = f"file://{self._path.as_posix()}/"
-        """Where it is, as a URL."""
+        """The folder's URL."""
 
     def named(self, name: str) -> Pdf:
-        """The document of this name, which need not be there."""
+        """Return the document of this name. It need not exist."""
         return Pdf(name, self._path / name)
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
@@ -204,7 +207,7 @@ class Folder(AsyncIterable[Pdf]):
 
 
 def _walk_files(folder: Path, pattern: str) -> Generator[str]:
-    """As the system lists them: Path.rglob has all entries of a folder in memory."""
+    """Yield paths of files. Unlike Path.rglob, this never has all entries of a folder in memory."""
     below = [os.fspath(folder)]
     while below:
         with os.scandir(below.pop()) as entries:
@@ -217,7 +220,7 @@ def _walk_files(folder: Path, pattern: str) -> Generator[str]:
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
-    """Return True also if the entry cannot be examined, as with a link to itself: the document then fails alone."""
+    """Return True also if the entry is not accessible, such as a link to itself. The document then fails alone."""
     try:
         return entry.is_file()
     except OSError:

@@ -1,13 +1,13 @@
-"""The tables of signing jobs, and every statement that is made of them. A file of SQLite has one job of one chunk.
+"""The tables of signing jobs, and their statements. An SQLite file has one job with one batch.
 
-signing_job        what is signed with; identity: no other job's, in whatever database
-signing_chunk      documents that one worker at a time has: fence counts its leases; seen_at: the worker was heard of;
-                   woken_at: workers were told that it is there to be taken
-signing_document   one row each, by its name, which may be no Unicode text
-signing_abandoned  stored documents that are to be deleted when there is time, for they may be signed or not
+signing_job        digest: of its signatures; identity: unique to the job in any database
+signing_chunk      a batch of documents. fence: number of its latest lease; seen_at: the worker's last sign of life;
+                   woken_at: when workers were notified that it is due
+signing_document   one row each. The name may not be valid Unicode
+signing_abandoned  stored documents to delete, possibly signed
 
-A worker writes only while its lease is the chunk's last one: each statement that writes holds the chunk's row
-meanwhile, for which another lease has to wait.
+Transactions that write check the lease number, and lock the batch's row, so that no new lease can start at the same
+time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TABLES = Tables(
                 output_sha text, tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
             )
         """),
-        # A file has one chunk, of which no index tells anything.
+        # Not in SQLite, where every document is in the same batch.
         sql("CREATE INDEX signing_document_chunk ON directsuite.signing_document (chunk, number)", sqlite=""),
         sql("CREATE INDEX signing_document_state ON directsuite.signing_document (job, state)"),
         sql("""
@@ -73,8 +73,8 @@ ADD = sql("""
     ON CONFLICT (job, name) DO NOTHING RETURNING number
 """)
 
-# Of many workers, in PostgreSQL alone. A time in the future was written while the clock was ahead. It counts as now: so
-# a worker that lives keeps its lease, and the chunk of a dead one is due when `patience` is over.
+# PostgreSQL only. A time in the future was written while the clock was ahead. Replace it by the current time, so that
+# a live worker retains its lease, and a dead worker's batch is due after the timeout.
 TAKE_DUE_BATCHES = sql("""
     WITH future AS (
         SELECT id FROM directsuite.signing_chunk
@@ -154,11 +154,11 @@ FORGET = sql("DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(:
 CORRECT_FUTURE = sql("""
     UPDATE directsuite.signing_abandoned SET at = :now
     WHERE at > :now AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
-""")  # written while the clock was ahead
+""")  # times in the future, written while the clock was ahead
 FORGET_BEFORE = sql("""
     DELETE FROM directsuite.signing_abandoned
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
-""")  # of chunks that are done, too, which nobody leases any more
+""")  # including batches that are done, which are not leased again
 
 RETRY_FAILED = sql(f"""
     UPDATE directsuite.signing_document
