@@ -108,7 +108,7 @@ class SigningFleet:
 
     @property
     def progress(self) -> FleetSigningProgress:
-        """Numbers of batches and documents processed so far."""
+        """Numbers of batches and documents that this worker has processed."""
         running_progress = None if self._running is None else self._running.job.progress
         return FleetSigningProgress(
             chunks=self._batches,

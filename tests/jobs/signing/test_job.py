@@ -146,7 +146,7 @@ async def test_a_job_that_failures_stopped_says_how_they_are_tried_again(job_fac
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: fix the cause, then retry them")
-    assert [word for word in ("run_failed", "renew", "passes them over") if word not in str(stopped.value)] == []
+    assert [word for word in ("run_failed", "retry", "skips failed documents") if word not in str(stopped.value)] == []
     again = await job_factory.make_job(yield_pdfs(*names)).run()  # the service takes them by now
     assert (again.done, again.passed_over) == (5, 20)
     assert (await job_factory.make_job(yield_pdfs(*names)).run_failed()).done == 20
@@ -206,7 +206,7 @@ async def test_paused_it_begins_nothing_and_drained_it_ends(job_factory: JobFact
 
 async def test_a_journal_belongs_to_what_is_signed_with(job_factory: JobFactory) -> None:
     await job_factory.make_job(yield_pdfs("a.pdf")).run()
-    with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
+    with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
         await job_factory.make_job(yield_pdfs("b.pdf"), signatures=[ds.Signature(name="other")]).run()
 
 

@@ -190,8 +190,8 @@ async def test_a_name_that_can_not_be_is_the_document_s_failure(name: str, job_f
 @pytest.mark.parametrize(
     ("source", "signatures", "said"),
     [
-        ([Pdf("a.pdf", PDF_CONTENT)], SIGNATURES, "source has to be"),
-        (None, SIGNATURES[0], "signatures has to be"),
+        ([Pdf("a.pdf", PDF_CONTENT)], SIGNATURES, "source must be"),
+        (None, SIGNATURES[0], "signatures must be"),
         (None, [], "at least"),
     ],
 )

@@ -119,7 +119,7 @@ async def _problems(failures: Callable[[], Awaitable[Sequence[SigningEntry]]]) -
 async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
     await journals.journal.claim("one")
     await journals.journal.claim("one")
-    with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
+    with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
         await journals.journal.claim("other")
 
 
