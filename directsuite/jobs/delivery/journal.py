@@ -124,8 +124,7 @@ class DeliveryJournal(DatabaseContext):
     """A journal file, which is created if necessary. Only one process can open it at a time.
 
     Trackers of any mailboxes can share it. Opening it, `forget` and the methods of trackers raise DeliveryJournalError
-    if
-    it cannot be read or written.
+    if it cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -146,6 +145,7 @@ class DeliveryJournal(DatabaseContext):
         moment = arguments.validate_aware(before, "before").timestamp()
 
         async def forget(transaction: Transaction) -> int:
+            """Count in SQL instead of returning the rows."""
             await transaction.execute(_FORGET, {"before": moment})
             ((count,),) = await transaction.execute(_COUNT_DELETED)
             return int(count)
@@ -199,6 +199,7 @@ class Records:
         values = {"mailbox": mailbox, "mark": request_id, "began_at": at, "content": content}
 
         async def begin(transaction: Transaction) -> SendRecord:
+            """Insert the record, or read the existing one."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
             ((began_at, content, smtp_id),) = await transaction.execute(_SELECT_SEND, values)
             return SendRecord(began_at, content, smtp_id, is_new)
@@ -228,6 +229,7 @@ class Records:
         values = {"mailbox": mailbox}
 
         async def load(transaction: Transaction) -> list[TrackedMessage]:
+            """Read messages and recipients."""
             messages = dict[int, TrackedMessage]()
             for number, smtp_id, at, recipients, give_up_after, isolated in await transaction.execute(
                 _SELECT_FOLLOWED, values
@@ -260,6 +262,7 @@ class Records:
         ]
 
         async def record(transaction: Transaction) -> None:
+            """Write statuses, changes and ends."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))

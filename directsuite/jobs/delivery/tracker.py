@@ -163,21 +163,17 @@ class DeliveryTracker:
         """Send a message once, even if the program crashes and calls this again, and track it.
 
         Operation SendWithHeader (specification 4.C), by `Mailbox.send_once`. Return the earlier smtp_id if the message
-        was
-        already sent. After an attempt with an unknown result, search the mailbox, and send only if the message is
-        certainly not
-        there. A message without a usable smtp_id is not tracked.
+        was already sent. After an attempt with an unknown result, search the mailbox, and send only if the message is
+        certainly not there. A message without a usable smtp_id is not tracked.
 
         key: unique name of this message. The journal stores hashes of the key and of the message.
         settle, resend, timeout: as for `send_once`. The timeout includes reading the attachments.
 
         Raises the exceptions of `send_once`; InvalidArgumentError if a different message has this key;
-        DeliveryJournalError if
-        nothing was sent because the journal cannot be written. Raises OutcomeUnknownError with `happened` set if the
-        message was
-        sent but not recorded, and without it if the time of the first attempt is in the future. After
-        OutcomeUnknownError, call
-        again. If it is raised again, and INBOX.Sent does not have the message, send it with another key.
+        DeliveryJournalError if nothing was sent because the journal cannot be written. Raises OutcomeUnknownError with
+        `happened` set if the message was sent but not recorded, and without it if the time of the first attempt is in
+        the future. After OutcomeUnknownError, call again. If it is raised again, and INBOX.Sent does not have the
+        message, send it with another key.
         """
         send_once.validate_key(key)
         deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
@@ -220,8 +216,7 @@ class DeliveryTracker:
         """Return the time from which to search for an earlier attempt's message, None if this attempt is the first.
 
         If the recorded time is in the future, return `datetime.max`, with which `send_once` sends nothing, and clear
-        the
-        recorded time, so that later attempts search everything.
+        the recorded time, so that later attempts search everything.
         """
         if began.is_new:
             return None
@@ -260,8 +255,7 @@ class DeliveryTracker:
 
         Raises errors that a retry would not fix, for example AuthenticationError; ClosedError; DeliveryJournalError;
         PermissionDeniedError if a poll was denied for all its messages; AnotherLoopError while another loop of this
-        mailbox and
-        journal exists. A loop ends with `async with`, `aclose`, or garbage collection.
+        mailbox and journal exists. A loop ends with `async with`, `aclose`, or garbage collection.
         """
         return _ChangeListing(self._iter_changes, endless)
 

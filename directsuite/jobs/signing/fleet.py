@@ -123,8 +123,7 @@ class SigningFleet:
         documents in progress are finished or `grace` is over.
 
         Raises SigningJournalError, JobStoppedError, ConfigurationError, and exceptions of `named` and of the function
-        of
-        signatures. Other workers continue.
+        of signatures. Other workers continue.
         """
         self._failure = None
         self._engine = FleetEngine(
@@ -168,7 +167,7 @@ class SigningFleet:
         except SigningJournalError as error:
             _LOGGER.warning("signing fleet: %s", error)
             self._wake_later(key)
-        except Exception as error:  # noqa: BLE001  also those of `named` and of the function of signatures: `run` raises them
+        except Exception as error:  # noqa: BLE001  also of `named` and `signatures`: `run` raises it
             self._failure = self._failure or error
             self._is_ending = True
         finally:

@@ -180,15 +180,14 @@ class SigningJob:
 
         Documents that were signed or failed in an earlier run are skipped. To retry failed ones, use `run_failed` or
         `SigningJournal.retry`. A file that has changed since it was signed is not signed again, but counted and logged.
-        If
-        `run` is cancelled, documents in progress are left to the next run.
+        If `run` is cancelled, documents in progress are left to the next run.
 
         Raises JobStoppedError, SigningJournalError, exceptions of the source, and ConfigurationError if another run
-        uses this
-        journal.
+        uses this journal.
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
+            """Return the unfinished documents."""
             entries = await self._journal.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
             for entry in await asyncio.to_thread(_find_changed, signed) if signed else ():
@@ -205,8 +204,7 @@ class SigningJob:
         """Retry the failed documents of the source, and no others.
 
         The current content is signed, even if it has changed. A document fails again if the target already has a file
-        of its
-        name. Interrupted retries are continued by the next `run_failed` or `run`.
+        of its name. Interrupted retries are continued by the next `run_failed` or `run`.
 
         problem: retry only documents with this problem. None: retry all.
 

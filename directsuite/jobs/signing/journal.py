@@ -109,6 +109,7 @@ class JobJournal:
         """Reset failed documents so that they are signed again, all or those with this problem. Return their number."""
 
         async def work(transaction: Transaction) -> int:
+            """Reset the documents, and reopen their batches."""
             renewed = await transaction.execute(sql.RETRY_FAILED, {"job": self.job, "problem": problem})
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
@@ -233,6 +234,7 @@ class LeasedBatch(JobJournal):
         """
 
         async def forget(transaction: Transaction) -> None:
+            """Correct times in the future first."""
             await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
             await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
 

@@ -109,8 +109,8 @@ class DocumentWorkflow:
         """Run the remaining steps of a document. Return its last entry.
 
         Raises errors that the document did not cause, after which its entry is unchanged: DirectSuiteError of the
-        service or the
-        journal, SourceError if other documents may also be unreadable, and OSError of target or staging folder.
+        service or the journal, SourceError if other documents may also be unreadable, and OSError of target or staging
+        folder.
         """
         fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source", ".signed"))
         work = _DocumentWork(pdf, signatures, fetched, output, RunContext(signature_count=len(signatures)))
@@ -283,8 +283,7 @@ class DocumentWorkflow:
         """Publish the signed PDF at the target.
 
         Its digest is recorded first. After a crash, the next run can then recognize the file, and a worker that has
-        lost its
-        lease fails here, before it publishes.
+        lost its lease fails here, before it publishes.
         """
         entry = await self.journal.put(attrs.evolve(entry, output_sha=_require(work.context.output).sha256))
         try:

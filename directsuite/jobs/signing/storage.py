@@ -53,8 +53,7 @@ class StorageFolder(AsyncIterable[Pdf]):
         StorageFolder("s3://bucket/in", endpoint_url="https://storage.example.org")
 
     fsspec lists each folder (in an object store: a prefix up to a slash) into memory. Split a million files into
-    folders of
-    some thousands, or keep a list of names and create the documents with `named`.
+    folders of some thousands, or keep a list of names and create the documents with `named`.
 
     pattern: pattern of the file names, case-insensitive.
     options: fsspec's options for this storage.
@@ -91,12 +90,9 @@ class StorageTarget:
     """A target for signed PDFs below a URL.
 
     In an object store, an upload appears complete. Elsewhere, the file is uploaded with a temporary name, then moved.
-    The
-    size is verified. An existing file is not replaced, but this check is not atomic: if two jobs publish the same name
-    at the
-    same moment, the later one wins. The check also finds nothing if the account may not read the file's metadata. For a
-    local
-    folder, use TargetFolder, which does not have these limits.
+    The size is verified. An existing file is not replaced, but this check is not atomic: if two jobs publish the same
+    name at the same moment, the later one wins. The check also finds nothing if the account may not read the file's
+    metadata. For a local folder, use TargetFolder, which does not have these limits.
 
     options: fsspec's options for this storage. Raises ConfigurationError if fsspec or its package for the URL is not
     installed.
@@ -224,7 +220,7 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
         raise ConfigurationError(
             "fsspec does not support this kind of URL: expected something like s3://bucket/folder"
         ) from None
-    except Exception as error:  # noqa: BLE001  some connect immediately, and raise custom errors, whose texts have the address
+    except Exception as error:  # noqa: BLE001  some connect immediately, and raise custom errors that contain the address
         kind = type(error).__name__
         raise ConfigurationError(f"the storage can't be reached ({kind}): check its URL and options") from None
     return files, str(root).rstrip("/")

@@ -148,8 +148,7 @@ class TargetFolder:
         """Rename the file to its name, and sync both to disk.
 
         A file created at the same time is not replaced, except on file systems without hard links. Raises
-        FileExistsError if
-        the name has different content, InvalidArgumentError if it is invalid, and OSError.
+        FileExistsError if the name has different content, InvalidArgumentError if it is invalid, and OSError.
         """
         self.check(name)
         with translate_name_errors():
@@ -204,8 +203,7 @@ def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | 
     """Create a shard's folder for a lease, and remove those of earlier leases.
 
     Return its lock, or None if the file system has no locks. Folders of later leases are not removed, because this
-    worker
-    may have been suspended.
+    worker may have been suspended.
     """
     folder = top / f"{shard}.{lease_number}"
     for attempt in itertools.count(1):

@@ -394,8 +394,7 @@ class RetryState:
         """Start an attempt.
 
         Its failure counts as the document's own only if the service has signed another document since the last counted
-        failure.
-        An outage therefore adds one failure at most.
+        failure. An outage therefore adds one failure at most.
         """
         self._is_alone = (
             self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
