@@ -105,9 +105,9 @@ class DeliveryTracker:
     The final statuses are Delivered, Locally Failed, Remotely Failed and NO MDN Received.
 
     journal: an open journal.
-    give_up_after: age in seconds at which a message without final status is given up. Not applied while the service
-        does not respond; a day later if it returns HTTP 500 for all messages. A message that is overdue at the start of
-        the program is polled for five more minutes.
+    give_up_after: age in seconds at which a message added by this tracker is given up if it has no final status. Not
+        applied while the service does not respond; a day later if it returns HTTP 500 for all messages. A message that
+        is overdue at the start of the program is polled for five more minutes.
     now: returns Unix time, for tests. None: derived from the suite's clock.
 
     Raises InvalidArgumentError.
@@ -249,7 +249,7 @@ class DeliveryTracker:
         """Yield the changes of all recipients until all messages are over.
 
         If the loop ends before it asks for the next change, the next loop starts with the same change and `id`, unless
-        `acknowledge` was called. Temporary failures of requests are retried.
+        `acknowledge` was called. Temporary failures of requests are retried, after an hour at most.
 
         endless: wait for new messages when all are over.
 

@@ -147,9 +147,9 @@ def read_stamp(pdf: Pdf) -> str | None:
 
 
 def has_changed(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
-    """Return True if a document's file no longer has this stamp and SHA-256.
+    """Return True if a document's file has neither this stamp nor this SHA-256.
 
-    Return False if it is not a file, or not readable.
+    Return False if there is no stamp, or the document is not a readable file.
     """
     file, now = _get_file(pdf), read_stamp(pdf)
     if file is None or now is None or stamp in (None, now):

@@ -105,7 +105,7 @@ class StorageTarget:
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """Return a temporary local folder."""
+        """Create a temporary local folder, and remove it afterwards."""
         folder = await asyncio.to_thread(
             tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
         )
@@ -220,7 +220,7 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
         raise ConfigurationError(
             "fsspec does not support this kind of URL: expected something like s3://bucket/folder"
         ) from None
-    except Exception as error:  # noqa: BLE001  some connect immediately, and raise custom errors that contain the address
+    except Exception as error:  # noqa: BLE001  some connect immediately, and raise custom errors with the address
         kind = type(error).__name__
         raise ConfigurationError(f"the storage can't be reached ({kind}): check its URL and options") from None
     return files, str(root).rstrip("/")

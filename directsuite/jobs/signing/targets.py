@@ -99,7 +99,7 @@ class TargetFolder:
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """Return a staging folder on the same file system, so that publishing only renames.
+        """Create a staging folder on the target's file system, so that publishing only renames. Remove it afterwards.
 
         Staging folders of interrupted jobs are removed after a day.
         """

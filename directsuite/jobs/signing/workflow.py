@@ -102,7 +102,7 @@ _MAX_TRIES = 5
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_OWN_FAILURES = 8  # failures with one document while others are signed
-_MAX_DENIALS = 4  # PermissionDeniedErrors for one document while others were signed
+_MAX_DENIALS = 4  # PermissionDeniedErrors for one document after others were signed
 _MAX_READ_FAILURES = 4  # failures to read one document while others are read
 
 
@@ -155,7 +155,7 @@ class SigningEntry:
     tries: int = 0
     """The number of abandoned stored documents that count as attempts."""
     problem: str | None = None
-    """Why the document failed. Kept until it is signed."""
+    """Why the document failed. Cleared when it is done."""
     service_message: str | None = None
     """The service's message, if it rejected the document. It may name patients: do not log it unread."""
 
@@ -230,7 +230,7 @@ class RunContext:
 
     signature_count: int
     source: PdfInfo | None = None
-    """The current source, None if it must be read (again)."""
+    """The current source, None if it must be read, possibly again."""
     output: PdfInfo | None = None
     """The PDF received from the service."""
     is_output_verified: bool = False
@@ -393,8 +393,8 @@ class RetryState:
     def begin(self) -> None:
         """Start an attempt.
 
-        Its failure counts as the document's own only if the service has signed another document since the last counted
-        failure. An outage therefore adds one failure at most.
+        If it fails, that counts for this document if it is the first failure, or if the service has signed a document
+        since the last counted failure. An outage therefore adds one failure at most.
         """
         self._is_alone = (
             self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
@@ -463,6 +463,6 @@ class RetryState:
         return _BACKOFF.compute_wait(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 
     def end(self, *, is_done: bool) -> None:
-        """Record that the document is finished. Ends the outage if the service was involved."""
+        """Record the document's end. Ends the outage if it is signed, or if the service had failed for it."""
         if is_done or self._signed_at_first_failure is not None:
             self._outage.end()
