@@ -28,7 +28,7 @@ OUTPUT = PdfInfo(sha256="cd", signature_count=3)
 states = st.sampled_from(DocumentState)
 optional_text = st.none() | st.sampled_from(["ab", "cd"])
 examined = st.none() | st.builds(
-    PdfInfo, sha256=st.sampled_from(["ab", "cd"]), signatures=st.integers(0, 4), is_cut_off=st.booleans()
+    PdfInfo, sha256=st.sampled_from(["ab", "cd"]), signature_count=st.integers(0, 4), is_cut_off=st.booleans()
 )
 entries = st.builds(
     SigningEntry,
