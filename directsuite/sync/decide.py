@@ -1,27 +1,35 @@
-"""What a round decides without asking anybody: what is recorded of a folder + what the server shows → what to do.
+"""The decisions of a sync round, without I/O: recorded state + server listing → what to do.
 
-A folder, once it was listed (`next_step`):
+Terms: the *sink* receives the changes. A *listing* is the server's list of a folder's uids. A folder is *renumbered*
+when the server assigns new uids to its messages. *Sentinels* are its newest and oldest recorded message.
 
-    the listing           besides                       step
-    ───────────────────   ───────────────────────────   ─────────────────────────────────────────────────────
-    any                   suspect, or an audit is due   FULL_RESYNC
-    is as it was          sentinels were seen lately    NONE
-    is as it was                                        VERIFY, then NONE; FULL_RESYNC where a sentinel differs
-    has changed oddly                                   FULL_RESYNC
-    has changed                                         VERIFY, then FETCH; FULL_RESYNC where a sentinel differs
+A folder, once it has been listed (`next_step`):
 
-A message, by the state of its row (`State`; `missing_rows`, `confirm_deletions`, `kind_of`):
+    listing                    condition                            step
+    ────────────────────────   ──────────────────────────────────   ────────────────────────────────────────────────
+    any                        resync needed, or an audit is due    FULL_RESYNC
+    unchanged                  sentinels verified recently          NONE
+    unchanged                  verification is due                  VERIFY_SENTINELS, then nothing if they match,
+                                                                    else FULL_RESYNC
+    changed, maybe renumbered                                       FULL_RESYNC
+    changed                                                         VERIFY_SENTINELS, then fetch if they match,
+                                                                    else FULL_RESYNC
 
-    state             two listings lack its uid         the folder is renumbered   its uid is listed
-    ───────────────   ───────────────────────────────   ────────────────────────   ────────────────────────────────
-    none                                                                           fetched: NEW, MOVED or RESTORED
-    LIVE              MISSING                           UNRESOLVED                 nothing to do
-    MISSING           told GONE, a whole round later    UNRESOLVED                 LIVE again, or fetched
-    UNRESOLVED        told GONE, a whole round later    UNRESOLVED                 fetched
-    DELETED           nothing to do                     DELETED                    fetched: RESTORED
-    POISON            DELETED: nobody was told          DELETED                    asked for again when it is due
-    IN_DOUBT          UNRESOLVED                        UNRESOLVED                 fetched, and told again
-    POISON_IN_DOUBT   UNRESOLVED                        UNRESOLVED                 asked for again when it is due
+A message, by the state of its row (`MessageState`; `rows_after_leaving`, `confirm_deletions`, `change_kind`):
+
+    state                     not in two listings in a row        folder is renumbered   uid is listed
+    ───────────────────────   ─────────────────────────────────   ────────────────────   ──────────────────────────────
+    no row                                                                               fetched: NEW, MOVED, RESTORED
+    LIVE                      MISSING                             UNRESOLVED             nothing to do
+    MISSING                   GONE, after one complete round (1)  UNRESOLVED             LIVE again, or fetched (2)
+    UNRESOLVED                GONE, after one complete round (1)  UNRESOLVED             fetched
+    DELETED                   nothing to do                       DELETED                fetched: RESTORED
+    POISON                    DELETED: the sink has no copy       DELETED                retried when due
+    IN_DOUBT                  UNRESOLVED                          UNRESOLVED             fetched, and sent again
+    QUARANTINED_UNCONFIRMED   UNRESOLVED                          UNRESOLVED             retried when due
+
+    (1) immediately if the mailbox has only one folder; up to _MAX_ROUNDS_WAITING rounds if a folder is incomplete
+    (2) fetched if a full resync found the folder renumbered
 """
 
 from __future__ import annotations
@@ -37,50 +45,49 @@ from directsuite.core.retry import Backoff
 from directsuite.sync.identity import Match, Metadata
 from directsuite.sync.model import LISTED_STATES, STATE_AFTER_LEAVING, Kind, MessageRow, MessageState, StoredFolder
 
-_MIN_MISSING, _MIN_MISSING_SHARE = (
-    3,
-    0.3,
-)  # messages, and their share of the folder, whose disappearance at once is looked into
-_MAX_ROUNDS_WAITING = (
-    3  # rounds in which a folder that can't be seen whole keeps the messages of others from being told GONE
-)
-_BACKOFF = Backoff(900.0, 86_400.0)  # of what was quarantined
-_AUDIT_MS = 86_400_000  # between two comparisons of everything
+# If at least this many messages, and this share of the folder, are missing at once, the folder may be renumbered.
+_MIN_MISSING, _MIN_MISSING_SHARE = 3, 0.3
+_MAX_ROUNDS_WAITING = 3
+_BACKOFF = Backoff(900.0, 86_400.0)
+_AUDIT_MS = 86_400_000
 _CLOCK_DIFFERENCE_MS = 60_000
-_SAMPLE = 10  # messages at either end whose contents are compared where the metadata tell of none
+_SAMPLE = 10
 
 LEFT_STATES = (MessageState.DELETED, MessageState.UNRESOLVED)
-"""States of uids that nobody has to be told gone; an UNRESOLVED one may be of the folder's present numbering."""
+"""States of messages already known to have left: if such a uid is listed again, its message is fetched.
+
+An UNRESOLVED row can belong to the folder's current numbering or to an earlier one.
+"""
 
 _MAYBE_SENT = (MessageState.IN_DOUBT, MessageState.QUARANTINED_UNCONFIRMED)
-"""States of a uid's own row that tell nothing of where its message was: it is told as it was, or would have been."""
+"""States which only say that the sink may have received the change. It is sent again, with the same kind."""
 
 _T = TypeVar("_T")
 
 FolderRow = tuple[str, MessageRow]
-"""A row, after the name of its folder."""
+"""A folder name, and a row of that folder."""
 
 
 @attrs.define(eq=False, repr=False)
 class FolderMemory:
-    """What this process remembers of a folder as long as its mailbox is leased. A new process finds it out again."""
+    """What this process knows about a folder while it holds the mailbox's lease. It is never stored."""
 
     folder: StoredFolder
-    """What the store has of it."""
+    """The folder as it is stored."""
     etag: bytes | None = None
-    """The mark of the listing up to which everything is done."""
+    """The etag of the last listing that was processed completely, or None."""
     verified_at: float | None = None
-    """When its sentinels were last what they should be, in monotonic seconds."""
+    """When its sentinels last matched, in monotonic seconds; None if not yet."""
     missed_fetches: Counter[int] = attrs.field(factory=Counter[int])
-    """How often a uid was listed, asked for, and missing in the answer."""
+    """How often each uid was listed and requested, but missing from the response."""
     rounds_blocked_by: Counter[str] = attrs.field(factory=Counter[str])
-    """In how many rounds in a row another folder, which could not be read, kept this one from being synchronised."""
+    """The number of rounds in a row in which an unreadable folder, by its name, blocked this one."""
     needs_resync: bool = False
-    """Whether contents were seen to differ under the same uid and identity."""
+    """True if a uid seems to hold a different message than recorded."""
     has_unconfirmed_missing: bool = True
-    """Whether messages that left before this process knew the folder are still to be confirmed as missing."""
+    """True if rows already MISSING when this object was made still have to be confirmed by a second listing."""
     has_lost_message: bool = False
-    """Whether another folder has taken over a message since the last snapshot."""
+    """True if a message was found to have moved to another folder since the last snapshot."""
 
     @property
     def name(self) -> str:
@@ -88,9 +95,10 @@ class FolderMemory:
         return self.folder.name
 
     def invalidate_listing(self) -> list[StoredFolder]:
-        """The folder, to be written with rows of it that change: even the same listing counts as a change from now on.
+        """Make the next listing count as changed, even if it is identical.
 
-        It is empty where the store says so already.
+        Return the folder without its fingerprint, to be written with the changed rows; an empty list if the stored
+        folder has no fingerprint.
         """
         self.etag = None
         if self.folder.fingerprint is None:
@@ -101,37 +109,43 @@ class FolderMemory:
 
 @attrs.define(eq=False, repr=False)
 class FolderSnapshot:
-    """What a listing shows of a folder, beside what is recorded of it."""
+    """A folder's listing, together with the recorded states of its messages."""
 
     state: FolderMemory
     uids: frozenset[int]
-    """The uids that are listed."""
+    """The listed uids."""
     recorded: Mapping[int, MessageState]
-    """The states of the uids of which there is a row."""
+    """The recorded state of each uid that has a row."""
     fingerprint: bytes
     etag: bytes | None = None
-    """The listing's mark; None where the uids are not from a listing."""
+    """The listing's etag; None in a temporary snapshot."""
     carried_over: int = 0
-    """How many messages a full resync has carried over to another numbering."""
+    """The number of messages that a full resync carried over to a new numbering."""
     missing_confirmed: bool = True
-    """Whether what is missing was missing in a second listing, too."""
+    """True if nothing is missing, or a second listing confirmed what is missing."""
     all_fetched: bool = False
-    """Whether everything new was fetched."""
+    """True if all new messages were fetched."""
 
     @property
     def uids_to_fetch(self) -> list[int]:
-        """Uids never seen before, those that came back, and those of which nobody knows who was told, ascending."""
+        """The uids to fetch, ascending: unknown, back again, or possibly not received by the sink."""
         return sorted(uid for uid in self.uids if self.recorded.get(uid) in (None, MessageState.IN_DOUBT, *LEFT_STATES))
 
     @property
     def uids_missing(self) -> set[int]:
-        """Uids that were there, as far as anybody was told, and are not listed; if unsure, those that left, too."""
+        """The uids recorded as present that are not listed.
+
+        While `state.has_unconfirmed_missing`, uids already MISSING are included.
+        """
         here = (*LISTED_STATES, MessageState.MISSING) if self.state.has_unconfirmed_missing else LISTED_STATES
         return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
 
     @property
     def may_be_renumbered(self) -> bool:
-        """Whether the folder may number its messages anew: mail that comes and goes one by one doesn't look so."""
+        """True if the folder may have been renumbered.
+
+        Signs: a new uid below the highest recorded one, a uid that came back, or many messages missing at once.
+        """
         highest = max(self.recorded, default=-1)
         late = any(uid <= highest for uid in self.uids - self.recorded.keys())
         returned = any(self.recorded.get(uid) in (*LEFT_STATES, MessageState.MISSING) for uid in self.uids)
@@ -146,25 +160,25 @@ class FolderSnapshot:
         )
 
     def is_confirmed_by(self, second: Iterable[int]) -> bool:
-        """Whether a second listing says the same of what is missing: all that it has more is new at its end."""
+        """Return True if a second listing has the same uids, plus at most some above the highest known one."""
         listed = frozenset(second)
         highest = max(self.uids | self.recorded.keys(), default=0)
         return self.uids <= listed and all(uid > highest for uid in listed - self.uids)
 
 
 class FolderStep(enum.Enum):
-    """What is to be done with a folder that was listed."""
+    """An action for a folder that was listed."""
 
     NONE = enum.auto()
-    """Nothing: it is as it was."""
+    """Nothing: the folder is unchanged."""
     VERIFY_SENTINELS = enum.auto()
-    """The sentinels are looked at: where they are what they were, the listing is believed."""
+    """Check the sentinels; if they match, trust the listing."""
     FULL_RESYNC = enum.auto()
-    """Everything is compared."""
+    """Compare everything with the server."""
 
 
 def next_step(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool, sentinels_due: bool) -> FolderStep:
-    """What to do with a folder. changed: what it shows where its listing isn't what it was."""
+    """Return what to do with a folder. changed: its snapshot if the listing has changed, else None."""
     if audit or state.needs_resync or (changed is not None and changed.may_be_renumbered):
         return FolderStep.FULL_RESYNC
     return FolderStep.VERIFY_SENTINELS if changed is not None or sentinels_due else FolderStep.NONE
@@ -175,7 +189,8 @@ def may_have_same_numbering(
 ) -> bool:
     """Return False if nothing can show that the uids identify the same messages as before.
 
-    That is so if no metadata can be compared, and no content, and the listed uids are not all new ones.
+    That is so if no metadata and no content can be compared, unless all recorded messages have left and all listed uids
+    are higher than theirs.
     """
     if not listed or _comparable_rows(rows, metadata):
         return True
@@ -184,16 +199,16 @@ def may_have_same_numbering(
 
 
 def has_contradicting_metadata(rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]) -> bool:
-    """Return True if the metadata of any message contradict what was recorded."""
+    """Return True if the metadata of any message contradict its row."""
     return any(metadata[row.uid].match is Match.DIFFERENT for row in _comparable_rows(rows, metadata))
 
 
 def unproven_rows(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return rows whose metadata do not prove that the message is the recorded one: some, or at an audit all.
+    """Return rows whose metadata do not prove that the message is the recorded one: a sample, or all for an audit.
 
-    If their contents are the same, the service's metadata differ from its messages, and the folder has not changed.
+    If their contents match, the folder is unchanged: the service's metadata differ from its messages.
     """
     proofs = (Match.SAME, Match.LIKELY)
     unproven = [row for row in _comparable_rows(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]
@@ -206,9 +221,13 @@ def unproven_rows(
 def rows_to_compare(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Rows whose identity proves nothing: those that come back, and all where no other proves anything, or audit."""
+    """Return the rows whose contents must be compared with the server, because their identity proves nothing.
+
+    These are the rows with a weak identity that came back; all rows with a weak identity if no identity is strong, or
+    for an audit; or, if no identity can be compared, a sample from both ends of the folder.
+    """
     seen = _comparable_rows(rows, metadata)
-    if not seen:  # the metadata lack what is listed
+    if not seen:
         return sample(_rows_with_content(rows, listed))
     every = audit or not any(metadata[row.uid].match is Match.SAME for row in seen)
     back = (MessageState.MISSING, *LEFT_STATES)
@@ -216,22 +235,20 @@ def rows_to_compare(
 
 
 def _comparable_rows(rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]) -> list[MessageRow]:
-    """Return the rows with an identity that can be compared with metadata."""
     return [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
 
 
 def sample(items: Sequence[_T]) -> Sequence[_T]:
-    """Return the first items and the last ones."""
+    """Return the first and the last items, at most `_SAMPLE` of each."""
     return [*items[:_SAMPLE], *items[_SAMPLE:][-_SAMPLE:]]
 
 
 def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
-    """Rows that are listed, and whose contents can be compared."""
     return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
 
 
 def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
-    """Rows of messages that came back before anybody was told: they are what they were."""
+    """Return the MISSING rows that are listed again, as LIVE: no deletion was reported for them."""
     return [
         attrs.evolve(row, state=MessageState.LIVE)
         for uid, row in rows.items()
@@ -242,7 +259,10 @@ def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> lis
 def carried_over_pairs(
     folder: StoredFolder, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
 ) -> Iterator[tuple[MessageRow, MessageRow]]:
-    """The old and the new row of each message whose identity is strong and nobody else's, in a new numbering."""
+    """Yield the old and the new row of each message that can be recognised in a renumbered folder, by ascending uid.
+
+    Its identity must be strong, and unique among the recorded and the listed messages.
+    """
     by_identity: defaultdict[bytes, list[MessageRow]] = defaultdict(list)
     for row in rows.values():
         if row.state in (MessageState.LIVE, MessageState.MISSING) and row.identity is not None:
@@ -266,10 +286,10 @@ def carried_over_pairs(
 
 
 def is_due(due_ms: int, now_ms: int, max_pause_ms: int) -> bool:
-    """Return True if a stored time has come, or is further ahead than anything is ever scheduled.
+    """Return True if a stored time has passed, or is further ahead than it can have been set with a correct clock.
 
-    In the second case, the clock was ahead when the time was stored. longest_pause_ms: how far ahead of the present
-    the time can have been when it was stored. Clocks of several machines may differ by a minute.
+    max_pause_ms: how far ahead the time can have been when it was stored. Clocks of several machines may differ by a
+    minute.
     """
     return not now_ms < due_ms <= now_ms + max_pause_ms + _CLOCK_DIFFERENCE_MS
 
@@ -280,12 +300,12 @@ def is_audit_due(folder: StoredFolder, now_ms: int) -> bool:
 
 
 def is_retry_due(row: MessageRow, now_ms: int) -> bool:
-    """Return True if it is time to try again what a row records."""
+    """Return True if it is time to retry a row."""
     return row.retry_ms is None or is_due(row.retry_ms, now_ms, _retry_pause_ms(row.attempts))
 
 
 def with_failed_attempt(row: MessageRow, now_ms: int) -> MessageRow:
-    """A row of what was tried once more, and is tried again later."""
+    """Return the row with one more failed attempt, and the time of the next one."""
     attempts = row.attempts + 1
     return attrs.evolve(row, attempts=attempts, retry_ms=now_ms + _retry_pause_ms(attempts))
 
@@ -295,21 +315,20 @@ def _retry_pause_ms(attempts: int) -> int:
 
 
 def rows_after_leaving(rows: Iterable[MessageRow]) -> Iterator[MessageRow]:
-    """What becomes of rows whose messages two listings lack."""
+    """Yield the new version of each row whose message was missing from two listings in a row."""
     for row in rows:
         if row.state in STATE_AFTER_LEAVING:
             yield attrs.evolve(row, state=STATE_AFTER_LEAVING[row.state], attempts=0, retry_ms=None)
 
 
 def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[FolderRow]:
-    """Where a message with this content may have been before: the most likely first.
+    """Yield the rows of a message's possible earlier places, most likely first. candidates: rows with its digest.
 
-    Its own old position comes first, then rows not yet told gone, then those of its folder, then those of its uid. A
-    row that says only that a sink may have been told of this position is none.
+    The order is: the row with its own key, rows whose deletion has not been reported, rows of the same folder, rows
+    with the same uid. Its own row is skipped if that only says that the sink may have received its change.
     """
 
     def distance(origin: FolderRow) -> tuple[bool, bool, bool, bool]:
-        """The sort key."""
         other = origin[1]
         return (
             other.key != row.key,
@@ -324,28 +343,32 @@ def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[F
 
 
 def has_surely_left(row: MessageRow, origin: MessageRow) -> bool:
-    """Whether a message is no copy of an earlier one, whatever the server shows: that one was not listed any more."""
+    """Return True if the message at `origin` is known to have left, so that this one can't be a copy of it.
+
+    Otherwise the server has to be asked.
+    """
     return origin.key == row.key or origin.state not in LISTED_STATES
 
 
 def change_kind(row: MessageRow, origin: MessageRow | None) -> Kind:
-    """What a message that was fetched is to a sink. origin: the row of where it was before."""
+    """Return the kind of change to report for a fetched message. origin: its previous row, or None if it is new."""
     if origin is None:
         return Kind.NEW
-    was_told_gone = origin.state in (MessageState.DELETED, MessageState.POISON)  # POISON has a digest only for that
+    # A POISON row has a digest only if a deletion was reported for it.
+    was_told_gone = origin.state in (MessageState.DELETED, MessageState.POISON)
     return Kind.RESTORED if was_told_gone or origin.key == row.key else Kind.MOVED
 
 
 @attrs.frozen
 class Deletions:
-    """What of the messages that are missing is told to be gone."""
+    """The decision about missing messages: report them as GONE, or wait."""
 
     confirmed: Sequence[FolderRow]
-    """Those that are told now."""
+    """The messages to report now."""
     waiting_since: Mapping[tuple[int, int, int], int]
-    """In which round the others, by their keys, began to wait: they may turn up in another folder yet."""
+    """The round in which each waiting message, by its key, began to wait: it may still turn up in another folder."""
     has_retries_later: bool
-    """Whether there are some that the sink couldn't take, and that are told when their time comes."""
+    """True if the sink rejected some deletions before, which are reported again later."""
 
 
 def confirm_deletions(
@@ -357,11 +380,12 @@ def confirm_deletions(
     several_folders: bool,
     any_folder_incomplete: bool,
 ) -> Deletions:
-    """Tell what is gone: only what nothing that is fetched from now on can be, somewhere else.
+    """Decide which missing messages to report as GONE, because they can't turn up in another folder any more.
 
-    candidates: MISSING and UNRESOLVED rows of folders that were seen whole. several_folders: a message may have gone to
-    another folder, and waits for a whole round in which all are listed. some_incomplete: one of them was not seen
-    whole; it holds up the others for a few rounds only.
+    candidates: the MISSING and UNRESOLVED rows of folders that were processed completely in this round.
+    several_folders: whether a message can have moved to another folder; if so, it waits for one complete round.
+    any_folder_incomplete: whether another folder was not processed completely. That delays deletions, but for at most
+    `_MAX_ROUNDS_WAITING` rounds.
     """
     confirmed, still_waiting, postponed = list[FolderRow](), dict[tuple[int, int, int], int](), False
     for name, row in candidates:
