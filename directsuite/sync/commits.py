@@ -1,20 +1,20 @@
-"""A mailbox's right to write, and the way of each change into the sink and the store.
+"""Writing the state of one mailbox, and delivering its changes to the sink.
 
-the store's own sink    changes and rows in one transaction
-any other               in doubt ──► told ──► done: three steps, and whoever dies between two leaves rows that say so
+    the store's own sink    changes and rows in one transaction
+    any other sink          rows in doubt ──► delivered ──► final rows
 
-A row in doubt says that the sink may have been told. Where its message is still there, it is told again; where it is
-not, the sink is told what became of it, whether it knew it or not.
+A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
+still exists. If not, the sink receives what became of it, even if it never received the change.
 
-A batch that a sink refuses is halved until the message is alone that it can't take, as with messages that can't be
-fetched. Whether that one is to blame, and is quarantined, or the sink itself, is decided by `is_to_blame`:
+A batch that the sink rejects is halved until the rejected changes are alone. `is_item_scoped` decides whether such a
+change is the cause, and is quarantined, or the sink:
 
-    since it was refused first, the sink          and before                 to blame
-    ───────────────────────────────────────────   ────────────────────────   ──────────────────────────────────────────
-    took others                                                              the change
-    took none, and refused this one alone         it took others             the change, after three rounds in a minute
-    took none, and refused others                                            the sink
-    took none                                     it took none               the sink
+    since the first rejection, the sink           and before that            the cause
+    ───────────────────────────────────────────   ────────────────────────   ───────────────────────────────────────
+    accepted others                                                          the change
+    accepted none, and rejected only this one     it accepted others         the change, after 3 rounds in 60 seconds
+    accepted none, and rejected others                                       the sink
+    accepted none                                 it accepted none           the sink
 """
 
 from __future__ import annotations
@@ -46,49 +46,43 @@ from directsuite.sync.model import (
 from directsuite.sync.remote import split_in_half
 
 _BATCH_CHANGES = 500
-"""Changes of a commit."""
 _QUARANTINE_REJECTIONS = 3
-"""Times that a change is told alone before it is quarantined, all but the first of them once others were taken.
-
-Or the rounds in which it is, where nothing else is told.
-"""
-_MIN_REJECTED_SECONDS = (
-    60.0  # seconds for which a change alone is refused until it is to blame: a sink may be restarted
-)
-_MAX_REJECTIONS_IN_A_ROW = 5  # refused changes in a row, none quarantined before, until the sink itself is to blame
+"""Rejections of a change alone before it is quarantined: attempts, or rounds if the sink accepts no other change."""
+_MIN_REJECTED_SECONDS = 60.0  # for which a change is rejected alone before it counts as the cause: a sink may restart
+_MAX_REJECTIONS_IN_A_ROW = 5  # of changes not quarantined before; with more, the sink counts as the cause
 
 SYSTEM_ERRNOS = frozenset(
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENFILE", "ENOMEM")
     if hasattr(errno, name)
 )
-"""Numbers of errors that are about no message."""
+"""Numbers of errors that no message causes."""
 
 
 class Deliver(Protocol):
-    """An async callable that takes changes, at least once each.
+    """An async callable that receives each change at least once.
 
         async def deliver(changes: Sequence[Change]) -> None:
             for change in changes:
-                ...  # a second time, too: it is known by its key and digest
+                ...  # may be a repetition: identify it by its key and digest
 
-    An attribute `sink_name`, if it has one, tells it from other sinks: a store is for one of them. If an attribute
-    `needs_read_state` is True, changes with new messages have `is_read` if possible: that costs one request for each
-    folder and round that has new messages, and a second one if few messages are unread.
+    Set the attribute `sink_name` to distinguish the sink from others, because a store is bound to one sink. Set the
+    attribute `needs_read_state = True` to receive `is_read` with new messages if possible: that costs one request for
+    each folder and round with new messages, and a second one if few messages are unread.
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
-        """Take changes of one mailbox, in their order. They count as done when this returns.
+        """Receive changes of one mailbox, in their order. They are recorded as delivered when this returns.
 
-        If it raises, all of them are told again, in halves to find the one that can't be taken.
+        If it raises, all of them are sent again, in halves to find the change that the sink rejects.
         """
         ...
 
 
 class SinkError(DirectSuiteError):
-    """A sink failed; its own error is the cause. What it was given is given to it again, in a later round.
+    """The sink failed; its own error is the cause. Its changes are sent again in a later round.
 
-    is_general: whether it can't be about one message, as with a full disk.
+    is_general: whether no single message can be the cause, as with a full disk.
     """
 
     def __init__(self, explanation: str, *, is_general: bool = False) -> None:
@@ -97,24 +91,24 @@ class SinkError(DirectSuiteError):
 
 
 class UndecidedRejectionError(SinkError):
-    """A sink refused a change on its own, and nothing has shown yet that it takes any other."""
+    """The sink rejected a change on its own, and has not accepted any other since."""
 
 
 @attrs.frozen(kw_only=True)
 class ChangeStep:
-    """One change, and what is known once it is told.
+    """One change, and its rows before and after delivery.
 
-    The attempts of either row count how often the sink has refused the change, or the service the message.
+    The attempts of a row count how often the sink has rejected the change, or fetching the message has failed.
     """
 
     change: Change
     old_row: MessageRow | None = None
-    """The row of the key that the message has no more, as it is until then."""
+    """The current row of the key that the message loses."""
     new_row: MessageRow | None = None
-    """The row of the key that it has."""
+    """The row of the key that the message gets."""
 
     def final_rows(self) -> list[MessageRow]:
-        """The rows once it is told."""
+        """Return the rows to write after delivery."""
         rows = list[MessageRow]()
         if self.old_row is not None:
             digest = self.old_row.digest if self.new_row is None else None
@@ -126,7 +120,7 @@ class ChangeStep:
         return rows
 
     def rows_in_doubt(self) -> list[MessageRow]:
-        """The rows while it is told; those that are not the same already."""
+        """Return the rows to write before delivery, without unchanged ones."""
         rows = list[MessageRow]()
         if self.old_row is not None and self.old_row.state in _KNOWN_TO_SINK_STATES:
             rows.append(attrs.evolve(self.old_row, state=MessageState.UNRESOLVED))
@@ -139,19 +133,24 @@ class ChangeStep:
 
     @property
     def attempts(self) -> int:
-        """How often it was in vain before."""
+        """The number of failed attempts so far."""
         row = self.new_row or self.old_row
         return 0 if row is None else row.attempts
 
     def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow | None:
-        """The row that says when it is tried again. in_doubt: whether the sink may have been told nevertheless."""
+        """Return the row that schedules the next attempt, or None if the change has no row.
+
+        maybe_sent: whether the sink may have received the change although it failed.
+        """
         if self.new_row is None:
             row = self.old_row
             if row is not None and maybe_sent:
-                row = attrs.evolve(row, state=MessageState.UNRESOLVED)  # MISSING says that nobody was told
+                row = attrs.evolve(
+                    row, state=MessageState.UNRESOLVED
+                )  # MISSING would say that the sink was not notified
             return None if row is None else with_failed_attempt(row, now_ms)
         digest = self.new_row.digest
-        if not maybe_sent:  # what was told gone is known by its content, as for what can't be fetched
+        if not maybe_sent:  # the digest stays only if a deletion was reported under this key
             digest = digest if self.old_row is not None and self.old_row.key == self.new_row.key else None
         state = MessageState.QUARANTINED_UNCONFIRMED if maybe_sent else MessageState.POISON
         return with_failed_attempt(attrs.evolve(self.new_row, state=state, digest=digest), now_ms)
@@ -167,23 +166,27 @@ _KNOWN_TO_SINK_STATES = (
 
 @attrs.define(kw_only=True)
 class Rejection:
-    """How a sink refuses a change alone."""
+    """A change that the sink rejects alone."""
 
     accepted: int
-    """How often the sink had taken others when it refused this one for the first time."""
+    """How often the sink had accepted other changes before the first rejection."""
     since: float
-    """When that was, in monotonic seconds."""
+    """The time of the first rejection, in monotonic seconds."""
     rounds: int = 0
-    """In how many rounds in a row it refused this one."""
+    """The number of rounds in a row with a rejection."""
     has_message: bool = True
-    """Whether it is about a message: then only others that are, too, count as taken, for many sinks ignore the rest."""
+    """True if the change has a message.
+
+    Then only accepted changes with messages count, because many sinks ignore all others.
+    """
 
 
 def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
-    """Whether a change is to blame for its refusal, and not the sink.
+    """Return True if the change is the cause of its rejection, and not the sink.
 
-    taken: how often the sink has taken others by now. others: changes that it refused likewise, and nothing since. now:
-    monotonic seconds.
+    accepted: how often the sink has accepted other changes.
+    other_rejections: the number of other rejected changes after which the sink has accepted nothing.
+    now: the time in monotonic seconds.
     """
     if accepted > rejection.accepted:
         return True
@@ -197,17 +200,17 @@ def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """What a process has seen of its sink, in all mailboxes."""
+    """The results of a process's deliveries to its sink, in all mailboxes."""
 
     accepted_with_messages: int = 0
-    """How often it took changes of which some had messages."""
+    """The number of accepted batches with at least one message."""
     accepted_without: int = 0
-    """How often it took changes without messages."""
+    """The number of accepted batches without messages."""
     rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
-    """Changes that it refused alone, by their keys, until it took others since: one of them may be quarantined."""
+    """Changes that the sink rejected alone, by their keys."""
 
     def record_accepted(self, changes: Sequence[Change]) -> None:
-        """Note that the sink took these."""
+        """Record that the sink accepted these changes."""
         if any(change.message is not None for change in changes):
             self.accepted_with_messages += 1
         else:
@@ -216,12 +219,15 @@ class SinkHealth:
             self.rejections.pop(change.key, None)
 
     def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
-        """Note that the sink refused this one alone in a round. taken: how often it had taken others before that."""
+        """Record that the sink rejected this change alone in a round.
+
+        accepted: how often it had accepted other changes before.
+        """
         first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
         self.rejections.setdefault(change.key, first).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Whether this change is to blame for its refusal, and not the sink."""
+        """Return True if this change is the cause of its rejection, and not the sink. now: monotonic seconds."""
         rejection = self.rejections[key]
         others = sum(other != key and not self.has_accepted_others_since(other) for other in self.rejections)
         return is_item_scoped(
@@ -229,21 +235,21 @@ class SinkHealth:
         )
 
     def has_accepted_others_since(self, key: Key) -> bool:
-        """Return True if the sink has refused this change alone, and took others since."""
+        """Return True if the sink rejected this change alone, and has accepted others since."""
         rejection = self.rejections.get(key)
         return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
 
     def forget_rejection(self, key: Key) -> None:
-        """Forget that the sink rejected a change, because its message can no longer be fetched to send it again."""
+        """Forget a rejection because the message can't be fetched to send it again."""
         self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
-        """How often the sink took anything that is as much to it as a change with a message, or without."""
+        """Return how often the sink accepted changes that prove that it accepts changes with or without messages."""
         return self.accepted_with_messages + (0 if has_message else self.accepted_without)
 
 
 class Commits:
-    """Writes for one mailbox while its lease holds. deliver: None where the store's own sink gets the changes."""
+    """Writes for one mailbox while its lease is valid. deliver: None if the store's own sink receives the changes."""
 
     def __init__(
         self,
@@ -261,36 +267,43 @@ class Commits:
         self._clock = clock
         self._deliver = deliver
         self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
-        """True if the sink wants to know which new messages are unread."""
+        """True if the sink needs to know which new messages are unread."""
         self.health = health
         self.begin()
 
     def begin(self) -> None:
-        """Begin a round. What is known to be refused from earlier ones leaves room for more: else many are for ever."""
+        """Reset what is counted for each round."""
         self.quarantined = 0
-        """Changes that were quarantined in this round."""
+        """The number of changes quarantined in this round."""
         self.undecided = dict[str, UndecidedRejectionError]()
-        """Why folders have changes that the sink refused while nothing showed that it takes any other."""
+        """The error of each folder with a rejected change for which the cause is not decided."""
         self._rejections_in_a_row = 0
+        # Known rejections of earlier rounds raise the limit. Otherwise, many of them would block the mailbox for ever.
         self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
             key.mailbox == self.lease.name for key in self.health.rejections
         )
 
     async def write(self, change_set: ChangeSet) -> None:
-        """Commit what no sink is told of."""
+        """Commit rows and folders without notifying the sink."""
         await self.store.commit(self.lease, change_set, ())
 
     async def write_batches(self, rows: Iterable[MessageRow], folders: Sequence[StoredFolder] = ()) -> None:
-        """Commit rows that no sink is told of, so many at a time. folders: written with the first, or without any."""
+        """Commit rows in batches, without notifying the sink.
+
+        folders: written with the first batch, or on their own if there are no rows.
+        """
         remaining = iter(rows)
         while (some := list(itertools.islice(remaining, _BATCH_CHANGES))) or folders:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 
     async def deliver(self, steps: Iterable[ChangeStep], folders: Sequence[StoredFolder] = ()) -> list[Change]:
-        """Tell the sink of changes, and commit that, so many at a time; those told. Others are quarantined, or unsure.
+        """Deliver changes to the sink and commit their rows, in batches. Return the delivered changes.
 
-        folders: written before the sink is told. Raises SinkError where the sink itself is to blame.
+        A rejected change is quarantined, or its folder is recorded in `undecided`. Raises SinkError if the sink is the
+        cause.
+
+        folders: written before the first delivery.
         """
         remaining, delivered = iter(steps), list[Change]()
         while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
@@ -299,7 +312,7 @@ class Commits:
             except SinkError as error:
                 if error.is_general:
                     raise
-                await self.write(ChangeSet(folders=list(folders)))  # who sent them takes them for written
+                await self.write(ChangeSet(folders=list(folders)))  # the caller relies on them
                 delivered += [step.change for step in await self._deliver_one_by_one(some)]
             else:
                 delivered += [step.change for step in some]
@@ -307,7 +320,6 @@ class Commits:
         return delivered
 
     async def _deliver_batch(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder] = ()) -> None:
-        """Tell of these and commit that, all or, as far as anybody knows, none."""
         changes = [step.change for step in steps]
         done = ChangeSet(rows=[row for step in steps for row in step.final_rows()])
         if self._deliver is not None:
@@ -321,7 +333,7 @@ class Commits:
         except (ClosedError, SinkError, StaleLeaseError, StoreError):
             raise
         except Exception as error:
-            text = f"the sink raised {type(error).__name__}: nothing of this batch counts as done"
+            text = f"The sink raised {type(error).__name__}. All changes of this batch are sent again."
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
             await self.store.commit(self.lease, done, ())
@@ -329,12 +341,12 @@ class Commits:
         self._rejections_in_a_row = 0
 
     async def _write_rows_in_doubt(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder]) -> None:
-        """Commit what the sink is going to be told; nobody is told by one whose lease is stale."""
+        """Commit rows in doubt before delivery, which a stale lease prevents."""
         rows = [row for step in steps for row in step.rows_in_doubt()]
         await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
     async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
-        """Tell of changes that the sink refused together; those that it took."""
+        """Deliver changes that the sink rejected together, in ever smaller parts. Return the accepted ones."""
         accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}
         parts, delivered, rejected = split_in_half(steps), list[ChangeStep](), list[tuple[ChangeStep, SinkError]]()
         while parts:
@@ -356,9 +368,10 @@ class Commits:
         return delivered + await self._retry_rejected(rejected)
 
     async def _retry_rejected(self, rejected: Sequence[tuple[ChangeStep, SinkError]]) -> list[ChangeStep]:
-        """Tell once more of what the sink refused alone, if it is to blame; what the sink takes now.
+        """Send rejected changes again if they are the cause. Return those accepted now.
 
-        The rest is quarantined, as is what was before; where the sink may be to blame, it is unsure.
+        The others are quarantined, as are changes that were rejected in earlier rounds. If the sink may be the cause,
+        the change's folder is recorded in `undecided`.
         """
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
@@ -381,7 +394,7 @@ class Commits:
         return accepted
 
     async def _find_rejection(self, part: Sequence[ChangeStep], times: int = 1) -> SinkError | None:
-        """Why the sink can't take these, told so many times. Raises what is about no change."""
+        """Deliver a part up to `times` times. Return the last error, or None if accepted. Raise general errors."""
         rejection = None
         for _ in range(times):
             try:
@@ -395,12 +408,12 @@ class Commits:
         return rejection
 
     def make_key(self, folder: str, row: MessageRow) -> Key:
-        """Where the message of a row is, or was."""
+        """Return the key of a row's message."""
         return Key(self.lease.name, folder, row.uid_validity, row.uid)
 
 
 def _describe_problem(error: SinkError) -> str:
-    """What a store keeps of it. The text of the sink's own error may tell of a patient."""
+    """Return the text to store. The message of the sink's own error may contain data of a patient."""
     return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
 

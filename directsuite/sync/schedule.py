@@ -1,8 +1,8 @@
-"""Rounds of mailboxes: when each is due, how it went, and in how many seconds the next one is.
+"""Running and scheduling the rounds of mailboxes.
 
-Worker         runs a round of a mailbox: in one process for all of them, or in whichever process of a fleet is free
-Schedule       the mailboxes of one process, in the order in which they are due
-PollSchedule   how long mailboxes rest between two polls, so that all polls fit into the requests of a second
+MailboxWorker   runs a round of any mailbox, and computes when its next one is due
+Schedule        the mailboxes of one process, in the order in which they are due
+PollSchedule    how long mailboxes rest between two polls, so that all polls fit into the requests per second
 """
 
 from __future__ import annotations
@@ -35,42 +35,39 @@ from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinish
 _LOGGER = logging.getLogger("directsuite")
 
 Passwords = Callable[[str], Awaitable[str | Secret]]
-"""Gives a mailbox's password, whenever it is needed: none is kept in a store."""
+"""An async function that returns the password of a mailbox. It is called when needed; no store keeps passwords."""
 
-_DEFAULT_SINK_NAME = "deliver"  # a sink, as stores name it
+_DEFAULT_SINK_NAME = "deliver"
 _JITTER = 0.1
-_MAX_ROUNDS_WITHOUT_PROGRESS = (
-    4  # rounds in a row that have more to do, and do nothing: what the server says doesn't agree with itself
-)
+# More rounds in a row without progress mean that the server's responses contradict each other.
+_MAX_ROUNDS_WITHOUT_PROGRESS = 4
 _BACKOFF = Backoff(30.0, 3600.0)
-_SINK_BACKOFF = Backoff(30.0, 300.0)  # what a sink lacks is given to it sooner than a mailbox its password
-_STORE_RETRY_DELAY = (
-    10.0  # seconds after a failure of the store, which is no fault of the mailbox, and costs no request
-)
+_SINK_BACKOFF = Backoff(30.0, 300.0)  # operators repair a sink sooner than the password of a mailbox
+_STORE_RETRY_DELAY = 10.0  # seconds; short, because a retry of the store costs no request
 
 _MIN_INTERVAL = 30.0  # seconds between two polls of a mailbox
 _MIN_ACTIVE_INTERVAL = 10.0
-_POLL_SHARE = 0.9  # of the requests, to poll mailboxes; the rest is for what they have
-_ACTIVE_POLL_SHARE = 0.25  # of the requests, to poll the hot ones more often
-_ACTIVE_SECONDS = 3600.0  # seconds for which a mailbox is polled more often after a change
+_POLL_SHARE = 0.9  # of all requests; the rest is for fetching messages
+_ACTIVE_POLL_SHARE = 0.25  # of all requests, for active mailboxes
+_ACTIVE_SECONDS = 3600.0
 
 _DUE_NOW = float("-inf")
 
 
 @attrs.frozen(kw_only=True)
 class RoundResult:
-    """How a round went."""
+    """The result of a round."""
 
     report: RoundReport | None
-    """None where the whole mailbox failed."""
+    """None if the round failed for the entire mailbox."""
     next_in: float
     """Seconds until the next round is due."""
     no_progress: bool = False
-    """Whether it is one of several in a row that had more to do, and came to nothing."""
+    """True if several rounds in a row had more to do, but did nothing."""
 
     @property
     def done(self) -> bool:
-        """Whether another round at once would find nothing to do, or fail as this one did."""
+        """True if another round now would find nothing to do, or fail again."""
         report = self.report
         if report is None or self.no_progress:
             return True
@@ -82,17 +79,17 @@ class RoundResult:
 
 @attrs.define(eq=False, repr=False)
 class _MailboxMemory:
-    """What is remembered of a mailbox between its rounds."""
+    """The state of a mailbox between its rounds."""
 
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     remote: Remote | None = None
     rounds_without_progress: int = 0
-    """How many rounds in a row had more to do, and did none of it."""
+    """The number of rounds in a row that had more to do, but did nothing."""
 
 
 class MailboxWorker:
-    """Runs rounds of any mailbox, and says when the next one of each is due."""
+    """Runs rounds of any mailbox, and computes when the next one of each is due."""
 
     def __init__(
         self,
@@ -116,47 +113,49 @@ class MailboxWorker:
         self._now = now
         self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self.requested_mailboxes: Collection[str] | None = None
-        """Mailboxes for which an operator has left requests, if somebody listens; else each round asks for its own."""
+        """Mailboxes with requests of an operator, if the caller polls for them; None: each round looks itself."""
         self._mailboxes: dict[str, _MailboxMemory] = {}
         self._health = SinkHealth()
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
-        """How each mailbox stands that had a round here, by its address."""
+        """The progress of each mailbox that had a round in this process, by its address."""
         return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
 
     async def bind(self) -> None:
-        """Bind the store to the sink, by its attribute `sink_name` if it has one, before the first round.
+        """Bind the store to the sink, by its attribute `sink_name` if it has one. Call this before the first round.
 
-        Raises ConfigurationError where nobody would be told of changes, which count as done then, where two sinks are
-        given, or where another sink was told of those so far; StoreError.
+        Raises ConfigurationError if there is no sink, if there are two, or if the store is bound to another one;
+        StoreError if the store can't be used.
         """
         name = self._store.sink_name
         if self.deliver is not None:
             if name is not None:
                 raise ConfigurationError(
-                    f"the store has a sink of its own ({name}): leave that out, or deliver= and changes()"
+                    f"The store already has a sink ({name}). Remove that sink, or use neither deliver= nor changes()."
                 )
             name = getattr(self.deliver, "sink_name", _DEFAULT_SINK_NAME)
         if name is None:
-            raise ConfigurationError("nothing takes the changes: give deliver=, or the store a sink, or use changes()")
+            raise ConfigurationError(
+                "No sink receives the changes. Pass deliver=, use a store with a sink, or changes()."
+            )
         await self._store.bind(name)
 
     def get_status(self, name: str) -> SyncStatus:
-        """How a mailbox stands."""
+        """Return the status of a mailbox; WAITING if it had no round in this process."""
         return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
-        """Begin anew with a mailbox that another process had since, save for how often it has failed."""
+        """Reset a mailbox that another process may have synchronised. failures: its failed rounds in a row."""
         self._mailboxes[name] = _MailboxMemory(MailboxProgress(name=name, failures=failures))
 
     def forget(self, name: str) -> None:
-        """Remember nothing of a mailbox, which another process has now."""
+        """Forget a mailbox that another process synchronises now."""
         self._mailboxes.pop(name, None)
         self._poll_schedule.forget(name)
 
     async def run_round(self, name: str) -> RoundResult:
-        """One round of a mailbox. Its failures are in its status: whatever they are, the other mailboxes go on."""
+        """Run one round of a mailbox. A failure is recorded in its status and does not affect other mailboxes."""
         mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
@@ -164,10 +163,10 @@ class MailboxWorker:
             report = await self._run_round(mailbox)
             self._poll_schedule.learn(name, report)
             await self._record(mailbox, report)
-        except (Exception, asyncio.CancelledError) as error:  # what isn't foreseen is no reason to end them all
+        except (Exception, asyncio.CancelledError) as error:  # an unexpected error must not stop the other mailboxes
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
-            mailbox.rounds = None  # its password may be another, or its lease another's
+            mailbox.rounds = None  # the password may have changed, or the lease may be lost
             self._fail(
                 status, describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error), {}
             )
@@ -188,7 +187,7 @@ class MailboxWorker:
         name = mailbox.status.name
         requests = self._requests if self.requested_mailboxes is None or name in self.requested_mailboxes else None
         if requests is not None and await requests.apply_requests(name):
-            mailbox.rounds = None  # what it remembers is from before that
+            mailbox.rounds = None  # they hold rows read before the requests were applied
         if mailbox.rounds is None:
             mailbox.remote = await self._open(mailbox.status)
             mailbox.rounds = MailboxRounds(
@@ -210,7 +209,7 @@ class MailboxWorker:
         try:
             return DirectRemote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
         except DirectSuiteError:
-            if status.number is None:  # no round has claimed it yet, and the event tells whose password it is
+            if status.number is None:  # no round has claimed the mailbox yet, and the event needs its number
                 with contextlib.suppress(StoreError):
                     status.number = (await self._store.claim(status.name)).mailbox
             raise
@@ -221,7 +220,7 @@ class MailboxWorker:
         except DirectSuiteError:
             raise
         except Exception as error:
-            text = f"The source of passwords raised {type(error).__name__}: see to it."
+            text = f"The password function raised {type(error).__name__}. Correct the function."
             raise ConfigurationError(text) from error
 
     async def _record(self, mailbox: _MailboxMemory, report: RoundReport) -> None:
@@ -231,7 +230,7 @@ class MailboxWorker:
         if report.failed_folders:
             folders = await self._describe_folder_problems(mailbox, report)
             if report.idle_folders or report.changes.total():
-                status.failures = 0  # of its other folders, which need not wait longer and longer
+                status.failures = 0  # no back-off, because other folders succeed
             self._fail(status, next(iter(folders.values())), folders)
             return
         status.failures, status.problem, status.failing_since, status.folders = 0, None, None, {}
@@ -246,7 +245,10 @@ class MailboxWorker:
             status.failing_since = self._now()
 
     async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
-        """What is wrong with each. That one is no more has no error of its own: the list of folders tells."""
+        """Return the problem of each failed folder.
+
+        The service has no error code for a missing folder, so that its list of folders decides.
+        """
         there = set(report.failed_folders)
         if mailbox.remote is not None and any(
             isinstance(error, ServiceError) for error in report.failed_folders.values()
@@ -259,47 +261,42 @@ class MailboxWorker:
         }
 
     def _compute_next_delay(self, mailbox: _MailboxMemory, report: RoundReport) -> float:
-        """Seconds until a mailbox's next round."""
         changed = report.changes.total() > 0
         mailbox.rounds_without_progress = (
             mailbox.rounds_without_progress + 1 if report.has_more and not (changed or report.quarantined) else 0
         )
         is_sure = not all(isinstance(error, UndecidedRejectionError) for error in report.failed_folders.values())
         if is_sure and not (report.idle_folders or changed):
-            return _back_off(mailbox.status)  # else its other folders are none the worse for the one that fails
+            return _back_off(mailbox.status)
         goes_on = report.has_more and (changed or not report.failed_folders)
         if goes_on and mailbox.rounds_without_progress < _MAX_ROUNDS_WITHOUT_PROGRESS:
             return 0.0
-        waiting = (
-            report.has_waiting or goes_on or (bool(report.failed_folders) and not is_sure)
-        )  # or for who is to blame
+        waiting = report.has_waiting or goes_on or (bool(report.failed_folders) and not is_sure)
         return _add_jitter(self._poll_schedule.compute_poll_delay(mailbox.status.name, waiting=waiting))
 
 
 @attrs.define(eq=False, repr=False)
 class _ScheduledMailbox:
-    """A mailbox of a schedule."""
-
     name: str
     entry: int = 0
-    """The number of its newest entry in a heap: older ones are passed over."""
+    """The number of its newest entry in a heap: older ones are ignored."""
     has_backlog: bool = False
     busy: bool = False
     is_due_again: bool = False
-    """Whether it is due anew as soon as its round ends."""
+    """True if it is due again as soon as its round ends."""
 
 
 _Heap = list[tuple[float, int, _ScheduledMailbox]]
-"""When it is due (monotonic seconds), the number of the entry, and whose it is."""
+"""The due time in monotonic seconds, the number of the entry, and the mailbox."""
 
 
 class Schedule:
-    """The mailboxes of one process, all of them due at `now` at first, in the order in which they are due.
+    """The mailboxes of one process, in the order in which they are due. At first, all are due at `now`.
 
         later ──► ready: without a backlog, or with one ──► busy ──► later
 
-    Mailboxes with a backlog have half of the `concurrency` at most, so that they hold up nobody. Each step costs the
-    logarithm of how many mailboxes there are.
+    At most half of the `concurrency` is for mailboxes with a backlog, so that they do not delay the others. Each step
+    takes time logarithmic in the number of mailboxes.
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
@@ -313,7 +310,7 @@ class Schedule:
             self._push(scheduled, now)
 
     def start(self, now: float) -> list[str]:
-        """Mailboxes whose round begins now, the longest due first."""
+        """Return the mailboxes whose rounds must start now, longest due first, and count them as busy."""
         while self._later and self._later[0][0] <= now:
             entry = heapq.heappop(self._later)
             if not _is_outdated(entry):
@@ -327,7 +324,7 @@ class Schedule:
         return started
 
     def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
-        """Note that a round has ended, and when the next is due."""
+        """Record that a round has ended. due: when the next one is due, in monotonic seconds."""
         scheduled = self._scheduled[name]
         self._free += 1
         self._free_for_backlogs += scheduled.has_backlog
@@ -336,7 +333,7 @@ class Schedule:
         scheduled.is_due_again = False
 
     def reschedule_now(self, name: str) -> None:
-        """Have a mailbox due at once, before all others; where its round is under way, anew after that."""
+        """Make a mailbox due immediately, before all others; if its round is in progress, after that round."""
         scheduled = self._scheduled.get(name)
         if scheduled is None:
             return
@@ -346,7 +343,7 @@ class Schedule:
             self._push(scheduled, _DUE_NOW)
 
     def find_next_due(self) -> float | None:
-        """When the next mailbox is due that isn't now; None where none will be until a round ends."""
+        """Return when the next resting mailbox is due, in monotonic seconds; None if no mailbox is resting."""
         while self._later and _is_outdated(self._later[0]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
@@ -365,35 +362,42 @@ class Schedule:
 
 
 class PollSchedule:
-    """How often mailboxes are polled, of which this process may have some only. Raises ConfigurationError."""
+    """Computes how often mailboxes are polled. A mailbox is active for an hour after a change.
+
+    interval: seconds between two polls of an inactive mailbox; None: as often as the requests allow.
+    folders: the folders of each mailbox; None: all, counted during the rounds.
+    requests_per_second: the rate that all processes share.
+
+    Raises ConfigurationError if `interval` or `requests_per_second` is invalid.
+    """
 
     def __init__(
         self,
         *,
-        interval: float | None,  # seconds between two polls where nothing happens; None for what the requests allow
-        folders: Sequence[str] | None,  # of each mailbox; None for all that it has, which the rounds find out
+        interval: float | None,
+        folders: Sequence[str] | None,
         requests_per_second: float,
         clock: Clock,
     ) -> None:
         INTERVAL.allow_none().require("interval", interval)
         POSITIVE.require("requests_per_second", requests_per_second)
         self.mailboxes: int | None = None
-        """How many there are in all processes; None for those that had a round here."""
+        """The number of mailboxes in all processes; None: those that had a round in this one."""
         self._interval = interval
         self._is_learning = folders is None
         self._min_requests = 1 if folders is None else len(folders)
         self._requests_per_second = requests_per_second
         self._clock = clock
         self._requests: dict[str, int] = {}
-        """For a poll of each mailbox that had a round here."""
+        """The number of requests that a poll of each mailbox needs."""
         self._all_requests = 0
         self._active_until: dict[str, float] = {}
-        """Who was hot last stands last."""
+        """Ordered by time."""
 
     def learn(self, name: str, report: RoundReport) -> None:
-        """Learn from a round."""
+        """Update the number of requests and the activity of a mailbox from a round."""
         requests = self._requests.get(name, self._min_requests)
-        if self._is_learning:  # for the list of folders, and for each: how many those are is known once they are idle
+        if self._is_learning:  # one for the list of folders, and one for each folder
             requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
         self._all_requests += requests - self._requests.get(name, 0)
         self._requests[name] = requests
@@ -402,12 +406,15 @@ class PollSchedule:
             self._active_until[name] = self._clock.monotonic() + _ACTIVE_SECONDS
 
     def forget(self, name: str) -> None:
-        """Count a mailbox no more: another process has it."""
+        """Stop counting a mailbox that another process synchronises now."""
         self._all_requests -= self._requests.pop(name, 0)
         self._active_until.pop(name, None)
 
     def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
-        """Seconds until the next poll of a mailbox that is up to date. waiting: for what the next poll tells."""
+        """Return the seconds until the next poll of a mailbox that is up to date.
+
+        waiting: whether the mailbox waits for the next poll to decide something.
+        """
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
         hot = len(self._active_until) / max(1, len(self._requests))
@@ -415,7 +422,7 @@ class PollSchedule:
         of_all = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
         if of_hot >= of_all:
             return of_all
-        if waiting:  # what is missing may come back, and isn't to be told gone too soon
+        if waiting:  # at least _MIN_INTERVAL: a missing message may come back before it is reported as GONE
             return min(of_all, max(of_hot, _MIN_INTERVAL))
         if name in self._active_until:
             return of_hot
@@ -427,7 +434,7 @@ class PollSchedule:
         )
 
     def _compute_poll_seconds(self, share: float) -> float:
-        """Seconds for polling so large a part of all mailboxes once, if nothing else were done."""
+        """Return the seconds that polling this share of all mailboxes once would take at the full rate."""
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._min_requests) / here * mailboxes * share
@@ -439,14 +446,14 @@ def _add_jitter(seconds: float) -> float:
 
 
 def _report_fault(error: BaseException) -> str:
-    """A sentence for whoever runs the synchronisation. The log has the lines of code, without values."""
-    fault = f"A fault of directsuite itself ({type(error).__name__}): report it."
+    """Log where an unexpected error was raised, without any values, and return a sentence for the operator."""
+    fault = f"directsuite itself failed ({type(error).__name__}). Report this as a bug."
     _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
     return fault
 
 
 def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
-    """Seconds until a mailbox's next round after one that failed. error: of the whole mailbox."""
+    """Return the seconds until the next round. error: the reason if the entire mailbox failed."""
     if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
         return _add_jitter(_STORE_RETRY_DELAY)
     backoff = _SINK_BACKOFF if isinstance(error, SinkError) else _BACKOFF

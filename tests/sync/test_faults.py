@@ -15,7 +15,7 @@ from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedCl
 NO_TEXT = "jos\udce9@direct.example.test"
 """As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""
 
-FAULT = "A fault of directsuite itself (UnicodeEncodeError): report it."
+FAULT = "directsuite itself failed (UnicodeEncodeError). Report this as a bug."
 
 
 async def test_a_fault_at_one_mailbox_harms_no_other(scenario: Scenario, caplog: pytest.LogCaptureFixture) -> None:

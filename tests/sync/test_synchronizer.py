@@ -161,7 +161,7 @@ async def test_source_of_passwords_that_raises_is_named(scenario: Scenario) -> N
         sync = Synchronizer(scenario.suite, store, [ALICE], broken, deliver=RecordingSink(), clock=scenario.clock)
         status = await sync.once()
     assert status[ALICE].status is SyncStatus.FAILING
-    assert status[ALICE].problem == "The source of passwords raised KeyError: see to it."
+    assert status[ALICE].problem == "The password function raised KeyError. Correct the function."
 
 
 @pytest.mark.parametrize("password", [None, "", 7])
@@ -352,5 +352,5 @@ async def test_synchronizer_without_sink_is_rejected_before_any_commit(scenario:
     async with SqliteStore(":memory:") as store:
         sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         for starting in (sync.once, sync.run):
-            with pytest.raises(ds.ConfigurationError, match="nothing takes the changes"):
+            with pytest.raises(ds.ConfigurationError, match="No sink receives the changes"):
                 await starting()

@@ -172,7 +172,7 @@ async def test_changes_are_refused_where_the_store_s_own_sink_was_told(scenario:
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock())
         await sync.once()
-        with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
+        with pytest.raises(ds.ConfigurationError, match="The store already has a sink"):
             async with sync.changes() as changes:
                 await anext(aiter(changes))
         await sync.once()
@@ -224,7 +224,7 @@ async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scena
                 await anext(aiter(stream))
 
         begin: dict[str, Callable[[], Awaitable[object]]] = {"once": sync.once, "run": sync.run, "changes": changes}
-        with pytest.raises(ds.ConfigurationError, match="the store has a sink of its own"):
+        with pytest.raises(ds.ConfigurationError, match="The store already has a sink"):
             await asyncio.wait_for(begin[starting](), 10)
         await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
     assert told.changes == []

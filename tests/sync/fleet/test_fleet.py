@@ -117,7 +117,7 @@ async def test_a_failing_mailbox_waits_longer_each_time_and_no_log_names_it(
             return bool(count > times)
 
         await poll_until(failed_again)
-    assert (await fleet.status()).failing == {"The source of passwords raised KeyError: see to it.": 1}
+    assert (await fleet.status()).failing == {"The password function raised KeyError. Correct the function.": 1}
     assert 20 < rests[0] < 40 < rests[1] < 70
     fleet.stop()
     await asyncio.wait_for(running, 20)
