@@ -1,7 +1,7 @@
-"""What is new in a folder: fetched and committed in its order, past messages that can't be fetched.
+"""Fetching and committing the new messages of a folder, in the order of their uids.
 
-uids ──► batches ──► messages ──► by its content each is new, moved or restored ──► one commit for a batch
-             └─ what can't be fetched, or is listed and never returned ──► quarantined, and asked for again later
+uids ──► batches ──► messages ──► NEW, MOVED or RESTORED, by their contents ──► one commit for each batch
+             └─ can't be fetched, or is listed and never returned ──► quarantined, and retried later
 """
 
 from __future__ import annotations
@@ -57,35 +57,37 @@ from directsuite.sync.remote import (
 from directsuite.sync.verify import is_still_there
 
 MIN_BATCHES_PER_ROUND = 16
-"""Batches that a round fetches of a folder at least, so that one large mailbox leaves others their turn."""
+"""The batches that a round can fetch from any folder. Larger folders get more (`MAX_ROUNDS_PER_FOLDER`)."""
 MAX_ROUNDS_PER_FOLDER = 64
-"""Rounds that the whole of a folder takes at most: each reads the listing and the states of all that it has."""
+"""Rounds within which any folder is fetched: each round reads the complete listing and all states."""
 
-_MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed and not in the answer, until it is quarantined
-_MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that cannot be read, and may have its message
-_FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched, until another shows whether any can
+_MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, until it is quarantined
+_MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
+_FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
 
 _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageState.QUARANTINED_UNCONFIRMED)
-"""States of a listed uid's row whose key a sink may know."""
+"""States of a listed uid's row whose key the sink may know."""
 
 
 @attrs.frozen
 class CommitResult:
-    """What became of messages that were fetched."""
+    """The result of committing fetched messages."""
 
     committed_count: int
-    """How many are done, the first of them."""
+    """The number of messages processed, from the first one on."""
     changes: Counter[Kind]
-    """What the sink was told of them, by kind."""
+    """The number of delivered changes, by kind."""
 
 
 class FolderFetch:
-    """Fetches the new messages of one snapshot. Copies of a message are messages of their own."""
+    """Fetches the new messages of one snapshot. Copies of a message count as separate messages.
+
+    folders: the mailbox's folders, by their names.
+    """
 
     def __init__(
         self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
     ) -> None:
-        """folders: the mailbox's folders, by their names."""
         self._commits = commits
         self._remote = remote
         self._snapshot = snapshot
@@ -102,9 +104,9 @@ class FolderFetch:
         self._failures_in_a_row = 0
 
     async def fetch_new(self, report: RoundReport) -> None:
-        """Fetch and commit them, up to one that is listed and not returned, or as many as a round may.
+        """Fetch and commit the new messages, until the limit of the round or a message that is listed but not returned.
 
-        Raises why they can't be fetched where that is no fault of theirs.
+        Raises the error of the fetch if the messages are not its cause.
         """
         done = 0
         if self._uids_to_fetch and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
@@ -132,13 +134,13 @@ class FolderFetch:
                 self._state.name,
                 MAX_BATCH_MESSAGES if is_first_time else min(len(self._uids_to_fetch), MAX_BATCH_MESSAGES),
             )
-        except AuthenticationError:  # a password that is sent again and again may lock the account
+        except AuthenticationError:  # repeated logins with a wrong password may lock the account
             raise
         except DirectSuiteError:
             return None
 
     async def _process_batch(self, batch: FetchedBatch, report: RoundReport) -> int:
-        """How many of the messages asked for are done; where not all, the next round goes on."""
+        """Return how many of the messages are processed; the next round continues with the others."""
         if batch.failure is not None:
             await self._quarantine(batch.uids[0], report, type(batch.failure).__name__)
             self._failures_in_a_row += 1
@@ -162,9 +164,9 @@ class FolderFetch:
         return done
 
     async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> CommitResult:
-        """Commit messages, each with its digest, which have these uids, in their order.
+        """Commit messages, each with its digest, in the order of these uids.
 
-        Up to one that is another than was told under its uid: its folder is suspect.
+        Stop at a message that differs from the one recorded under its uid, and request a full resync of the folder.
         """
         recorded = await self._read_rows(uids)
         digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
@@ -179,9 +181,8 @@ class FolderFetch:
                 if not has_content(message, own):
                     self._state.needs_resync = True
                     break
-                row = attrs.evolve(
-                    own, state=MessageState.LIVE, retry_ms=None
-                )  # the date or size could not be read this time
+                # The date or size could not be read this time.
+                row = attrs.evolve(own, state=MessageState.LIVE, retry_ms=None)
             origin = await self._find_origin(row, origins[row.digest])
             if origin is not None:
                 origins[row.digest].remove(origin)
@@ -194,22 +195,21 @@ class FolderFetch:
         return CommitResult(len(steps), Counter(change.kind for change in changes))
 
     async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
-        """The rows of those of the uids that have one."""
         recorded = self._snapshot.recorded.keys() & uids
         rows = await self._commits.store.rows(self._state.folder, recorded) if recorded else ()
         return {row.uid: row for row in rows}
 
     async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
-        """Where this content was before, and is no more; None for a copy, or what was never seen."""
+        """Return the place that the message has left; None for a copy or an unknown message."""
         for origin in rank_origins(row, candidates):
             if has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
                 return origin
         return None
 
     async def _may_be_there(self, name: str, row: MessageRow) -> bool:
-        """Return True if a message is still there, or if its folder cannot be read in this and in earlier rounds.
+        """Return True if a message is still there, or if its folder can't be read in this and in earlier rounds.
 
-        A folder that cannot be read must not keep another from being synchronised.
+        A folder that can't be read must not keep another from being synchronised.
         """
         if name in self._unreadable:
             return True
@@ -227,10 +227,9 @@ class FolderFetch:
         return is_there
 
     async def _is_there(self, name: str, row: MessageRow) -> bool:
-        """Whether a message that was there is still, so that this one is a copy of it."""
         if row.folder == self._state.folder.id:
             listed = self._snapshot.uids if self._snapshot.missing_confirmed else None
-        else:  # listed after this folder was: what has moved here is no more there
+        else:  # listed after this folder, so that a message that moved here is not in that listing
             if name not in self._other_listings:
                 self._other_listings[name] = await self._list_other_folder(name)
             listed = self._other_listings[name]
@@ -243,7 +242,7 @@ class FolderFetch:
         return False
 
     async def _list_other_folder(self, name: str) -> frozenset[int] | None:
-        """Return the uids of another folder; none if there is no such folder any more, None if they are in doubt."""
+        """Return the uids of another folder; none if the folder was deleted, None if its listing is unreliable."""
         try:
             listed = await self._remote.list_uids(name)
         except ServiceError as error:
@@ -262,7 +261,7 @@ class FolderFetch:
         return uids
 
     def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
-        """Another folder that lost a message to this one: should it be listed there again, it is a message anew."""
+        """Return the folder that lost a message to this one, so that the message counts as new if it comes back."""
         if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
             return []
         self._folders[name].has_lost_message = True
@@ -292,7 +291,7 @@ class FolderFetch:
         )
 
     async def _can_any_be_fetched(self) -> bool:
-        """Whether a message that was fetched once still can be, or the newest. If not, all wait for the service."""
+        """Return True if a sentinel or the newest message can be fetched. If not, the service is the cause."""
         recorded = [row.uid for row in await self._commits.store.sentinels(self._state.folder)]
         for uid in (*recorded, self._uids_to_fetch[-1]):
             with contextlib.suppress(DirectSuiteError):
@@ -301,24 +300,25 @@ class FolderFetch:
         return False
 
     async def _skip_missed(self, uid: int, report: RoundReport, *, is_empty: bool) -> bool:
-        """Quarantine a message that the responses of several rounds lacked. Return False if it is too early for that.
+        """Quarantine a message that was missing from the responses of several rounds. Return False if it is too early.
 
-        It was deleted a moment ago, or the response is partial: only the next listings show which. is_empty: True if
-        the response has no messages.
+        It may just have been deleted, or the response may be partial: only the next listings show which.
+
+        is_empty: whether the response has no messages.
         """
         if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
             return False
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
-            raise ResponseDecodeError("The service lists messages, and returns none of them: ask its provider.")
+            raise ResponseDecodeError("The service lists messages, but returns none of them. Ask its provider.")
         del self._state.missed_fetches[uid]
         await self._quarantine(uid, report, "the service lists it, and does not return it")
         return True
 
     async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
-        """Record that a message can't be fetched, so that it holds up no other, and is asked for again later.
+        """Record that a message can't be fetched, so that it blocks no other, and is retried later.
 
-        The metadata of all that the round may fetch is read for the first of them: it shows that the service answers.
-        If the service rejects that operation, the row has no metadata.
+        The metadata of all messages of the round are read once: that shows that the service responds. If the service
+        rejects that operation, the row has no metadata.
         """
         if self._metadata is None:
             expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
@@ -350,13 +350,12 @@ class FolderFetch:
         report.quarantined += 1
 
     async def _read_row(self, uid: int) -> MessageRow | None:
-        """The row of a message that was told gone, and is back, or of which a sink may have been told."""
         rows = await self._commits.store.rows(self._state.folder, [uid])
         return rows[0] if rows else None
 
 
 def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
-    """Return which of the uids a response lacks: the first one, and all before the last message that it has.
+    """Return the uids missing from a response: the first one, and all before the last returned message.
 
     The others are not counted, because a service may return only some of the messages in one response.
     """
@@ -368,10 +367,13 @@ def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[
 async def retry_quarantined(
     commits: Commits, remote: Remote, state: FolderMemory, row: MessageRow, folders: Mapping[str, FolderMemory]
 ) -> Counter[Kind]:
-    """Ask for a quarantined message again; what it turned out to be, where it came. folders: as for FolderFetch."""
+    """Fetch a quarantined message again and commit it. Return its changes, none if it still can't be fetched.
+
+    folders: the mailbox's folders, by their names.
+    """
     message = await fetch_one(remote, state.name, row.uid)
     listed = None if message is None else await remote.list_uids(state.name)
-    if message is not None and listed is not None:  # what else the folder has is not what this one was before
+    if message is not None and listed is not None:  # a message that the folder still has cannot be its origin
         uids, recorded = frozenset(listed.uids), {row.uid: row.state}
         snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"", missing_confirmed=False)
         return (
@@ -379,6 +381,6 @@ async def retry_quarantined(
                 [row.uid], [(message, compute_digest(message))]
             )
         ).changes
-    commits.health.forget_rejection(commits.make_key(state.name, row))  # otherwise it is due in every round
+    commits.health.forget_rejection(commits.make_key(state.name, row))  # otherwise it would be retried in every round
     await commits.write(ChangeSet(rows=[with_failed_attempt(row, commits.now_ms())]))
     return Counter()

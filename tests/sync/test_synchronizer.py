@@ -306,7 +306,7 @@ async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(scenari
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         sync = Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=scenario.clock)
         async with sync.changes() as changes:
-            with pytest.raises(ds.ConfigurationError, match="sink of its own"):
+            with pytest.raises(ds.ConfigurationError, match="already has a sink"):
                 await anext(changes)
             with pytest.raises(StopAsyncIteration):
                 await anext(changes)
