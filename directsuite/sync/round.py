@@ -1,16 +1,16 @@
-"""One mailbox, round after round: what changed on the server since the last round becomes changes for the sink.
+"""The rounds of one mailbox: changes on the server since the last round become changes for the sink.
 
-    list every folder ──► as it was ───────────────────────► idle: one request, nothing written
-        │                 odd, or a sentinel differs ──────► full resync: perhaps a new numbering
+    list every folder ──► unchanged ───────────────────────────────────► idle: one request, nothing written
+        │                 maybe renumbered, or a sentinel differs ─────► full resync
         ▼
-    missing ──► listed once more ──► MISSING
+    missing ──► confirmed by a second listing ──► MISSING
         ▼
     new ──► fetched, ascending, in batches ──► NEW, or by its content MOVED or RESTORED ──► commit
         ▼
-    confirm deletions ──► MISSING for a whole round, UNRESOLVED in a folder that is complete ──► GONE
+    confirm deletions ──► MISSING or UNRESOLVED for a complete round ──► GONE
 
-What is to be done is decided in `decide`. Nothing is done before it is committed, and a commit is one transaction:
-whoever dies between two begins with the next.
+The decisions are in `decide`. Each commit is one transaction, so that after a crash a new process continues from the
+last commit.
 """
 
 from __future__ import annotations
@@ -61,15 +61,16 @@ from directsuite.sync.remote import (
 )
 from directsuite.sync.verify import full_resync, verify_sentinels
 
-_VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of a folder in which nothing happens
-_MAX_RETRIES_PER_ROUND = 20  # quarantined messages that a round asks for again
+_VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of an unchanged folder
+_MAX_RETRIES_PER_ROUND = 20
 
 
 class MailboxRounds:
-    """The rounds of one mailbox, one after the other, while its lease holds.
+    """The rounds of one mailbox while its lease is valid.
 
-    folders: their names; None for all that there are. now_ms: the time of day, in milliseconds since 1970. health: of
-    the sink, as other mailboxes have seen it.
+    folders: the names of the folders; None for all.
+    now_ms: returns the current time in milliseconds since 1970.
+    health: the state of the sink, shared with other mailboxes.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class MailboxRounds:
         self._now_ms = now_ms
         self._health = health or SinkHealth()
         self.mailbox: int | None = None
-        """The store's number of the mailbox, once it was claimed."""
+        """The store's number of the mailbox, or None before the first round."""
         self._commits: Commits | None = None
         self._round_number = 0
         self._has_unconfirmed_commit = False
@@ -101,15 +102,18 @@ class MailboxRounds:
 
     def _reset(self) -> None:
         self._folders: dict[str, FolderMemory] = {}
-        self._recorded_folders: set[str] | None = None  # names of folders, where all are looked at
+        self._recorded_folders: set[str] | None = None  # names; used only if all folders are synchronised
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
-        self._has_waiting_rows = True  # there may be rows that wait for something
+        self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
     async def run_round(self, *, audit: bool = False) -> RoundReport:
-        """One round. Raises what concerns the whole mailbox; what concerns one folder stands in the report."""
+        """Run one round. Raises errors that affect the entire mailbox; those of one folder are in the report.
+
+        audit: compare everything with the server.
+        """
         try:
             return await self._run_round(audit=audit)
-        except BaseException:  # cancelled, too: nobody knows whether the commit under way was written
+        except BaseException:  # also cancellation: the commit in progress may or may not have been written
             self._reset()
             self._has_unconfirmed_commit = True
             raise
@@ -126,7 +130,7 @@ class MailboxRounds:
         commits = self._commits
         commits.begin()
         if self._has_unconfirmed_commit:
-            await commits.write(ChangeSet())  # it waits for that commit, and what is read afterwards has seen it
+            await commits.write(ChangeSet())  # waits for that commit, so that later reads see its rows
             self._has_unconfirmed_commit = False
         snapshots = await self._take_snapshots(commits, report, audit=audit)
         for snapshot in snapshots:
@@ -152,12 +156,12 @@ class MailboxRounds:
         try:
             yield
         except DirectSuiteError as error:
-            if find_error_scope(error) in NOT_RETRYABLE:  # no other folder would be spared
+            if find_error_scope(error) in NOT_RETRYABLE:  # it affects all folders
                 raise
             report.failed_folders[name] = error
 
     async def _take_snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
-        """Of each folder that isn't as it was."""
+        """Return a snapshot of each folder that has changed."""
         names: Sequence[str] | None = self._names
         if names is None:
             names = await self._list_names(commits, report)
@@ -174,13 +178,13 @@ class MailboxRounds:
         return snapshots
 
     async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
-        """Return the names of all folders that are synchronised in this round. Record folders that were deleted."""
+        """Return the names of all folders to synchronise in this round. Record folders that were deleted."""
         listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
             report.failed_folders[name] = ContradictionError(
-                f"GetFolders lists a folder whose name {problem}. No request can name it, so that its messages are not "
-                "synchronised. Rename the folder on the server."
+                f"GetFolders lists a folder whose name {problem}. No request can contain that name, so that the "
+                "folder's messages are not synchronised. Rename the folder on the server."
             )
         names = {name: None for name in listed if name not in problems}
         if self._recorded_folders is None:
@@ -196,8 +200,8 @@ class MailboxRounds:
     async def _has_vanished(self, commits: Commits, name: str) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
 
-        Its messages may be in another folder, as after it was renamed. The list alone is not believed: while other
-        operations still find the folder, it is synchronised like any other.
+        Its messages may be in another folder, for example because it was renamed. The list alone proves nothing: while
+        other operations still find the folder, it is synchronised like any other.
         """
         state = self._folders.get(name) or FolderMemory(await self._store.folder(commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
@@ -216,7 +220,7 @@ class MailboxRounds:
     async def _take_snapshot(
         self, commits: Commits, name: str, report: RoundReport, *, audit: bool
     ) -> FolderSnapshot | None:
-        """What the folder shows; None where that is what it was."""
+        """Return a snapshot of the folder, or None if it is unchanged."""
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
@@ -233,7 +237,7 @@ class MailboxRounds:
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        self._has_waiting_rows = True  # it may leave MISSING and UNRESOLVED rows
+        self._has_waiting_rows = True  # a full resync may leave MISSING and UNRESOLVED rows
         snapshot = await full_resync(commits, self._remote, state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
@@ -241,14 +245,14 @@ class MailboxRounds:
         return snapshot
 
     async def _read_changed_listing(self, state: FolderMemory, report: RoundReport) -> FolderSnapshot | None:
-        """What the folder lists; None where that is what it listed when everything up to it was done."""
+        """Return a snapshot of the folder, or None if its listing is unchanged since it was processed completely."""
         listed = await self._remote.list_uids(state.name, state.etag)
         if listed is None:
             return None
         if listed.unusable_count:
             report.failed_folders[state.name] = ContradictionError(
                 f"GetUIDs lists {listed.unusable_count} values that are not uids. The other messages are synchronised, "
-                "and nothing is deleted in this folder. Ask the service's provider."
+                "but no deletions in this folder are reported. Ask the service's provider."
             )
         if listed.fingerprint == state.folder.fingerprint:
             state.etag = listed.etag
@@ -265,11 +269,10 @@ class MailboxRounds:
         return state.verified_at is None or self._clock.monotonic() - state.verified_at >= _VERIFICATION_INTERVAL
 
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
-        """What a second listing lacks, too, has left the folder; where to is not known yet.
+        """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs does not return them.
 
-        GetMessagesByUIDs must not return it, and if many messages are missing, another operation must agree as well.
-
-        What that one has more was new a moment ago, or moved within the folder: it counts from here on.
+        If many messages are missing, another operation must agree as well. New messages of the second listing count
+        from now on.
         """
         missing = snapshot.uids_missing
         if not missing:
@@ -279,7 +282,7 @@ class MailboxRounds:
         count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
-            return  # it changed meanwhile: the next round sees more
+            return  # the folder has changed again: the next round decides
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
@@ -292,14 +295,13 @@ class MailboxRounds:
         await commits.write_batches(rows_after_leaving(rows), state.invalidate_listing())
 
     async def _fetch(self, commits: Commits, snapshot: FolderSnapshot, report: RoundReport) -> None:
-        """Fetch and commit what is new."""
         try:
             await FolderFetch(commits, self._remote, snapshot, self._folders).fetch_new(report)
         finally:
             self._has_waiting_rows = self._has_waiting_rows or report.quarantined > 0
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
-        """Write that everything up to this listing is done."""
+        """Record that the listing has been processed completely, if it has."""
         state = snapshot.state
         snapshot.all_fetched = snapshot.all_fetched and not state.has_lost_message
         if not (snapshot.all_fetched and snapshot.missing_confirmed) or state.needs_resync:
@@ -315,13 +317,13 @@ class MailboxRounds:
         state.folder = folder
 
     async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
-        """Ask for quarantined messages, where it is time: so many, and the next ones in the next round."""
+        """Retry quarantined messages that are due, up to the limit of a round."""
         due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
         for name, row in await self._list_quarantined(commits, report.failed_folders):
             state = self._folders.get(name)
             is_due = is_retry_due(row, now_ms)
             if self._health.has_accepted_others_since(commits.make_key(name, row)):
-                is_due = True  # nothing showed that it was to blame, and not the sink
+                is_due = True  # the cause of its rejection can be decided now
             if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
@@ -334,7 +336,10 @@ class MailboxRounds:
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
-        """Tell what is gone. incomplete: folders not seen whole in this round; what they lack waits until they are."""
+        """Report deletions to the sink.
+
+        incomplete: folders not processed completely in this round. Their missing messages have to wait.
+        """
         missing = [
             each
             for state in (MessageState.MISSING, MessageState.UNRESOLVED)
@@ -358,7 +363,6 @@ class MailboxRounds:
         )
 
     async def _list_quarantined(self, commits: Commits, except_folders: Collection[str] = ()) -> Sequence[FolderRow]:
-        """Messages that are quarantined. but: folders to leave out."""
         return [
             each
             for state in QUARANTINED_STATES

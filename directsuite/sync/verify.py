@@ -1,6 +1,7 @@
-"""Is a folder still what it was? Its sentinels tell, or, where they don't, everything that can be compared.
+"""Checking whether the uids of a folder still identify the recorded messages.
 
-Sentinels are the newest and the oldest message that is recorded. A folder numbered anew seldom spares both.
+Sentinels are the newest and the oldest recorded message. A renumbered folder rarely keeps both. If they do not match, a
+full resync compares everything.
 """
 
 from __future__ import annotations
@@ -35,15 +36,14 @@ from directsuite.sync.remote import (
 )
 
 _DATE_TOLERANCE_MS = 1000
-"""Milliseconds before and after its date in which a message is looked for: servers may keep dates by the second."""
+"""A message is searched within this distance of its date, because servers may store dates in seconds."""
 _COMPARE_BATCH_MESSAGES = 20
-"""Messages whose contents are compared in one request."""
 
 
 async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
-    """Return True if the newest and the oldest recorded message that are listed are what they were.
+    """Return True if the newest and the oldest recorded message that are listed are unchanged.
 
-    listed: None for all uids. A sentinel with other contents makes the folder suspect.
+    A sentinel with another message under its uid requests a full resync of the folder. listed: None for all uids.
     """
     rows = await store.sentinels(state.folder)
     if listed is not None and any(row.uid not in listed for row in rows):
@@ -66,7 +66,7 @@ async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) ->
 
 
 async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
-    """Return True if a uid still has the row's message. The metadata can prove it even if it cannot be fetched."""
+    """Return True if a uid still has the row's message. The metadata can prove it even if it can't be fetched."""
     return await _has_same_message(remote, folder, row) is True
 
 
@@ -74,7 +74,7 @@ async def _has_same_message(remote: Remote, folder: str, row: MessageRow) -> boo
     """Return whether a uid still has the row's message; None if nothing proves either."""
     if row.identity is None:
         return await compare_contents(remote, folder, [row]) is not False
-    if row.received_ms is None and row.digest is not None:  # one message costs less than the metadata of all
+    if row.received_ms is None and row.digest is not None:  # cheaper than the metadata of all messages
         content_is_same = await compare_contents(remote, folder, [row])
         if content_is_same is not None:
             return content_is_same
@@ -87,7 +87,7 @@ async def _has_same_message(remote: Remote, folder: str, row: MessageRow) -> boo
 
 
 async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> MessageDetail | None:
-    """Return the metadata of the message under the row's uid; None if none of about the same date has the uid."""
+    """Return the metadata of the row's uid; None if no message with about the same date has the uid."""
     if row.received_ms is None:
         return await _scan_metadata(remote, folder, row.uid)
     near = await remote.list_metadata_between(
@@ -97,7 +97,7 @@ async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> 
 
 
 async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """The metadata of one message whose date nobody knows; of all, for an answer is read to its end."""
+    """Return the metadata of one message without a known date. The complete response is read."""
     metadata = None
     async for message in remote.iter_metadata(folder):
         if message.uid == uid:
@@ -108,7 +108,7 @@ async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail
 async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
     """Return whether the messages under these uids have the contents of the rows; None if none can be compared.
 
-    A message that cannot be fetched, or that is not returned, is not compared.
+    A message that can't be fetched, or is not returned, is not compared.
     """
     comparable, result = [row for row in rows if row.digest is not None], None
     for start in range(0, len(comparable), _COMPARE_BATCH_MESSAGES):
@@ -134,13 +134,14 @@ async def _compare_batch_contents(remote: Remote, folder: str, rows: Sequence[Me
 
 
 async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, audit: bool) -> FolderSnapshot:
-    """Compare everything, and give the folder as it is then.
+    """Compare everything, and return a snapshot of the result.
 
-        metadata or contents agree ──► the same numbering: late uids are new, those that came back are fetched again
-        contents disagree ───────────► a new numbering: who can be told by a strong identity that no other message has
-                                       is carried over; all others are fetched again, and known by their content
+        metadata or contents match ──► same numbering: MISSING messages that are listed become LIVE again
+        contents differ ─────────────► new numbering: messages with a strong and unique identity are carried over;
+                                       all others are fetched again, and recognised by their contents
 
-    audit: contents of messages without a Message-ID, too, which otherwise are only compared where nothing else is.
+    audit: whether to compare the contents of all messages without a Message-ID. Otherwise only those that came back are
+    compared, or all if no Message-ID proves anything.
     """
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.iter_metadata(state.name)
@@ -151,13 +152,13 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
     }
     listing = await remote.list_uids(state.name) or UidListing(array("q"), b"")
     listed = frozenset(listing.uids)
-    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # it may be of some of them only
+    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer than the metadata
     carried_over = 0
     if not state.needs_resync and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
         await _record_revived(commits, state, rows, listed)
     else:
         count = await find_count(remote, state.name)
-        await require_agreement(remote, state.name, listed, count)  # a renumbered folder keeps only what is listed
+        await require_agreement(remote, state.name, listed, count)  # renumbering keeps only listed messages
         carried_over = await _renumber(commits, state, rows, metadata)
     state.etag, state.needs_resync = None, False
     return FolderSnapshot(
@@ -179,7 +180,6 @@ async def _has_same_numbering(
     *,
     audit: bool,
 ) -> bool:
-    """Return True if the uids identify the same messages as before."""
     if not may_have_same_numbering(rows, metadata, listed):
         return False
     content_is_same = await compare_contents(remote, folder, unproven_rows(rows, metadata, audit=audit))
@@ -191,7 +191,6 @@ async def _has_same_numbering(
 async def _record_revived(
     commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], listed: Collection[int]
 ) -> None:
-    """Record what came back before anybody was told. What is missing a second listing confirms, as ever."""
     if back := revived_rows(rows, listed):
         await commits.write(ChangeSet(rows=back, folders=state.invalidate_listing()))
 
@@ -199,7 +198,7 @@ async def _record_revived(
 async def _renumber(
     commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
 ) -> int:
-    """How many messages were carried over."""
+    """Return the number of messages carried over to the new numbering."""
     folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
     await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
     state.folder = folder
