@@ -1,6 +1,6 @@
-"""What a synchronisation asks of a mailbox, as a seam; how a Mailbox answers it; messages in batches of so many bytes.
+"""The interface of a mailbox for the synchronisation, its implementation for the messaging service, and fetching in batches.
 
-A batch that fails is halved until the message is alone that makes it fail; that one is then asked for three times.
+A batch that fails is halved until the message that makes it fail is alone; that one is requested three times.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from directsuite.messaging.service import Mailbox
 from directsuite.sync.identity import compute_digest, compute_sha256, is_storable
 from directsuite.wire.parsing import parse
 
-_HASH_BYTES = 16  # bytes
+_HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999: Python has no later times
 
 
 @attrs.frozen(repr=False)
 class UidListing:
-    """The uids of a folder, ascending. mark: of the answer's bytes: an equal one has the same uids."""
+    """The uids of a folder, ascending. etag: hash of the response, so that an equal one means equal uids."""
 
     uids: array[int]
     etag: bytes
@@ -50,7 +50,7 @@ class UidListing:
 
     @property
     def fingerprint(self) -> bytes:
-        """Of the uids, however they were listed."""
+        """A hash of the uids that does not depend on the format or order of the response."""
         return compute_sha256(self.uids.tobytes(), _HASH_BYTES)
 
 
@@ -66,29 +66,32 @@ class Remote(Protocol):
         ...
 
     async def count_messages(self, folder: str) -> int:
-        """Return the number of messages in a folder, from a different operation than `uids`."""
+        """Return the number of messages in a folder, by another operation than `list_uids`."""
         ...
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """The listing of a folder; None where its mark is still the one given."""
+        """Return the listing of a folder; None if its etag is still `etag`."""
         ...
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """The metadata of all messages of a folder, in any order."""
+        """Yield the metadata of all messages of a folder, in any order."""
         ...
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """The metadata of messages received between two times, in milliseconds since 1970, both included."""
+        """Return the metadata of messages received between two times, in milliseconds since 1970, inclusive."""
         ...
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
-        """The messages with these uids that are there, in any order."""
+        """Return the existing messages with these uids, in any order."""
         ...
 
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """As `messages`, or the error of too large an answer; and the bytes of the answer."""
+        """Fetch messages as `fetch_messages` does, and return the size of the response in bytes with them.
+
+        If the response is too large, the error is returned instead of the messages.
+        """
         ...
 
 
@@ -108,19 +111,18 @@ class DirectRemote:
         self._mailbox = mailbox
 
     async def list_folders(self) -> list[str]:
-        """Names of all folders: INBOX, and what operation GetFolders lists below it."""
+        """Return INBOX and the folders that GetFolders lists below it."""
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
     async def count_messages(self, folder: str) -> int:
-        """Operation GetMessageCount."""
+        """Call GetMessageCount."""
         return await self._mailbox.get_message_count(folder)
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """The listing of a folder: operation GetUIDs. An answer with the mark given isn't even decoded."""
+        """Call GetUIDs. A response with the given etag is not decoded."""
         bodies: list[bytes] = []
 
         def retain_body(exchanged: ExchangeInfo) -> object:
-            """Keep the body of a response."""
             bodies.append(exchanged.response.body)
             return SKIP_DECODING if compute_sha256(bodies[-1], _HASH_BYTES) == etag else None
 
@@ -139,12 +141,17 @@ class DirectRemote:
         return UidListing(array("q", sorted(uids)), b"" if unusable else now, unusable)
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """Operation GetMessageMetaData, read while it comes."""
+        """Call GetMessageMetaData, and decode the response while it is received."""
         return self._mailbox.iter_metadata(folder)
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Operation GetUnreadMessageCount, then GetUnreadMessages, if there are any and few. None if they disagree."""
-        mailbox = self._mailbox.with_options(retry=RetryPolicy.none())  # the read state is not worth a wait
+        """Call GetUnreadMessageCount, then GetUnreadMessages if there are unread messages, at most max_count.
+
+        Return None if there are more, or if the two responses disagree.
+        """
+        mailbox = self._mailbox.with_options(
+            retry=RetryPolicy.none()
+        )  # the read state is not worth waiting for retries
         count = await mailbox.get_unread_message_count(folder)
         if count > max_count:
             return None
@@ -153,28 +160,28 @@ class DirectRemote:
         return uids if len(uids) == count else None
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Operation SearchMessagesMetadataByReceivedDate, with times that it can express.
+        """Call SearchMessagesMetadataByReceivedDate, with times limited to its range.
 
-        A begin of 0 means no begin. An end of 0 would mean no end, so that the earliest end is 1.
+        The earliest begin is 0, which means no begin. The earliest end is 1, because 0 would mean no end.
         """
         begin, end = (min(max(first, each), _MAX_TIME_MS) for first, each in ((0, begin_ms), (1, end_ms)))
         times = (_EPOCH + timedelta(milliseconds=each) for each in (begin, end))
         return await self._mailbox.search_messages_metadata_by_received_date(folder, *times)
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
-        """Operation GetMessagesByUIDs."""
+        """Call GetMessagesByUIDs."""
         return await self._mailbox.with_strict_paths(CONTENT_PATHS).get_messages_by_uids(folder, uids)
 
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Operation GetMessagesByUIDs."""
+        """Call GetMessagesByUIDs, and measure the response."""
         mailbox = self._mailbox.with_strict_paths(CONTENT_PATHS)
         return await fetch_and_measure(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 
 
 def find_name_problem(folder: str) -> str | None:
-    """Return what is wrong with a folder's name if no request can contain it, as the end of a sentence; else None."""
+    """Return why no request can contain the folder's name, as the end of a sentence; None if one can."""
     if folder in ("", ".", ".."):
         return "consists of dots" if folder else "is empty"
     return "contains NUL" if "\0" in folder else None
@@ -196,21 +203,21 @@ def _is_uid(value: object) -> TypeGuard[int]:
 
 
 MAX_BATCH_MESSAGES = 200
-"""Messages of a batch."""
-_TARGET_RESPONSE_BYTES = 4 * 1024 * 1024  # of an answer, aimed at
-_MAX_BATCHES_IN_FLIGHT = 2  # batches under way or not read yet
+"""Messages in a batch."""
+_TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
+_MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
 _MAX_ATTEMPTS = 3
 
 _T = TypeVar("_T")
 
 
 def may_be_about_messages(error: DirectSuiteError) -> bool:
-    """Return True if a failure may be the fault of a message that was asked for; NotFoundError is about the folder."""
+    """Return True if a requested message may be the cause of a failure; NotFoundError is about the folder."""
     return find_error_scope(error) in (ErrorScope.ITEM, ErrorScope.UNCERTAIN) and not isinstance(error, NotFoundError)
 
 
 def has_unreadable_content(error: DirectSuiteError) -> bool:
-    """Return True if the service returned a message whose content cannot be read, as it cannot the next time."""
+    """Return True if the service returned a message with unreadable content. A retry would not help."""
     return isinstance(error, ResponseDecodeError) and error.path in CONTENT_PATHS
 
 
@@ -235,7 +242,7 @@ async def find_count(remote: Remote, folder: str) -> int | None:
 async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
     """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
 
-    Services have answered GetUIDs without uids while every other operation still showed the messages. If
+    Services have returned no uids from GetUIDs while every other operation still returned the messages. If
     GetMessageCount reports more messages or is rejected, GetMessageMetaData must return messages of the listing only.
     """
     if count is not None and count <= len(listing):
@@ -244,8 +251,8 @@ async def require_agreement(remote: Remote, folder: str, listing: Collection[int
     if not uids or not uids.issubset(listing):
         counts = "is rejected" if count is None else f"reports {count}"
         raise ContradictionError(
-            f"GetUIDs lists {len(listing)} messages and GetMessageCount {counts}: nothing was deleted, and the "
-            "folder is read again. If this continues, ask the service's provider."
+            f"GetUIDs lists {len(listing)} messages and GetMessageCount {counts}. No deletions "
+            "were reported, and the folder is read again. If this continues, ask the service's provider."
         )
 
 
@@ -267,38 +274,40 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
         is_returned = any(message.uid in uids and not message.expunged for message in messages)
     if is_returned:
         raise ContradictionError(
-            "GetMessagesByUIDs returns messages that GetUIDs does not list: nothing was deleted, and the folder is "
-            "read again. If this continues, ask the service's provider."
+            "GetMessagesByUIDs returns messages that GetUIDs does not list. No deletions were reported, and "
+            "the folder is read again. If this continues, ask the service's provider."
         )
 
 
 def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """The second half and the first, of a batch that was refused; the whole where it is a single item."""
+    """Return the second and the first half of a batch; a single item stays in one part."""
     half = len(items) // 2
     return [items[half:], items[:half]] if half else [items]
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class FetchedBatch:
-    """The answer for some uids. failure: of the one that was asked for in vain."""
+    """The response for some uids. failure: the error if the only uid could not be fetched."""
 
     uids: Sequence[int]
     messages: Sequence[MessageDetail] = ()
     digests: Sequence[bytes] = attrs.field(
         default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
     )
-    """Of the messages, one each: made when they come, while what came before is written."""
+    """One digest for each message. They are computed early, while the previous batch is written."""
     failure: DirectSuiteError | None = None
 
 
 async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
-    """So many batches of these messages, by ascending uid. Raises what is no fault of theirs."""
+    """Yield at most `batches` batches of these messages, by ascending uid.
+
+    Raises errors that the messages do not cause.
+    """
     cut = Batches(
         uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
     )
 
     async def fetch(batch: Batch) -> FetchedBatch:
-        """One batch, or its failure."""
         try:
             messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
         except DirectSuiteError as failure:
@@ -324,13 +333,16 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
 
 
 async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """One message, asked for once; None where it isn't there, or can't be fetched. Raises what is no fault of it."""
+    """Fetch one message with one request. Return None if it does not exist or can't be fetched.
+
+    Raises errors that the message does not cause.
+    """
     fetched = await _fetch(remote, folder, [uid], 1)
     return next((each for each in fetched.messages if each.uid == uid), None)
 
 
 async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
-    """The messages of a batch that failed, in as many answers as it takes."""
+    """Yield the messages of a failed batch, halved until each part succeeds or is a single message."""
     parts = split_in_half(uids)
     while parts:
         part = parts.pop()
