@@ -1,8 +1,8 @@
-"""Identities and digests, by which a message is recognised wherever it is.
+"""Identities and digests, which recognise a message wherever it is.
 
-identity   of the Message-ID, date and size: strong. Without a Message-ID: of date, size, sender and subject: weak,
-           because two messages may have the same
-digest     of the complete content
+identity   hash of Message-ID, date and size: strong. Without a Message-ID: hash of date, size, sender and subject:
+weak, because two messages may have the same
+digest     hash of the complete content
 
 A row records the identity, date and size of the complete message. Some services return other values in a message's
 metadata: no size (-1), a date without milliseconds, no Message-ID. Metadata therefore can prove that a message is the
@@ -22,33 +22,32 @@ from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import MessageRow
 
 IDENTITY_BYTES, DIGEST_BYTES = 12, 16
-"""Bytes."""
 _DATE_PRECISION_MS = 1000
 
 
 class Match(enum.Enum):
-    """The result of comparing a message's metadata with the row that was recorded under the same uid."""
+    """The result of comparing a message's metadata with the row recorded under the same uid."""
 
     SAME = enum.auto()
-    """It is the same message: the Message-ID is the same, and the date is not another one."""
+    """It is the same message: the Message-ID is equal, and the dates do not differ."""
     LIKELY = enum.auto()
-    """It has the same date, size, sender and subject, and no Message-ID. Another message may have them as well."""
+    """Date, size, sender and subject are equal, and there is no Message-ID. Another message may have them as well."""
     UNPROVEN = enum.auto()
-    """The metadata lack the Message-ID, or what identifies a message without one."""
+    """The metadata lack the Message-ID or other values that the identity needs."""
     DIFFERENT = enum.auto()
-    """The Message-ID or date is another one: of another message, or the service's metadata differ from its messages."""
+    """The Message-ID or date differs: it is another message, or the service's metadata differ from its messages."""
 
 
 @attrs.frozen
 class Metadata:
-    """The part of a message's metadata that a full resync needs. size: -1 if it is not known."""
+    """The part of a message's metadata that a full resync needs. size: -1 if unknown."""
 
     identity: bytes
     strong: bool
     size: int
     received_ms: int | None
     match: Match = Match.UNPROVEN
-    """Compared with the row of the same uid, if it has an identity."""
+    """The comparison with the row of the same uid, if that has an identity."""
 
     @classmethod
     def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
@@ -79,19 +78,19 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Compare metadata with a row. A size is not compared, nor a date that one of the two lacks."""
+    """Compare metadata with a row. The size is not compared, nor a date that one of them lacks."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
         return Match.DIFFERENT
     if not is_strong(message):
         return Match.UNPROVEN
-    # With the row's own date and size, only another Message-ID makes another identity.
+    # With the row's date and size, the identities differ only if the Message-IDs differ.
     return Match.SAME if row.identity == _compute_identity(message, row.received_ms, row.size) else Match.DIFFERENT
 
 
 def _may_be_equal(one: int | None, other: int | None) -> bool:
-    """Return True if two dates are equal to the second, or one is not known."""
+    """Return True if two dates are equal to the second, or one is unknown."""
     return one is None or other is None or abs(one - other) < _DATE_PRECISION_MS
 
 
@@ -122,27 +121,30 @@ def has_content(message: MessageDetail, row: MessageRow) -> bool:
 
 
 def read_size(message: MessageDetail) -> int:
-    """Return the size of a message; -1 if it has no size that a database can store."""
+    """Return the size of a message; -1 if it has none that a database can store."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
 
 def is_storable(number: int) -> bool:
-    """Whether a number has a place in an integer column of SQLite and PostgreSQL: 64 bits."""
+    """Return True if a number fits into a 64-bit integer column."""
     return -(2**63) <= number < 2**63
 
 
 def read_received_ms(message: MessageDetail) -> int | None:
-    """When it was received, in milliseconds since 1970; None where it doesn't say."""
+    """Return the received date in milliseconds since 1970; None if the message has none."""
     return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
 
 
 def to_hex(digest: bytes | None) -> str | None:
-    """A digest as sinks are told of it."""
+    """Return a digest in the form that sinks receive."""
     return None if digest is None else digest.hex()
 
 
 def compute_sha256(content: bytes, size: int) -> bytes:
-    """So many bytes of a content's SHA-256, which is faster than BLAKE2 on processors with instructions for it."""
+    """Return the first `size` bytes of the content's SHA-256 hash.
+
+    SHA-256 is faster than BLAKE2 on processors with SHA instructions.
+    """
     return hashlib.sha256(content).digest()[:size]
 
 

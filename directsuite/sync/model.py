@@ -1,8 +1,8 @@
-"""What is known of a mailbox, and what a synchronisation tells of it.
+"""The records of a synchronisation, and the interface of its store.
 
-Row, Folder     what a Store keeps: it is read at any time, and a ChangeSet is committed whole
-Change, Key     what a sink is told, one change after another, each with a key that stays the same for ever
-RoundReport     what a round came to
+MessageRow, StoredFolder   what a Store contains; a ChangeSet is committed in one transaction
+Change, Key                what a sink receives; a message keeps its key until it moves
+RoundReport                the result of a round
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from directsuite.wire.models import ValueSemantics
 
 
 class Kind(enum.StrEnum):
-    """What became of a message."""
+    """What happened to a message."""
 
     NEW = "new"
-    """It is there, and was never told of before."""
+    """It exists, and was never reported before."""
     GONE = "gone"
-    """It was deleted: two listings in a row lack it, and no other folder of the mailbox has it."""
+    """It was deleted: it is missing from two listings in a row, and from all other folders of the mailbox."""
     MOVED = "moved"
-    """It has another key: it went to another folder, or the folder numbers its messages anew."""
+    """It has a new key: it is in another folder, or its folder was renumbered."""
     RESTORED = "restored"
-    """It was told to be gone, and is there again. A sink that is no transaction may not have been told."""
+    """It exists again after its deletion.
+
+    A sink that is not part of the store may not have received the deletion.
+    """
 
 
 @attrs.frozen(repr=False, eq=False)
 class Key(ValueSemantics):
-    """Where a message is."""
+    """The place of a message."""
 
     mailbox: str
     folder: str
     uid_validity: int
-    """1, and one more each time that the folder numbers its messages anew: the UIDVALIDITY of RFC 9051 (2.3.1.1).
+    """Starts at 1, and grows by 1 each time the server renumbers the folder, like UIDVALIDITY in RFC 9051 (2.3.1.1).
 
-    The service tells none; the synchronisation finds out and counts.
+    The service does not return this number; the synchronisation detects and counts renumberings.
     """
     uid: int
 
@@ -49,30 +52,30 @@ class Key(ValueSemantics):
         return f"{self.mailbox}/{self.folder}/{self.uid_validity}/{self.uid}"
 
     def __repr__(self) -> str:
-        return f"Key(uid_validity={self.uid_validity}, uid={self.uid})"  # a mailbox and a folder may name a patient
+        return f"Key(uid_validity={self.uid_validity}, uid={self.uid})"  # names of mailboxes and folders may identify a patient
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Change(ValueSemantics):
-    """One change. A sink that is no transaction may be told the same one twice: by its key and digest it is known.
+    """One change. A sink that is not part of the store may receive it twice, with the same key and digest.
 
-    Where such a sink failed, or the process ended, while it was told NEW, and the message went on since, it is told
-    MOVED with the message, or GONE, of a key that it may not know: MOVED is as good as NEW then, and GONE nothing.
-    After MOVED nothing is under `previous` any more, even where the sink has the message under `key` already.
+    If such a sink or the process failed during a NEW, and the message then moved or was deleted, the sink receives
+    MOVED with the message, or GONE, for a key that it may not know. Treat such a MOVED as NEW, and ignore such a GONE.
+    After MOVED, no message has the key `previous`, even if the sink already has the message under `key`.
     """
 
     kind: Kind
     key: Key
     previous: Key | None = None
-    """The key that the message had, for MOVED and RESTORED."""
+    """The previous key of the message, for MOVED and RESTORED."""
     message: MessageDetail | None = None
-    """The message with its body and attachments: for NEW and RESTORED, and for MOVED where it had to be fetched."""
+    """The message with its body and attachments: for NEW and RESTORED, and for MOVED if it had to be fetched."""
     digest: str | None = None
-    """The digest of the content, the same wherever the message is."""
+    """The digest of the content, which does not depend on the message's place."""
     is_read: bool | None = None
     """True if the message was marked as read when it was fetched, False if not; None if that is unknown.
 
-    It is known only to sinks that ask for it (see `Deliver`), and only if finding it out is not expensive.
+    It is known only to sinks that require it (see `Deliver`), and only if finding it out is not expensive.
     """
 
     def __repr__(self) -> str:
@@ -80,38 +83,38 @@ class Change(ValueSemantics):
 
 
 class StoreError(DirectSuiteError):
-    """The store could not be read or written. Of what was to be written nothing is."""
+    """The store could not be read or written. A failed commit writes nothing."""
 
 
 class StaleLeaseError(DirectSuiteError):
-    """Another worker has claimed the mailbox since: what this one knows may be out of date, and it writes nothing."""
+    """Another worker has claimed the mailbox. This one has outdated information, and writes nothing."""
 
 
 class MessageState(enum.IntEnum):
-    """What a message is to the synchronisation; `decide` has the table of what it becomes. Stores keep the numbers."""
+    """The state of a message; `decide` has a table of the transitions. Stores contain the numbers."""
 
     LIVE = 1
-    """The sink was told of it, and the last listing had it."""
+    """The sink has received the message, and the last listing contained it."""
     MISSING = 2
-    """Two listings lack it. The sink was not told yet, because it may have moved to another folder."""
+    """Two listings lack it. The deletion is not reported yet, because it may have moved to another folder."""
     DELETED = 3
-    """The sink was told that it is gone, or that it has another key."""
+    """The sink has received its deletion, or its new key."""
     UNRESOLVED = 4
-    """Its folder has been renumbered, or the sink is about to be told that it is gone.
+    """Its folder was renumbered, or the sink may be receiving its deletion.
 
-    It may turn up under another uid, or come back.
+    It may have a new uid, or come back.
     """
     POISON = 5
-    """The service can't return it, or the sink can't take it, again and again: quarantined, and retried later."""
+    """The service can't return it, or the sink rejects it, repeatedly: quarantined, and retried later."""
     IN_DOUBT = 6
-    """Listed, and a sink that is no part of the store may have been told: it is told again, unless that is noted."""
+    """Listed, and a sink that is not part of the store may have received it: it is sent again."""
     QUARANTINED_UNCONFIRMED = 7
-    """POISON, and a sink that is no part of the store may have been told."""
+    """Like POISON, but a sink that is not part of the store may have received it."""
 
 
 QUARANTINED_STATES = (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
 LISTED_STATES = (MessageState.LIVE, MessageState.IN_DOUBT, *QUARANTINED_STATES)
-"""States of messages that the last listing of their folder had."""
+"""States of messages that the last listing of their folder contained."""
 
 STATE_AFTER_LEAVING = {
     MessageState.LIVE: MessageState.MISSING,
@@ -119,12 +122,12 @@ STATE_AFTER_LEAVING = {
     MessageState.POISON: MessageState.DELETED,
     MessageState.QUARANTINED_UNCONFIRMED: MessageState.UNRESOLVED,
 }
-"""What becomes of a row whose message isn't listed any more; of a POISON one nobody was told."""
+"""The new state of a row whose message is no longer listed. A POISON message was never delivered."""
 
 
 @attrs.frozen(kw_only=True)
 class MessageRow:
-    """One message, as a store keeps it."""
+    """One message in a store."""
 
     folder: int
     """The folder's id."""
@@ -132,33 +135,33 @@ class MessageRow:
     uid: int
     state: MessageState
     identity: bytes | None = None
-    """The identity of its metadata; None where nobody could see them, or another row has taken it over."""
+    """The identity; None if it is unknown, or another row has taken it over."""
     digest: bytes | None = None
-    """The digest of its content; None where nobody could see it, or another row has taken it over."""
+    """The digest of the content; None if it is unknown, or another row has taken it over."""
     size: int = -1
-    """Bytes; -1 where the message doesn't say."""
+    """Bytes; -1 if unknown."""
     received_ms: int | None = None
     """When it was received, in milliseconds since 1970."""
     attempts: int = 0
-    """How often a quarantined message was tried."""
+    """The number of failed attempts of a quarantined message."""
     retry_ms: int | None = None
-    """When a quarantined message is tried next, in milliseconds since 1970."""
+    """When a quarantined message is retried, in milliseconds since 1970."""
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """By which it is one row."""
+        """The primary key of the row."""
         return self.folder, self.uid_validity, self.uid
 
 
 @attrs.frozen(kw_only=True)
 class StoredFolder:
-    """One folder, as a store keeps it."""
+    """One folder in a store."""
 
     id: int
     name: str = attrs.field(repr=False)
     uid_validity: int = 1
     fingerprint: bytes | None = None
-    """The fingerprint of the listing up to which everything is done."""
+    """The fingerprint of the last listing that was processed completely."""
     audited_ms: int | None = None
     """When everything was last compared, in milliseconds since 1970."""
 
@@ -171,169 +174,173 @@ class Lease:
     """The mailbox's id."""
     name: str = attrs.field(repr=False)
     lease_number: int
-    """The fencing number: a commit with any but the latest is refused."""
+    """The fencing number: only commits with the latest one are accepted."""
 
 
 def validate_bound_sink(bound: str, sink: str) -> None:
-    """Raise ConfigurationError where a store is bound to another sink: what the store knows isn't true for this one."""
+    """Raise ConfigurationError if a store is bound to another sink, which has received its changes."""
     if sink != bound:
         raise ConfigurationError(
-            f"this store has told its changes to another sink ({bound}, not {sink}): give this one a store of its own"
+            f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
         )
 
 
 @attrs.define
 class ChangeSet:
-    """What a commit writes."""
+    """The rows and folders that a commit writes."""
 
     renumbered: list[int] = attrs.field(factory=list[int])
-    """Ids of folders that number their messages anew, written before anything else.
+    """Ids of folders that were renumbered, written before anything else.
 
-    POISON rows of them become DELETED, and all others that aren't DELETED become UNRESOLVED; none is retried.
+    Their POISON rows become DELETED, and all others except DELETED ones become UNRESOLVED; retries are cancelled.
     """
     rows: list[MessageRow] = attrs.field(factory=list[MessageRow])
-    """Rows that take the place of those with the same key."""
+    """Rows to insert, or to replace by their keys."""
     problems: dict[tuple[int, int, int], str] = attrs.field(factory=dict[tuple[int, int, int], str])
-    """Why rows are quarantined that weren't before, by their keys."""
+    """The reasons for new quarantines, by the keys of the rows."""
     folders: list[StoredFolder] = attrs.field(factory=list[StoredFolder])
 
 
 class OperatorRequest(enum.StrEnum):
-    """What an operator asks of a mailbox; its next round applies it. The names stand in stores."""
+    """A request of an operator for a mailbox; its next round applies it. Stores contain the names."""
 
     AUDIT = "audit"
-    """Everything is compared with the server."""
+    """Compare everything with the server."""
     RETRY = "retry"
-    """What is quarantined, or fails, is tried again at once."""
+    """Retry everything quarantined or failing immediately."""
 
 
 @attrs.frozen(kw_only=True)
 class FolderStatus:
-    """What a store knows of a folder."""
+    """A folder's status in a store."""
 
     name: str = attrs.field(repr=False)
     uid_validity: int
     audited_ms: int | None
     """When everything was last compared, in milliseconds since 1970."""
     messages: Mapping[MessageState, int]
-    """How many messages are in which state, those of earlier numberings included."""
+    """The number of messages in each state, including earlier numberings."""
 
 
 @attrs.frozen(kw_only=True)
 class MailboxStatus:
-    """What a store knows of a mailbox."""
+    """A mailbox's status in a store."""
 
     number: int
-    """The store's own number of it, which names nobody."""
+    """The store's number of the mailbox, which contains no personal data."""
     name: str = attrs.field(repr=False)
     folders: Sequence[FolderStatus]
-    """By their names."""
+    """Ordered by name."""
 
 
 @attrs.frozen(kw_only=True)
 class QuarantinedMessage:
-    """A message that can't be fetched, or that the sink can't take: it is tried again later."""
+    """A message that can't be fetched, or that the sink rejects. It is retried later."""
 
     number: int
-    """The store's own number of its mailbox, which names nobody."""
+    """The store's number of the mailbox, which contains no personal data."""
     mailbox: str = attrs.field(repr=False)
     """The address."""
     folder: str = attrs.field(repr=False)
     uid_validity: int
     uid: int
     problem: str | None
-    """The class of the error, whose text may tell of a patient, or a sentence of ours; None if an earlier release
-    quarantined it.
-    """
+    """The class of the error, or a sentence without personal data; None if an earlier release quarantined it."""
     attempts: int
-    """How often it was tried since."""
+    """The number of failed attempts."""
     retry_ms: int | None
-    """When it is tried next, in milliseconds since 1970."""
+    """When it is retried, in milliseconds since 1970."""
 
 
 @attrs.define(kw_only=True)
 class RoundReport:
-    """What a round came to."""
+    """The result of a round."""
 
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    """What the sink was told, by kind."""
+    """The number of delivered changes, by kind."""
     quarantined: int = 0
-    """Messages that were quarantined."""
+    """The number of messages quarantined."""
     idle_folders: int = 0
-    """Folders that were as before."""
+    """The number of unchanged folders."""
     has_more: bool = False
-    """Whether there is more to do at once."""
+    """True if there is more to do immediately."""
     has_waiting: bool = False
-    """Whether messages that are missing may turn up in another folder; the next round tells."""
+    """True if missing messages may still turn up in another folder; the next round decides."""
     failed_folders: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
-    """Folders that could not be seen, or whose messages could not be fetched or delivered, and why."""
+    """Folders that could not be read, or whose messages could not be fetched or delivered, and the errors."""
 
 
 class Store(Protocol):
-    """Keeps what is known of mailboxes. All reads are of what was committed."""
+    """Stores the state of mailboxes. All reads return committed data."""
 
     @property
     def sink_name(self) -> str | None:
-        """The name of the sink of its own that gets the changes; None where it has none."""
+        """The name of the store's own sink, which receives the changes; None if it has none."""
         ...
 
     async def bind(self, sink: str) -> None:
-        """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
+        """Bind the store to a sink, if it is not bound yet. Raises ConfigurationError if it is bound to another."""
         ...
 
     async def claim(self, mailbox: str) -> Lease:
-        """The right to commit for a mailbox; earlier leases of it are stale from now on."""
+        """Return a lease of the mailbox; its earlier leases become stale."""
         ...
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """A folder, made where there is none."""
+        """Return a folder of the mailbox. Create it if it is unknown."""
         ...
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """All folders of the mailbox that are known."""
+        """Return all known folders of the mailbox."""
         ...
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """The state of each uid of the folder's present numbering."""
+        """Return the state of each uid of the folder's current numbering."""
         ...
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """The rows of the folder's present numbering, by ascending uid: all, or those of these uids."""
+        """Return rows of the folder's current numbering, by ascending uid. uids: None for all."""
         ...
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """The newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
+        """Return the newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
         ...
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Rows of the mailbox with one of these digests, each with its folder's name.
+        """Return rows of the mailbox with one of these digests, each with its folder's name.
 
-        A POISON row has one only if the sink was told before that the message is gone.
+        A POISON row has one only if the deletion of its message was reported before.
         """
         ...
 
     async def in_state(
         self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
     ) -> Sequence[tuple[str, MessageRow]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid.
+        """Return the mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid.
 
-        but: names of folders that are left out.
+        but: names of folders to exclude.
         """
         ...
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write a change_set, and hand the changes to the store's own sink, as one. Raises StaleLeaseError."""
+        """Write a change_set, and send the changes to the store's own sink, in one transaction.
+
+        Raises StaleLeaseError if another worker has claimed the mailbox since.
+        """
         ...
 
 
 @runtime_checkable
 class SupportsOperatorRequests(Protocol):
-    """A store in which other processes leave requests of an operator."""
+    """A store in which other processes can put requests of an operator."""
 
     async def pending_requests(self) -> Sequence[str]:
-        """Mailboxes for which there are requests. Nothing is written."""
+        """Return the mailboxes with requests, without writing anything."""
         ...
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply the requests for a mailbox; return whether there were any. Rows and folders are to be read anew."""
+        """Apply the pending requests for a mailbox. Return True if there were any.
+
+        The caller must then reload its rows and folders.
+        """
         ...

@@ -1,4 +1,4 @@
-"""The interface of a mailbox for the synchronisation, its implementation for the messaging service, and fetching in batches.
+"""The interface of a mailbox for the synchronisation, its implementation, and fetching in batches.
 
 A batch that fails is halved until the message that makes it fail is alone; that one is requested three times.
 """

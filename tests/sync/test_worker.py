@@ -206,7 +206,7 @@ async def test_a_store_s_own_sink_is_told_from_another(
             await Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), clock=SteppedClock()).once()
 
     await bring(first)
-    with pytest.raises(ds.ConfigurationError, match=rf"another sink \({names}\): give this one a store of its own"):
+    with pytest.raises(ds.ConfigurationError, match=rf"another sink \({names}\)\. Use a separate store"):
         await bring(second)
     await bring(first)
 

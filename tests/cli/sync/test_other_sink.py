@@ -13,7 +13,7 @@ from tests.cli.sync.conftest import SyncRunner
 from tests.integration.scenario import ALICE
 
 SENTENCE = re.compile(
-    r"this store has told its changes to another sink \((\S.*), not (\S.*)\): give this one a store of its own"
+    r"This store is bound to another sink \((\S.*), not (\S.*)\)\. Use a separate store for each sink"
 )
 
 

@@ -395,7 +395,7 @@ async def test_a_store_is_bound_to_its_first_sink(file_store: SqliteStore | Post
     else:
         again = SqliteStore(tmp_path / "sync.db")
     async with again:
-        with pytest.raises(ConfigurationError, match=r"another sink \(maildir 1, not TableSink\): give this one"):
+        with pytest.raises(ConfigurationError, match=r"another sink \(maildir 1, not TableSink\)\. Use a separate"):
             await again.bind("TableSink")
         await again.bind("maildir 1")
 
