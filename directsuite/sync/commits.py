@@ -12,7 +12,7 @@ change is the cause, and is quarantined, or the sink:
     since the first rejection, the sink           and before that            the cause
     ───────────────────────────────────────────   ────────────────────────   ───────────────────────────────────────
     accepted others                                                          the change
-    accepted none, and rejected only this one     it accepted others         the change, after 3 rounds in 60 seconds
+    accepted none, and rejected only this one     it accepted others         the change, after 3 rounds and 60 seconds
     accepted none, and rejected others                                       the sink
     accepted none                                 it accepted none           the sink
 """
@@ -133,7 +133,7 @@ class ChangeStep:
 
     @property
     def attempts(self) -> int:
-        """The number of failed attempts so far."""
+        """The number of earlier failed attempts."""
         row = self.new_row or self.old_row
         return 0 if row is None else row.attempts
 

@@ -78,7 +78,7 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Compare metadata with a row. The size is not compared, nor a date that one of them lacks."""
+    """Compare metadata with a row. The size is not compared, nor an unknown date."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
@@ -121,7 +121,7 @@ def has_content(message: MessageDetail, row: MessageRow) -> bool:
 
 
 def read_size(message: MessageDetail) -> int:
-    """Return the size of a message; -1 if it has none that a database can store."""
+    """Return the size of a message; -1 if it has no size, or one too large for a database."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
 

@@ -20,7 +20,7 @@ from directsuite.wire.models import ValueSemantics
 
 
 class Kind(enum.StrEnum):
-    """What happened to a message."""
+    """The kind of a change."""
 
     NEW = "new"
     """It exists, and was never reported before."""
@@ -52,7 +52,8 @@ class Key(ValueSemantics):
         return f"{self.mailbox}/{self.folder}/{self.uid_validity}/{self.uid}"
 
     def __repr__(self) -> str:
-        return f"Key(uid_validity={self.uid_validity}, uid={self.uid})"  # names of mailboxes and folders may identify a patient
+        # Names of mailboxes and folders may identify a patient.
+        return f"Key(uid_validity={self.uid_validity}, uid={self.uid})"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -60,7 +61,7 @@ class Change(ValueSemantics):
     """One change. A sink that is not part of the store may receive it twice, with the same key and digest.
 
     If such a sink or the process failed during a NEW, and the message then moved or was deleted, the sink receives
-    MOVED with the message, or GONE, for a key that it may not know. Treat such a MOVED as NEW, and ignore such a GONE.
+    MOVED with the message, or GONE, with a key that it may not know. Treat such a MOVED as NEW, and ignore such a GONE.
     After MOVED, no message has the key `previous`, even if the sink already has the message under `key`.
     """
 
@@ -122,7 +123,7 @@ STATE_AFTER_LEAVING = {
     MessageState.POISON: MessageState.DELETED,
     MessageState.QUARANTINED_UNCONFIRMED: MessageState.UNRESOLVED,
 }
-"""The new state of a row whose message is no longer listed. A POISON message was never delivered."""
+"""The new state of a row whose message is no longer listed. The sink has no copy of a POISON message."""
 
 
 @attrs.frozen(kw_only=True)
