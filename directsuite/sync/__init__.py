@@ -1,8 +1,8 @@
-"""Mailboxes synchronised: every change on the server becomes a change for a sink, and none is lost.
+"""Synchronisation of mailboxes: every change on the server becomes a change for a sink, and no change is lost.
 
-Synchronizer ── a round ─► MailboxRounds ── asks ──► Remote (a Mailbox of the suite)
+Synchronizer ── a round ─► MailboxRounds ── requests ──► Remote (a Mailbox of the suite)
                                 │
-                                └─ commits ──► Store ◄── a sink of its own: exactly once
+                                └─ commits ──► Store ◄── the store's own sink: exactly once
                                       └──────► deliver, any async callable: at least once, with a stable key
 """
 

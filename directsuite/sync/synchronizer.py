@@ -1,9 +1,9 @@
-"""Many mailboxes, synchronised with the server by one process.
+"""Synchronising many mailboxes in one process.
 
-    due ──► a round of one mailbox ──► due again: at once, soon, at its interval, or later after a failure
+    due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
 
-A round fetches so much and no more, and a large mailbox holds up nobody, because those with a backlog are at most half
-of the mailboxes that have a round at a time. How often the service is asked is bounded by the suite's own limits.
+The work of a round is limited. Mailboxes with a backlog have at most half of the concurrent rounds, so that they do not
+delay the others. The suite's own limits apply to all requests.
 """
 
 from __future__ import annotations
@@ -25,24 +25,28 @@ from directsuite.sync.schedule import MailboxWorker, Passwords, PollSchedule, Sc
 from directsuite.sync.sinks.iterator import Changes, ChangeStream
 from directsuite.sync.status import MailboxProgress
 
-_MAX_ROUNDS_PER_MAILBOX = 1000  # of one mailbox in `once`, that an endless change on the server can't hold it for ever
-_REQUEST_POLL_INTERVAL = 2.0  # seconds between two looks for requests of an operator
+_MAX_ROUNDS_PER_MAILBOX = 1000  # in `once`, so that it ends even if the server changes all the time
+_REQUEST_POLL_INTERVAL = 2.0
 
 
 @scrub_class
 class Synchronizer:
-    """Synchronises mailboxes: every change on the server becomes a change for the sink, and none is lost.
+    """Synchronises mailboxes: every change on the server becomes a change for the sink, and no change is lost.
 
         async with ds.DirectSuite(settings) as suite, SqliteStore("sync.db") as store:
             sync = Synchronizer(suite, store, ["alice@direct.example.org"], password_of, deliver=MaildirSink("mail"))
             await sync.run()
 
-    mailboxes: their addresses. password: an async function that gives the password of one. deliver: the sink, an async
-    callable that gets each change at least once; None where the store has a sink of its own, which gets each exactly
-    once. folders: those to look at; None for all that a mailbox has. interval: seconds between two looks at a mailbox
-    in which nothing happens; None for as often as 90 % of `requests_per_second` allow, and at most every 30: where all
-    folders are looked at, by as many as were seen so far. concurrency: mailboxes looked at side by side.
-    requests_per_second: as in the suite's settings. clock, now: for tests.
+    mailboxes: the addresses of the mailboxes.
+    password: an async function that returns the password of a mailbox.
+    deliver: the sink, an async callable that receives each change at least once; None if the store has its own sink,
+    which receives each change exactly once.
+    folders: names of the folders; None for all of each mailbox.
+    interval: seconds between two polls of a mailbox without changes; None: as often as 90 % of `requests_per_second`
+    allow, at most every 30 seconds. If `folders` is None, the folders seen until now are counted.
+    concurrency: the number of mailboxes synchronised at the same time.
+    requests_per_second: as in the suite's settings.
+    clock, now: replaced in tests.
     """
 
     def __init__(
@@ -84,23 +88,22 @@ class Synchronizer:
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
-        """How each mailbox stands, by its address."""
+        """The progress of each mailbox, by its address."""
         known = self._worker.status
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `once` and `run` do before anything else. Raises what they raise then."""
+        """Bind the store to the sink, as `once` and `run` do first, and raise the same errors."""
         await self._worker.bind()
 
     async def once(self) -> Mapping[str, MailboxProgress]:
-        """Bring each mailbox up to date, once; the status tells of those where that failed.
+        """Bring each mailbox up to date once, and return the status, which includes failures.
 
-        Raises ConfigurationError where nothing takes the changes, or two sinks would, or another took those so far.
+        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another one.
         """
         free = asyncio.Semaphore(self._concurrency)
 
         async def bring_up_to_date(name: str) -> None:
-            """Rounds until nothing is left to do; between two, others have theirs."""
             for _ in range(_MAX_ROUNDS_PER_MAILBOX):
                 async with free:
                     if self._is_stopping:
@@ -119,9 +122,10 @@ class Synchronizer:
         return self.status
 
     async def run(self) -> None:
-        """Synchronise all until stopped, or cancelled: then what is under way is broken off, and begun again later.
+        """Synchronise all mailboxes until `stop` is called or the task is cancelled.
 
-        Raises ConfigurationError as `once` does.
+        Cancelling interrupts the rounds in progress; a later run repeats them. Raises ConfigurationError as `once`
+        does.
         """
         try:
             await self.bind()
@@ -138,12 +142,12 @@ class Synchronizer:
             self._is_stopping = False
 
     def stop(self) -> None:
-        """Let `run` or `once` return when the rounds under way have ended. Whoever can't wait cancels it."""
+        """Make `run` or `once` return after the rounds in progress. To stop immediately, cancel the task."""
         self._is_stopping = True
         self._changed.set()
 
     def changes(self) -> ChangeStream:
-        """Synchronise all, and give each change as it comes; asking for the next says that one is done.
+        """Synchronise all mailboxes, and yield each change; requesting the next one confirms it.
 
             async with sync.changes() as changes:
                 async for change in changes:
@@ -151,16 +155,18 @@ class Synchronizer:
 
         If the loop is left within its body, the next run yields that change again, with its complete batch. Call
         `changes.refuse()` for a change that cannot be stored: the loop continues with the others. If a step is
-        interrupted, as by `asyncio.timeout`, the next step continues at the same place. For a synchronizer and a store
-        without another sink: else ConfigurationError.
+        interrupted, for example by `asyncio.timeout`, the next step continues at the same place.
+
+        Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """
         if self._worker.deliver is not None:
-            raise ConfigurationError("the changes go to deliver=: make a Synchronizer without it")
+            raise ConfigurationError(
+                "The changes already go to deliver=. To use changes(), create the Synchronizer without deliver=."
+            )
         changes = Changes()
         return ChangeStream(changes, functools.partial(self._run_into, changes))
 
     async def _run_into(self, changes: Changes) -> None:
-        """Synchronise all, and send the changes to a loop over them, until cancelled."""
         async with changes:
             self._worker.deliver = changes.deliver
             try:
@@ -182,10 +188,10 @@ class Synchronizer:
         self._changed.set()
 
     async def _poll_requests(self, schedule: Schedule) -> None:
-        """Have the round of a mailbox begin at once for which an operator left a request; the round applies it."""
+        """Start the round of a mailbox with requests of an operator immediately; the round applies them."""
         while self._requests is not None:
             await self._clock.sleep(_REQUEST_POLL_INTERVAL)
-            with contextlib.suppress(StoreError, ClosedError):  # the rounds tell of it
+            with contextlib.suppress(StoreError, ClosedError):  # the rounds report such errors
                 self._worker.requested_mailboxes = set(await self._requests.pending_requests())
                 for name in self._worker.requested_mailboxes:
                     schedule.reschedule_now(name)
