@@ -66,21 +66,20 @@ class Deliver(Protocol):
             for change in changes:
                 ...  # may be a repetition: identify it by its key and digest
 
-    Set the attribute `sink_name` to distinguish the sink from others, because a store is bound to one sink. Set the
-    attribute `needs_read_state = True` to receive `is_read` with new messages if possible: that costs one request for
-    each folder and round with new messages, and a second one if few messages are unread.
+    Optional attributes: `sink_name` identifies the sink to the store, which is bound to one sink. `needs_read_state =
+    True` requests `is_read` for new messages: one or two more requests for each folder with new messages in a round.
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
-        """Receive changes of one mailbox, in their order. They are recorded as delivered when this returns.
+        """Receive changes of one mailbox, in order. Returning confirms them.
 
-        If it raises, all of them are sent again, in halves to find the change that the sink rejects.
+        If this raises, all of them are sent again, in halves to find the change that is rejected.
         """
         ...
 
 
 class SinkError(DirectSuiteError):
-    """The sink failed; its own error is the cause. Its changes are sent again in a later round.
+    """The sink failed; its own error is the cause. The changes are sent again in a later round.
 
     is_general: whether no single message can be the cause, as with a full disk.
     """
@@ -96,10 +95,7 @@ class UndecidedRejectionError(SinkError):
 
 @attrs.frozen(kw_only=True)
 class ChangeStep:
-    """One change, and its rows before and after delivery.
-
-    The attempts of a row count how often the sink has rejected the change, or fetching the message has failed.
-    """
+    """One change, and its rows. The attempts of a row count rejections by the sink and failed fetches."""
 
     change: Change
     old_row: MessageRow | None = None
@@ -140,7 +136,7 @@ class ChangeStep:
     def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow | None:
         """Return the row that schedules the next attempt, or None if the change has no row.
 
-        maybe_sent: whether the sink may have received the change although it failed.
+        maybe_sent: whether the sink may have received the change.
         """
         if self.new_row is None:
             row = self.old_row
@@ -169,24 +165,21 @@ class Rejection:
     """A change that the sink rejects alone."""
 
     accepted: int
-    """How often the sink had accepted other changes before the first rejection."""
+    """The number of accepted batches before the first rejection."""
     since: float
-    """The time of the first rejection, in monotonic seconds."""
+    """The first rejection, in monotonic seconds."""
     rounds: int = 0
-    """The number of rounds in a row with a rejection."""
+    """Rounds in a row with a rejection."""
     has_message: bool = True
-    """True if the change has a message.
-
-    Then only accepted changes with messages count, because many sinks ignore all others.
-    """
+    """If True, only batches with messages count as accepted: many sinks ignore all other changes."""
 
 
 def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
     """Return True if the change is the cause of its rejection, and not the sink.
 
-    accepted: how often the sink has accepted other changes.
-    other_rejections: the number of other rejected changes after which the sink has accepted nothing.
-    now: the time in monotonic seconds.
+    accepted: the number of accepted batches.
+    other_rejections: the number of other rejected changes after which the sink accepted nothing.
+    now: monotonic seconds.
     """
     if accepted > rejection.accepted:
         return True
@@ -200,17 +193,15 @@ def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """The results of a process's deliveries to its sink, in all mailboxes."""
+    """The experience of a process with its sink, from all mailboxes."""
 
     accepted_with_messages: int = 0
-    """The number of accepted batches with at least one message."""
+    """Batches with at least one message."""
     accepted_without: int = 0
-    """The number of accepted batches without messages."""
     rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
-    """Changes that the sink rejected alone, by their keys."""
 
     def record_accepted(self, changes: Sequence[Change]) -> None:
-        """Record that the sink accepted these changes."""
+        """Record that the sink accepted a batch."""
         if any(change.message is not None for change in changes):
             self.accepted_with_messages += 1
         else:
@@ -221,13 +212,13 @@ class SinkHealth:
     def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
         """Record that the sink rejected this change alone in a round.
 
-        accepted: how often it had accepted other changes before.
+        accepted: the number of accepted batches before.
         """
         first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
         self.rejections.setdefault(change.key, first).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if this change is the cause of its rejection, and not the sink. now: monotonic seconds."""
+        """Return True if this change is the cause of its rejection. now: monotonic seconds."""
         rejection = self.rejections[key]
         others = sum(other != key and not self.has_accepted_others_since(other) for other in self.rejections)
         return is_item_scoped(
@@ -240,16 +231,16 @@ class SinkHealth:
         return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
 
     def forget_rejection(self, key: Key) -> None:
-        """Forget a rejection because the message can't be fetched to send it again."""
+        """Forget a rejection because the message can't be fetched again."""
         self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
-        """Return how often the sink accepted changes that prove that it accepts changes with or without messages."""
+        """Return the number of accepted batches that matter for a change with or without a message."""
         return self.accepted_with_messages + (0 if has_message else self.accepted_without)
 
 
 class Commits:
-    """Writes for one mailbox while its lease is valid. deliver: None if the store's own sink receives the changes."""
+    """Writes for one mailbox while its lease is valid. deliver: None if the store has its own sink."""
 
     def __init__(
         self,
@@ -267,16 +258,14 @@ class Commits:
         self._clock = clock
         self._deliver = deliver
         self.needs_read_state: bool = getattr(deliver, "needs_read_state", False)
-        """True if the sink needs to know which new messages are unread."""
         self.health = health
         self.begin()
 
     def begin(self) -> None:
         """Reset what is counted for each round."""
         self.quarantined = 0
-        """The number of changes quarantined in this round."""
         self.undecided = dict[str, UndecidedRejectionError]()
-        """The error of each folder with a rejected change for which the cause is not decided."""
+        """The error of each folder with a rejected change whose cause is not decided."""
         self._rejections_in_a_row = 0
         # Known rejections of earlier rounds raise the limit. Otherwise, many of them would block the mailbox for ever.
         self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
@@ -288,22 +277,17 @@ class Commits:
         await self.store.commit(self.lease, change_set, ())
 
     async def write_batches(self, rows: Iterable[MessageRow], folders: Sequence[StoredFolder] = ()) -> None:
-        """Commit rows in batches, without notifying the sink.
-
-        folders: written with the first batch, or on their own if there are no rows.
-        """
+        """Commit rows in batches, without notifying the sink. Folders are written even without rows."""
         remaining = iter(rows)
         while (some := list(itertools.islice(remaining, _BATCH_CHANGES))) or folders:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
             folders = ()
 
     async def deliver(self, steps: Iterable[ChangeStep], folders: Sequence[StoredFolder] = ()) -> list[Change]:
-        """Deliver changes to the sink and commit their rows, in batches. Return the delivered changes.
+        """Deliver changes and commit their rows, in batches. Return the delivered changes.
 
         A rejected change is quarantined, or its folder is recorded in `undecided`. Raises SinkError if the sink is the
-        cause.
-
-        folders: written before the first delivery.
+        cause. folders: written first.
         """
         remaining, delivered = iter(steps), list[Change]()
         while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
@@ -346,7 +330,7 @@ class Commits:
         await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
     async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
-        """Deliver changes that the sink rejected together, in ever smaller parts. Return the accepted ones."""
+        """Deliver changes that were rejected together, in ever smaller parts. Return the accepted ones."""
         accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}
         parts, delivered, rejected = split_in_half(steps), list[ChangeStep](), list[tuple[ChangeStep, SinkError]]()
         while parts:
@@ -368,11 +352,7 @@ class Commits:
         return delivered + await self._retry_rejected(rejected)
 
     async def _retry_rejected(self, rejected: Sequence[tuple[ChangeStep, SinkError]]) -> list[ChangeStep]:
-        """Send rejected changes again if they are the cause. Return those accepted now.
-
-        The others are quarantined, as are changes that were rejected in earlier rounds. If the sink may be the cause,
-        the change's folder is recorded in `undecided`.
-        """
+        """Quarantine changes, or leave them undecided. Return the ones accepted in a last attempt."""
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change
@@ -394,7 +374,6 @@ class Commits:
         return accepted
 
     async def _find_rejection(self, part: Sequence[ChangeStep], times: int = 1) -> SinkError | None:
-        """Deliver a part up to `times` times. Return the last error, or None if accepted. Raise general errors."""
         rejection = None
         for _ in range(times):
             try:
@@ -413,7 +392,7 @@ class Commits:
 
 
 def _describe_problem(error: SinkError) -> str:
-    """Return the text to store. The message of the sink's own error may contain data of a patient."""
+    """Return the text to store. The sink's own error text may contain data of a patient."""
     return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
 

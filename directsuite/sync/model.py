@@ -1,8 +1,7 @@
 """The records of a synchronisation, and the interface of its store.
 
-MessageRow, StoredFolder   what a Store contains; a ChangeSet is committed in one transaction
-Change, Key                what a sink receives; a message keeps its key until it moves
-RoundReport                the result of a round
+Fields named `…_ms` are times in milliseconds since 1970. `number` is the store's number of a mailbox, without personal
+data. A folder is renumbered when the server assigns new uids to its messages.
 """
 
 from __future__ import annotations
@@ -25,14 +24,11 @@ class Kind(enum.StrEnum):
     NEW = "new"
     """It exists, and was never reported before."""
     GONE = "gone"
-    """It was deleted: it is missing from two listings in a row, and from all other folders of the mailbox."""
+    """It was deleted: two listings in a row and all other folders of the mailbox lack it."""
     MOVED = "moved"
     """It has a new key: it is in another folder, or its folder was renumbered."""
     RESTORED = "restored"
-    """It exists again after its deletion.
-
-    A sink that is not part of the store may not have received the deletion.
-    """
+    """It exists again after its deletion, which a sink outside the store may not have received."""
 
 
 @attrs.frozen(repr=False, eq=False)
@@ -42,10 +38,7 @@ class Key(ValueSemantics):
     mailbox: str
     folder: str
     uid_validity: int
-    """Starts at 1, and grows by 1 each time the server renumbers the folder, like UIDVALIDITY in RFC 9051 (2.3.1.1).
-
-    The service does not return this number; the synchronisation detects and counts renumberings.
-    """
+    """Counts the folder's renumberings from 1, like UIDVALIDITY in RFC 9051. The service has no such number."""
     uid: int
 
     def __str__(self) -> str:
@@ -58,26 +51,23 @@ class Key(ValueSemantics):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Change(ValueSemantics):
-    """One change. A sink that is not part of the store may receive it twice, with the same key and digest.
+    """One change. A sink outside the store may receive it twice, with the same key and digest.
 
-    If such a sink or the process failed during a NEW, and the message then moved or was deleted, the sink receives
-    MOVED with the message, or GONE, with a key that it may not know. Treat such a MOVED as NEW, and ignore such a GONE.
-    After MOVED, no message has the key `previous`, even if the sink already has the message under `key`.
+    If that sink or the process failed during a NEW, and the message then moved or was deleted, the sink receives MOVED
+    with the message, or GONE, with a key that it may not know. Treat such a MOVED as NEW, and ignore such a GONE. After
+    MOVED, no message has the key `previous`, even if the sink already has the message under `key`.
     """
 
     kind: Kind
     key: Key
     previous: Key | None = None
-    """The previous key of the message, for MOVED and RESTORED."""
+    """The previous key, for MOVED and RESTORED."""
     message: MessageDetail | None = None
-    """The message with its body and attachments: for NEW and RESTORED, and for MOVED if it had to be fetched."""
+    """The complete message: for NEW and RESTORED, and for MOVED if it had to be fetched."""
     digest: str | None = None
-    """The digest of the content, which does not depend on the message's place."""
+    """The digest of the content, independent of the message's place."""
     is_read: bool | None = None
-    """True if the message was marked as read when it was fetched, False if not; None if that is unknown.
-
-    It is known only to sinks that require it (see `Deliver`), and only if finding it out is not expensive.
-    """
+    """True if the message was marked as read when it was fetched; None if unknown (see `Deliver`)."""
 
     def __repr__(self) -> str:
         return f"Change({self.kind}, {self.key!r})"
@@ -88,34 +78,30 @@ class StoreError(DirectSuiteError):
 
 
 class StaleLeaseError(DirectSuiteError):
-    """Another worker has claimed the mailbox. This one has outdated information, and writes nothing."""
+    """Another worker has claimed the mailbox, so that this one writes nothing."""
 
 
 class MessageState(enum.IntEnum):
     """The state of a message; `decide` has a table of the transitions. Stores contain the numbers."""
 
     LIVE = 1
-    """The sink has received the message, and the last listing contained it."""
+    """The sink has it, and the last listing contained it."""
     MISSING = 2
-    """Two listings lack it. The deletion is not reported yet, because it may have moved to another folder."""
+    """Two listings lack it. It may be in another folder, so that its deletion is not reported yet."""
     DELETED = 3
     """The sink has received its deletion, or its new key."""
     UNRESOLVED = 4
-    """Its folder was renumbered, or the sink may be receiving its deletion.
-
-    It may have a new uid, or come back.
-    """
+    """Its folder was renumbered, or the sink may have received its deletion. It may have a new uid, or come back."""
     POISON = 5
-    """The service can't return it, or the sink rejects it, repeatedly: quarantined, and retried later."""
+    """The service repeatedly can't return it, or the sink rejects it: quarantined, and retried later."""
     IN_DOUBT = 6
-    """Listed, and a sink that is not part of the store may have received it: it is sent again."""
+    """Listed, and a sink outside the store may have received it: it is sent again."""
     QUARANTINED_UNCONFIRMED = 7
-    """Like POISON, but a sink that is not part of the store may have received it."""
+    """Like POISON, but a sink outside the store may have received it."""
 
 
 QUARANTINED_STATES = (MessageState.POISON, MessageState.QUARANTINED_UNCONFIRMED)
 LISTED_STATES = (MessageState.LIVE, MessageState.IN_DOUBT, *QUARANTINED_STATES)
-"""States of messages that the last listing of their folder contained."""
 
 STATE_AFTER_LEAVING = {
     MessageState.LIVE: MessageState.MISSING,
@@ -131,22 +117,20 @@ class MessageRow:
     """One message in a store."""
 
     folder: int
-    """The folder's id."""
     uid_validity: int
     uid: int
     state: MessageState
     identity: bytes | None = None
-    """The identity; None if it is unknown, or another row has taken it over."""
+    """None if it is unknown, or another row has taken it over."""
     digest: bytes | None = None
-    """The digest of the content; None if it is unknown, or another row has taken it over."""
+    """None if it is unknown, or another row has taken it over."""
     size: int = -1
     """Bytes; -1 if unknown."""
     received_ms: int | None = None
-    """When it was received, in milliseconds since 1970."""
     attempts: int = 0
-    """The number of failed attempts of a quarantined message."""
+    """Failed attempts since it was quarantined."""
     retry_ms: int | None = None
-    """When a quarantined message is retried, in milliseconds since 1970."""
+    """When a quarantined message is retried."""
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -162,9 +146,9 @@ class StoredFolder:
     name: str = attrs.field(repr=False)
     uid_validity: int = 1
     fingerprint: bytes | None = None
-    """The fingerprint of the last listing that was processed completely."""
+    """Of the last listing that was processed completely."""
     audited_ms: int | None = None
-    """When everything was last compared, in milliseconds since 1970."""
+    """When everything was last compared."""
 
 
 @attrs.frozen
@@ -172,14 +156,13 @@ class Lease:
     """The right to commit for a mailbox, until another worker claims it."""
 
     mailbox: int
-    """The mailbox's id."""
     name: str = attrs.field(repr=False)
     lease_number: int
-    """The fencing number: only commits with the latest one are accepted."""
+    """Commits are accepted only with the latest number."""
 
 
 def validate_bound_sink(bound: str, sink: str) -> None:
-    """Raise ConfigurationError if a store is bound to another sink, which has received its changes."""
+    """Raise ConfigurationError if a store is bound to another sink."""
     if sink != bound:
         raise ConfigurationError(
             f"This store is bound to another sink ({bound}, not {sink}). Use a separate store for each sink."
@@ -191,9 +174,9 @@ class ChangeSet:
     """The rows and folders that a commit writes."""
 
     renumbered: list[int] = attrs.field(factory=list[int])
-    """Ids of folders that were renumbered, written before anything else.
+    """Ids of renumbered folders, written before anything else.
 
-    Their POISON rows become DELETED, and all others except DELETED ones become UNRESOLVED; retries are cancelled.
+    Their POISON rows become DELETED, all others except DELETED ones UNRESOLVED, and retries are cancelled.
     """
     rows: list[MessageRow] = attrs.field(factory=list[MessageRow])
     """Rows to insert, or to replace by their keys."""
@@ -218,7 +201,6 @@ class FolderStatus:
     name: str = attrs.field(repr=False)
     uid_validity: int
     audited_ms: int | None
-    """When everything was last compared, in milliseconds since 1970."""
     messages: Mapping[MessageState, int]
     """The number of messages in each state, including earlier numberings."""
 
@@ -228,10 +210,8 @@ class MailboxStatus:
     """A mailbox's status in a store."""
 
     number: int
-    """The store's number of the mailbox, which contains no personal data."""
     name: str = attrs.field(repr=False)
     folders: Sequence[FolderStatus]
-    """Ordered by name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -239,18 +219,14 @@ class QuarantinedMessage:
     """A message that can't be fetched, or that the sink rejects. It is retried later."""
 
     number: int
-    """The store's number of the mailbox, which contains no personal data."""
     mailbox: str = attrs.field(repr=False)
-    """The address."""
     folder: str = attrs.field(repr=False)
     uid_validity: int
     uid: int
     problem: str | None
     """The class of the error, or a sentence without personal data; None if an earlier release quarantined it."""
     attempts: int
-    """The number of failed attempts."""
     retry_ms: int | None
-    """When it is retried, in milliseconds since 1970."""
 
 
 @attrs.define(kw_only=True)
@@ -258,17 +234,16 @@ class RoundReport:
     """The result of a round."""
 
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    """The number of delivered changes, by kind."""
     quarantined: int = 0
-    """The number of messages quarantined."""
+    """Newly quarantined messages."""
     idle_folders: int = 0
-    """The number of unchanged folders."""
+    """Unchanged folders."""
     has_more: bool = False
     """True if there is more to do immediately."""
     has_waiting: bool = False
-    """True if missing messages may still turn up in another folder; the next round decides."""
+    """True if missing messages may still turn up in another folder."""
     failed_folders: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
-    """Folders that could not be read, or whose messages could not be fetched or delivered, and the errors."""
+    """The error of each folder that was not read, fetched or delivered completely."""
 
 
 class Store(Protocol):
@@ -276,42 +251,39 @@ class Store(Protocol):
 
     @property
     def sink_name(self) -> str | None:
-        """The name of the store's own sink, which receives the changes; None if it has none."""
+        """The name of the store's own sink; None if it has none."""
         ...
 
     async def bind(self, sink: str) -> None:
-        """Bind the store to a sink, if it is not bound yet. Raises ConfigurationError if it is bound to another."""
+        """Bind the store to a sink if it is unbound. Raises ConfigurationError if it is bound to another."""
         ...
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a lease of the mailbox; its earlier leases become stale."""
+        """Return a new lease of the mailbox; earlier ones become stale."""
         ...
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder of the mailbox. Create it if it is unknown."""
+        """Return a folder. Create it if it is unknown."""
         ...
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """Return all known folders of the mailbox."""
+        """Return all known folders."""
         ...
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """Return the state of each uid of the folder's current numbering."""
+        """Return the state of each uid of the current numbering."""
         ...
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """Return rows of the folder's current numbering, by ascending uid. uids: None for all."""
+        """Return rows of the current numbering, by ascending uid. uids: None for all."""
         ...
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """Return the newest and the oldest row that is LIVE and has an identity and a date; none, one or two."""
+        """Return the newest and the oldest LIVE row with an identity and a date; none, one or two."""
         ...
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Return rows of the mailbox with one of these digests, each with its folder's name.
-
-        A POISON row has one only if the deletion of its message was reported before.
-        """
+        """Return the mailbox's rows with one of the digests, each with its folder's name."""
         ...
 
     async def in_state(
@@ -324,10 +296,7 @@ class Store(Protocol):
         ...
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write a change_set, and send the changes to the store's own sink, in one transaction.
-
-        Raises StaleLeaseError if another worker has claimed the mailbox since.
-        """
+        """Write rows and send changes to the store's own sink in one transaction. Raises StaleLeaseError."""
         ...
 
 
@@ -340,8 +309,5 @@ class SupportsOperatorRequests(Protocol):
         ...
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply the pending requests for a mailbox. Return True if there were any.
-
-        The caller must then reload its rows and folders.
-        """
+        """Apply the requests for a mailbox. Return True if there were any: rows and folders must then be reloaded."""
         ...
