@@ -1,7 +1,7 @@
 """Fetching and committing the new messages of a folder, in the order of their uids.
 
 uids ──► batches ──► messages ──► NEW, MOVED or RESTORED, by their contents ──► one commit for each batch
-             └─ can't be fetched, or is listed and never returned ──► quarantined, and retried later
+             └─ not returned ──► quarantined, and retried later
 """
 
 from __future__ import annotations
@@ -57,33 +57,28 @@ from directsuite.sync.remote import (
 from directsuite.sync.verify import is_still_there
 
 MIN_BATCHES_PER_ROUND = 16
-"""The batches that a round can fetch from any folder. Larger folders get more (`MAX_ROUNDS_PER_FOLDER`)."""
+"""Batches that a round can fetch from any folder."""
 MAX_ROUNDS_PER_FOLDER = 64
-"""Rounds within which any folder is fetched: each round reads the complete listing and all states."""
+"""Rounds within which any folder is fetched, because each round reads the complete listing and all states."""
 
 _MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, until it is quarantined
 _MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
 _FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
 
 _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageState.QUARANTINED_UNCONFIRMED)
-"""States of a listed uid's row whose key the sink may know."""
 
 
 @attrs.frozen
 class CommitResult:
-    """The result of committing fetched messages."""
+    """The result of committing messages."""
 
     committed_count: int
-    """The number of messages processed, from the first one on."""
+    """Messages processed, from the first one on."""
     changes: Counter[Kind]
-    """The number of delivered changes, by kind."""
 
 
 class FolderFetch:
-    """Fetches the new messages of one snapshot. Copies of a message count as separate messages.
-
-    folders: the mailbox's folders, by their names.
-    """
+    """Fetches the new messages of one snapshot. folders: the mailbox's folders, by name."""
 
     def __init__(
         self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
@@ -104,9 +99,9 @@ class FolderFetch:
         self._failures_in_a_row = 0
 
     async def fetch_new(self, report: RoundReport) -> None:
-        """Fetch and commit the new messages, until the limit of the round or a message that is listed but not returned.
+        """Fetch and commit new messages, until the limit of the round or a message that is listed but not returned.
 
-        Raises the error of the fetch if the messages are not its cause.
+        Raises errors that the messages do not cause.
         """
         done = 0
         if self._uids_to_fetch and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
@@ -125,8 +120,8 @@ class FolderFetch:
     async def _fetch_unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
         """Return the uids of unread messages; None if there are many, or the service does not return them.
 
-        The service returns them only with their contents. Until the folder is complete for the first time, the limit is
-        a batch. Afterwards it is the number of new messages, because the folder may have many old unread ones.
+        The service returns them only with their contents. At first, the limit is a batch; later, the number of new
+        messages, because the folder may have many old unread ones.
         """
         is_first_time = self._state.folder.audited_ms is None
         try:
@@ -166,7 +161,7 @@ class FolderFetch:
     async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> CommitResult:
         """Commit messages, each with its digest, in the order of these uids.
 
-        Stop at a message that differs from the one recorded under its uid, and request a full resync of the folder.
+        Stop at a message that differs from the recorded one, and request a full resync.
         """
         recorded = await self._read_rows(uids)
         digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
@@ -207,10 +202,7 @@ class FolderFetch:
         return None
 
     async def _may_be_there(self, name: str, row: MessageRow) -> bool:
-        """Return True if a message is still there, or if its folder can't be read in this and in earlier rounds.
-
-        A folder that can't be read must not keep another from being synchronised.
-        """
+        """Return True if a message is still there, or if its folder repeatedly can't be read."""
         if name in self._unreadable:
             return True
         try:
@@ -261,7 +253,7 @@ class FolderFetch:
         return uids
 
     def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
-        """Return the folder that lost a message to this one, so that the message counts as new if it comes back."""
+        """Make the folder that lost a message fetch it as new if it comes back."""
         if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
             return []
         self._folders[name].has_lost_message = True
@@ -300,16 +292,11 @@ class FolderFetch:
         return False
 
     async def _skip_missed(self, uid: int, report: RoundReport, *, is_empty: bool) -> bool:
-        """Quarantine a message that was missing from the responses of several rounds. Return False if it is too early.
-
-        It may just have been deleted, or the response may be partial: only the next listings show which.
-
-        is_empty: whether the response has no messages.
-        """
+        """Quarantine a message missing from several rounds' responses. Return False if it may just be deleted."""
         if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
             return False
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
-            raise ResponseDecodeError("The service lists messages, but returns none of them. Ask its provider.")
+            raise ResponseDecodeError("The service lists messages, but returns none. Ask its provider.")
         del self._state.missed_fetches[uid]
         await self._quarantine(uid, report, "the service lists it, and does not return it")
         return True
@@ -317,8 +304,7 @@ class FolderFetch:
     async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
         """Record that a message can't be fetched, so that it blocks no other, and is retried later.
 
-        The metadata of all messages of the round are read once: that shows that the service responds. If the service
-        rejects that operation, the row has no metadata.
+        Metadata are read once for all messages of the round: that also shows that the service responds.
         """
         if self._metadata is None:
             expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
@@ -357,7 +343,7 @@ class FolderFetch:
 def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
     """Return the uids missing from a response: the first one, and all before the last returned message.
 
-    The others are not counted, because a service may return only some of the messages in one response.
+    The others do not count, because a service may return only some messages in one response.
     """
     last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
     absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
@@ -367,10 +353,7 @@ def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[
 async def retry_quarantined(
     commits: Commits, remote: Remote, state: FolderMemory, row: MessageRow, folders: Mapping[str, FolderMemory]
 ) -> Counter[Kind]:
-    """Fetch a quarantined message again and commit it. Return its changes, none if it still can't be fetched.
-
-    folders: the mailbox's folders, by their names.
-    """
+    """Fetch a quarantined message again and commit it. Return the changes. folders: as for FolderFetch."""
     message = await fetch_one(remote, state.name, row.uid)
     listed = None if message is None else await remote.list_uids(state.name)
     if message is not None and listed is not None:  # a message that the folder still has cannot be its origin

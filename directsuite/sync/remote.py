@@ -1,6 +1,6 @@
 """The interface of a mailbox for the synchronisation, its implementation, and fetching in batches.
 
-A batch that fails is halved until the message that makes it fail is alone; that one is requested three times.
+A batch that fails is halved until the failing message is alone; that one is requested three times.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999: Python h
 
 @attrs.frozen(repr=False)
 class UidListing:
-    """The uids of a folder, ascending. etag: hash of the response, so that an equal one means equal uids."""
+    """The uids of a folder, ascending. etag: hash of the response."""
 
     uids: array[int]
     etag: bytes
     unusable_count: int = 0
-    """The number of listed values that are not uids. Each may replace the uid of any message."""
+    """Listed values that are not uids. Each may replace the uid of any message."""
 
     @property
     def fingerprint(self) -> bytes:
-        """A hash of the uids that does not depend on the format or order of the response."""
+        """A hash of the uids, independent of the response's format."""
         return compute_sha256(self.uids.tobytes(), _HASH_BYTES)
 
 
 class ContradictionError(ResponseDecodeError):
-    """Operations of the service contradict each other, or a response contradicts itself. The rest is synchronised."""
+    """Responses of the service contradict each other. The rest is synchronised."""
 
 
 class Remote(Protocol):
@@ -66,19 +66,19 @@ class Remote(Protocol):
         ...
 
     async def count_messages(self, folder: str) -> int:
-        """Return the number of messages in a folder, by another operation than `list_uids`."""
+        """Return the number of messages, by another operation than `list_uids`."""
         ...
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """Return the listing of a folder; None if its etag is still `etag`."""
+        """Return the listing of a folder; None if it still has this etag."""
         ...
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """Yield the metadata of all messages of a folder, in any order."""
+        """Yield the metadata of all messages, in any order."""
         ...
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Return the metadata of messages received between two times, in milliseconds since 1970, inclusive."""
+        """Return the metadata of messages received between two times, inclusive."""
         ...
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
@@ -88,10 +88,7 @@ class Remote(Protocol):
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Fetch messages as `fetch_messages` does, and return the size of the response in bytes with them.
-
-        If the response is too large, the error is returned instead of the messages.
-        """
+        """Return the messages, or the error of too large a response; and the size of the response in bytes."""
         ...
 
 
@@ -100,7 +97,7 @@ class SupportsReadState(Protocol):
     """A remote that can return which messages are unread."""
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Return the uids of the unread messages of a folder, or None if there are more than max_count."""
+        """Return the uids of unread messages, or None if there are more than max_count."""
         ...
 
 
@@ -111,7 +108,7 @@ class DirectRemote:
         self._mailbox = mailbox
 
     async def list_folders(self) -> list[str]:
-        """Return INBOX and the folders that GetFolders lists below it."""
+        """Return INBOX and the folders below it."""
         return sorted({INBOX, *await self._mailbox.get_folders()})
 
     async def count_messages(self, folder: str) -> int:
@@ -145,10 +142,7 @@ class DirectRemote:
         return self._mailbox.iter_metadata(folder)
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Call GetUnreadMessageCount, then GetUnreadMessages if there are unread messages, at most max_count.
-
-        Return None if there are more, or if the two responses disagree.
-        """
+        """Call GetUnreadMessageCount, then GetUnreadMessages if needed. Return None if they disagree."""
         mailbox = self._mailbox.with_options(
             retry=RetryPolicy.none()
         )  # the read state is not worth waiting for retries
@@ -162,7 +156,7 @@ class DirectRemote:
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
         """Call SearchMessagesMetadataByReceivedDate, with times limited to its range.
 
-        The earliest begin is 0, which means no begin. The earliest end is 1, because 0 would mean no end.
+        The earliest end is 1, because 0 would mean no end.
         """
         begin, end = (min(max(first, each), _MAX_TIME_MS) for first, each in ((0, begin_ms), (1, end_ms)))
         times = (_EPOCH + timedelta(milliseconds=each) for each in (begin, end))
@@ -175,7 +169,7 @@ class DirectRemote:
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Call GetMessagesByUIDs, and measure the response."""
+        """Call GetMessagesByUIDs."""
         mailbox = self._mailbox.with_strict_paths(CONTENT_PATHS)
         return await fetch_and_measure(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 
@@ -188,7 +182,7 @@ def find_name_problem(folder: str) -> str | None:
 
 
 def _read_damaged_list(body: bytes) -> list[object]:
-    """Return the list of a GetUIDs response that could not be decoded. Raises ValueError if it has none."""
+    """Return the uids of a response that could not be decoded. Raises ValueError if it has none."""
     document = parse(body)
     members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
     listed = members.get("uids")
@@ -203,7 +197,6 @@ def _is_uid(value: object) -> TypeGuard[int]:
 
 
 MAX_BATCH_MESSAGES = 200
-"""Messages in a batch."""
 _TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
 _MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
 _MAX_ATTEMPTS = 3
@@ -212,25 +205,22 @@ _T = TypeVar("_T")
 
 
 def may_be_about_messages(error: DirectSuiteError) -> bool:
-    """Return True if a requested message may be the cause of a failure; NotFoundError is about the folder."""
+    """Return True if a requested message may be the cause of a failure."""
     return find_error_scope(error) in (ErrorScope.ITEM, ErrorScope.UNCERTAIN) and not isinstance(error, NotFoundError)
 
 
 def has_unreadable_content(error: DirectSuiteError) -> bool:
-    """Return True if the service returned a message with unreadable content. A retry would not help."""
+    """Return True if the service returned a message with unreadable content. Retries do not help."""
     return isinstance(error, ResponseDecodeError) and error.path in CONTENT_PATHS
 
 
 def may_mean_missing_folder(error: DirectSuiteError) -> bool:
-    """Return True if the service rejected a request about a folder, which it does if the folder does not exist.
-
-    The specification has no code for this reason only.
-    """
+    """Return True if a request may have been rejected because the folder does not exist: that has no separate code."""
     return isinstance(error, ServiceError) and find_error_scope(error) is ErrorScope.ITEM
 
 
 async def find_count(remote: Remote, folder: str) -> int | None:
-    """Return the number of messages from GetMessageCount, or None if the service rejects this operation."""
+    """Return the result of GetMessageCount, or None if the service rejects this operation."""
     try:
         return await remote.count_messages(folder)
     except ServiceError as error:
@@ -242,8 +232,8 @@ async def find_count(remote: Remote, folder: str) -> int | None:
 async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
     """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
 
-    Services have returned no uids from GetUIDs while every other operation still returned the messages. If
-    GetMessageCount reports more messages or is rejected, GetMessageMetaData must return messages of the listing only.
+    Services have returned no uids while all other operations still returned the messages. If GetMessageCount reports
+    more messages or is rejected, GetMessageMetaData must return messages of the listing only.
     """
     if count is not None and count <= len(listing):
         return
@@ -259,7 +249,7 @@ async def require_agreement(remote: Remote, folder: str, listing: Collection[int
 async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
     """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list.
 
-    Services may reject a request because of one message that does not exist. The others are then requested again.
+    Services may reject a request because of one missing message. The others are then requested again.
     """
     try:
         messages = await remote.fetch_messages(folder, uids)
@@ -280,29 +270,26 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
 
 
 def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """Return the second and the first half of a batch; a single item stays in one part."""
+    """Return the second and the first half of a batch, or a single item alone."""
     half = len(items) // 2
     return [items[half:], items[:half]] if half else [items]
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class FetchedBatch:
-    """The response for some uids. failure: the error if the only uid could not be fetched."""
+    """The response for some uids. failure: the error of a single uid."""
 
     uids: Sequence[int]
     messages: Sequence[MessageDetail] = ()
     digests: Sequence[bytes] = attrs.field(
         default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
     )
-    """One digest for each message. They are computed early, while the previous batch is written."""
+    """One for each message, computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
 
 
 async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
-    """Yield at most `batches` batches of these messages, by ascending uid.
-
-    Raises errors that the messages do not cause.
-    """
+    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause."""
     cut = Batches(
         uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
     )
@@ -333,16 +320,12 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
 
 
 async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """Fetch one message with one request. Return None if it does not exist or can't be fetched.
-
-    Raises errors that the message does not cause.
-    """
+    """Fetch one message with one request. Return None if it does not exist or can't be fetched."""
     fetched = await _fetch(remote, folder, [uid], 1)
     return next((each for each in fetched.messages if each.uid == uid), None)
 
 
 async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
-    """Yield the messages of a failed batch, halved until each part succeeds or is a single message."""
     parts = split_in_half(uids)
     while parts:
         part = parts.pop()

@@ -61,7 +61,7 @@ class RoundResult:
     report: RoundReport | None
     """None if the round failed for the entire mailbox."""
     next_in: float
-    """Seconds until the next round is due."""
+    """Seconds until the next round."""
     no_progress: bool = False
     """True if several rounds in a row had more to do, but did nothing."""
 
@@ -79,17 +79,14 @@ class RoundResult:
 
 @attrs.define(eq=False, repr=False)
 class _MailboxMemory:
-    """The state of a mailbox between its rounds."""
-
     status: MailboxProgress
     rounds: MailboxRounds | None = None
     remote: Remote | None = None
     rounds_without_progress: int = 0
-    """The number of rounds in a row that had more to do, but did nothing."""
 
 
 class MailboxWorker:
-    """Runs rounds of any mailbox, and computes when the next one of each is due."""
+    """Runs rounds of any mailbox, and computes when the next one is due."""
 
     def __init__(
         self,
@@ -113,7 +110,7 @@ class MailboxWorker:
         self._now = now
         self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self.requested_mailboxes: Collection[str] | None = None
-        """Mailboxes with requests of an operator, if the caller polls for them; None: each round looks itself."""
+        """Mailboxes with operator requests; None: each round looks itself."""
         self._mailboxes: dict[str, _MailboxMemory] = {}
         self._health = SinkHealth()
 
@@ -123,10 +120,10 @@ class MailboxWorker:
         return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
 
     async def bind(self) -> None:
-        """Bind the store to the sink, by its attribute `sink_name` if it has one. Call this before the first round.
+        """Bind the store to the sink, before the first round.
 
-        Raises ConfigurationError if there is no sink, if there are two, or if the store is bound to another one;
-        StoreError if the store can't be used.
+        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another;
+        StoreError.
         """
         name = self._store.sink_name
         if self.deliver is not None:
@@ -146,7 +143,7 @@ class MailboxWorker:
         return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
-        """Reset a mailbox that another process may have synchronised. failures: its failed rounds in a row."""
+        """Reset a mailbox that another process may have synchronised. failures: failed rounds in a row."""
         self._mailboxes[name] = _MailboxMemory(MailboxProgress(name=name, failures=failures))
 
     def forget(self, name: str) -> None:
@@ -155,7 +152,7 @@ class MailboxWorker:
         self._poll_schedule.forget(name)
 
     async def run_round(self, name: str) -> RoundResult:
-        """Run one round of a mailbox. A failure is recorded in its status and does not affect other mailboxes."""
+        """Run one round. A failure is recorded in the mailbox's status and affects no other mailbox."""
         mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
@@ -245,10 +242,7 @@ class MailboxWorker:
             status.failing_since = self._now()
 
     async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
-        """Return the problem of each failed folder.
-
-        The service has no error code for a missing folder, so that its list of folders decides.
-        """
+        # The service has no error code for a missing folder.
         there = set(report.failed_folders)
         if mailbox.remote is not None and any(
             isinstance(error, ServiceError) for error in report.failed_folders.values()
@@ -279,24 +273,23 @@ class MailboxWorker:
 class _ScheduledMailbox:
     name: str
     entry: int = 0
-    """The number of its newest entry in a heap: older ones are ignored."""
+    """The number of its newest heap entry: older ones are ignored."""
     has_backlog: bool = False
     busy: bool = False
     is_due_again: bool = False
-    """True if it is due again as soon as its round ends."""
 
 
 _Heap = list[tuple[float, int, _ScheduledMailbox]]
-"""The due time in monotonic seconds, the number of the entry, and the mailbox."""
+"""Due time in monotonic seconds, number of the entry, mailbox."""
 
 
 class Schedule:
-    """The mailboxes of one process, in the order in which they are due. At first, all are due at `now`.
+    """The mailboxes of one process, ordered by due time. At first, all are due at `now`.
 
         later ──► ready: without a backlog, or with one ──► busy ──► later
 
-    At most half of the `concurrency` is for mailboxes with a backlog, so that they do not delay the others. Each step
-    takes time logarithmic in the number of mailboxes.
+    Mailboxes with a backlog get at most half of `concurrency`, so that they do not delay the others. Each step takes
+    logarithmic time.
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
@@ -324,7 +317,7 @@ class Schedule:
         return started
 
     def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
-        """Record that a round has ended. due: when the next one is due, in monotonic seconds."""
+        """Record that a round has ended. due: monotonic seconds of the next one."""
         scheduled = self._scheduled[name]
         self._free += 1
         self._free_for_backlogs += scheduled.has_backlog
@@ -333,7 +326,7 @@ class Schedule:
         scheduled.is_due_again = False
 
     def reschedule_now(self, name: str) -> None:
-        """Make a mailbox due immediately, before all others; if its round is in progress, after that round."""
+        """Make a mailbox due before all others; if its round is in progress, after that round."""
         scheduled = self._scheduled.get(name)
         if scheduled is None:
             return
@@ -343,7 +336,7 @@ class Schedule:
             self._push(scheduled, _DUE_NOW)
 
     def find_next_due(self) -> float | None:
-        """Return when the next resting mailbox is due, in monotonic seconds; None if no mailbox is resting."""
+        """Return when the next resting mailbox is due, in monotonic seconds, or None."""
         while self._later and _is_outdated(self._later[0]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
@@ -366,9 +359,7 @@ class PollSchedule:
 
     interval: seconds between two polls of an inactive mailbox; None: as often as the requests allow.
     folders: the folders of each mailbox; None: all, counted during the rounds.
-    requests_per_second: the rate that all processes share.
-
-    Raises ConfigurationError if `interval` or `requests_per_second` is invalid.
+    requests_per_second: for all processes.
     """
 
     def __init__(
@@ -382,20 +373,19 @@ class PollSchedule:
         INTERVAL.allow_none().require("interval", interval)
         POSITIVE.require("requests_per_second", requests_per_second)
         self.mailboxes: int | None = None
-        """The number of mailboxes in all processes; None: those that had a round in this one."""
+        """The number of mailboxes in all processes; None: those known to this one."""
         self._interval = interval
         self._is_learning = folders is None
         self._min_requests = 1 if folders is None else len(folders)
         self._requests_per_second = requests_per_second
         self._clock = clock
         self._requests: dict[str, int] = {}
-        """The number of requests that a poll of each mailbox needs."""
         self._all_requests = 0
         self._active_until: dict[str, float] = {}
         """Ordered by time."""
 
     def learn(self, name: str, report: RoundReport) -> None:
-        """Update the number of requests and the activity of a mailbox from a round."""
+        """Update the mailbox's requests per poll, and its activity."""
         requests = self._requests.get(name, self._min_requests)
         if self._is_learning:  # one for the list of folders, and one for each folder
             requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
@@ -406,15 +396,12 @@ class PollSchedule:
             self._active_until[name] = self._clock.monotonic() + _ACTIVE_SECONDS
 
     def forget(self, name: str) -> None:
-        """Stop counting a mailbox that another process synchronises now."""
+        """Stop counting a mailbox."""
         self._all_requests -= self._requests.pop(name, 0)
         self._active_until.pop(name, None)
 
     def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
-        """Return the seconds until the next poll of a mailbox that is up to date.
-
-        waiting: whether the mailbox waits for the next poll to decide something.
-        """
+        """Return the seconds until the next poll. waiting: whether that poll is needed to decide something."""
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
         hot = len(self._active_until) / max(1, len(self._requests))
@@ -434,7 +421,7 @@ class PollSchedule:
         )
 
     def _compute_poll_seconds(self, share: float) -> float:
-        """Return the seconds that polling this share of all mailboxes once would take at the full rate."""
+        """Return the seconds for polling this share of all mailboxes once."""
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._min_requests) / here * mailboxes * share
@@ -446,7 +433,7 @@ def _add_jitter(seconds: float) -> float:
 
 
 def _report_fault(error: BaseException) -> str:
-    """Log where an unexpected error was raised, without any values, and return a sentence for the operator."""
+    """Log the traceback without values, and return a sentence for the operator."""
     fault = f"directsuite itself failed ({type(error).__name__}). Report this as a bug."
     _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
     return fault
