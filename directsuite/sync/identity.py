@@ -1,12 +1,11 @@
 """Identities and digests, which recognise a message wherever it is.
 
-identity   hash of Message-ID, date and size: strong. Without a Message-ID: hash of date, size, sender and subject:
-weak, because two messages may have the same
+identity   hash of Message-ID, date and size: strong. Without a Message-ID: hash of date, size, sender and subject: weak
 digest     hash of the complete content
 
-A row records the identity, date and size of the complete message. Some services return other values in a message's
-metadata: no size (-1), a date without milliseconds, no Message-ID. Metadata therefore can prove that a message is the
-recorded one (`find_match`). If they do not, the content decides (`has_content`).
+A row records the identity of the complete message. Some services return other values in metadata: no size (-1), a date
+without milliseconds, no Message-ID. So metadata can prove that a message is the recorded one (`find_match`); if they do
+not, the content decides (`has_content`).
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ _DATE_PRECISION_MS = 1000
 
 
 class Match(enum.Enum):
-    """The result of comparing a message's metadata with the row recorded under the same uid."""
+    """The result of comparing a message's metadata with the row of the same uid."""
 
     SAME = enum.auto()
-    """It is the same message: the Message-ID is equal, and the dates do not differ."""
+    """The Message-ID is equal, and the dates do not differ."""
     LIKELY = enum.auto()
     """Date, size, sender and subject are equal, and there is no Message-ID. Another message may have them as well."""
     UNPROVEN = enum.auto()
-    """The metadata lack the Message-ID or other values that the identity needs."""
+    """The metadata lack values that the identity needs."""
     DIFFERENT = enum.auto()
-    """The Message-ID or date differs: it is another message, or the service's metadata differ from its messages."""
+    """The Message-ID or date differs: another message, or the service's metadata differ from its messages."""
 
 
 @attrs.frozen
 class Metadata:
-    """The part of a message's metadata that a full resync needs. size: -1 if unknown."""
+    """The metadata that a full resync needs. size: -1 if unknown."""
 
     identity: bytes
     strong: bool
     size: int
     received_ms: int | None
     match: Match = Match.UNPROVEN
-    """The comparison with the row of the same uid, if that has an identity."""
+    """The comparison with the row of the same uid."""
 
     @classmethod
     def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
@@ -78,7 +77,7 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Compare metadata with a row. The size is not compared, nor an unknown date."""
+    """Compare metadata with a row, except the size and an unknown date."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
@@ -90,7 +89,6 @@ def find_match(message: MessageDetail, row: MessageRow) -> Match:
 
 
 def _may_be_equal(one: int | None, other: int | None) -> bool:
-    """Return True if two dates are equal to the second, or one is unknown."""
     return one is None or other is None or abs(one - other) < _DATE_PRECISION_MS
 
 
@@ -109,7 +107,7 @@ def _compute_content_digest(message: MessageDetail, received: int | None, size: 
 
 
 def has_content(message: MessageDetail, row: MessageRow) -> bool:
-    """Return True if a complete message has the content of a row. A date or size that either lacks is not compared."""
+    """Return True if a complete message has the content of a row. An unknown date or size is not compared."""
     received, size = read_received_ms(message), read_size(message)
     if row.digest == _compute_content_digest(message, received, size):
         return True
@@ -121,30 +119,27 @@ def has_content(message: MessageDetail, row: MessageRow) -> bool:
 
 
 def read_size(message: MessageDetail) -> int:
-    """Return the size of a message; -1 if it has no size, or one too large for a database."""
+    """Return the size; -1 if there is none, or it is too large for a database."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
 
 def is_storable(number: int) -> bool:
-    """Return True if a number fits into a 64-bit integer column."""
+    """Return True if a number fits into a 64-bit column."""
     return -(2**63) <= number < 2**63
 
 
 def read_received_ms(message: MessageDetail) -> int | None:
-    """Return the received date in milliseconds since 1970; None if the message has none."""
+    """Return the received date in milliseconds since 1970, or None."""
     return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
 
 
 def to_hex(digest: bytes | None) -> str | None:
-    """Return a digest in the form that sinks receive."""
+    """Return a digest as sinks receive it."""
     return None if digest is None else digest.hex()
 
 
 def compute_sha256(content: bytes, size: int) -> bytes:
-    """Return the first `size` bytes of the content's SHA-256 hash.
-
-    SHA-256 is faster than BLAKE2 on processors with SHA instructions.
-    """
+    """Return the first `size` bytes of the SHA-256 hash. SHA instructions make it faster than BLAKE2."""
     return hashlib.sha256(content).digest()[:size]
 
 

@@ -1,7 +1,7 @@
 """The rounds of one mailbox: changes on the server since the last round become changes for the sink.
 
-    list every folder ──► unchanged ───────────────────────────────────► idle: one request, nothing written
-        │                 maybe renumbered, or a sentinel differs ─────► full resync
+    list every folder ──► unchanged ────────────────────────────────► idle: one request, nothing written
+        │                 maybe renumbered, or a sentinel differs ──► full resync
         ▼
     missing ──► confirmed by a second listing ──► MISSING
         ▼
@@ -9,8 +9,7 @@
         ▼
     confirm deletions ──► MISSING or UNRESOLVED for a complete round ──► GONE
 
-The decisions are in `decide`. Each commit is one transaction, so that after a crash a new process continues from the
-last commit.
+The decisions are in `decide`. Each commit is one transaction; after a crash, a new process continues from the last one.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ class MailboxRounds:
     """The rounds of one mailbox while its lease is valid.
 
     folders: the names of the folders; None for all.
-    now_ms: returns the current time in milliseconds since 1970.
-    health: the state of the sink, shared with other mailboxes.
+    now_ms: returns the time in milliseconds since 1970.
+    health: the state of the sink, shared by all mailboxes.
     """
 
     def __init__(
@@ -107,10 +106,7 @@ class MailboxRounds:
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
     async def run_round(self, *, audit: bool = False) -> RoundReport:
-        """Run one round. Raises errors that affect the entire mailbox; those of one folder are in the report.
-
-        audit: compare everything with the server.
-        """
+        """Run one round. Raises errors that affect the entire mailbox. audit: compare everything."""
         try:
             return await self._run_round(audit=audit)
         except BaseException:  # also cancellation: the commit in progress may or may not have been written
@@ -161,7 +157,7 @@ class MailboxRounds:
             report.failed_folders[name] = error
 
     async def _take_snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
-        """Return a snapshot of each folder that has changed."""
+        """Return a snapshot of each changed folder."""
         names: Sequence[str] | None = self._names
         if names is None:
             names = await self._list_names(commits, report)
@@ -178,7 +174,7 @@ class MailboxRounds:
         return snapshots
 
     async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
-        """Return the names of all folders to synchronise in this round. Record folders that were deleted."""
+        """Return the folders to synchronise in this round. Record folders that were deleted."""
         listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
@@ -200,8 +196,8 @@ class MailboxRounds:
     async def _has_vanished(self, commits: Commits, name: str) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
 
-        Its messages may be in another folder, for example because it was renamed. The list alone proves nothing: while
-        other operations still find the folder, it is synchronised like any other.
+        They may be in another folder, for example if it was renamed. While other operations still find the folder, it
+        is synchronised like any other.
         """
         state = self._folders.get(name) or FolderMemory(await self._store.folder(commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
@@ -245,7 +241,6 @@ class MailboxRounds:
         return snapshot
 
     async def _read_changed_listing(self, state: FolderMemory, report: RoundReport) -> FolderSnapshot | None:
-        """Return a snapshot of the folder, or None if its listing is unchanged since it was processed completely."""
         listed = await self._remote.list_uids(state.name, state.etag)
         if listed is None:
             return None
@@ -271,8 +266,7 @@ class MailboxRounds:
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs does not return them.
 
-        If many messages are missing, another operation must agree as well. New messages of the second listing count
-        from now on.
+        If many are missing, another operation must agree as well. New messages of the second listing count from now on.
         """
         missing = snapshot.uids_missing
         if not missing:
@@ -317,7 +311,6 @@ class MailboxRounds:
         state.folder = folder
 
     async def _retry_quarantined(self, commits: Commits, report: RoundReport) -> None:
-        """Retry quarantined messages that are due, up to the limit of a round."""
         due, now_ms = list[tuple[FolderMemory, MessageRow]](), self._now_ms()
         for name, row in await self._list_quarantined(commits, report.failed_folders):
             state = self._folders.get(name)
@@ -336,10 +329,7 @@ class MailboxRounds:
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
-        """Report deletions to the sink.
-
-        incomplete: folders not processed completely in this round. Their missing messages have to wait.
-        """
+        """Report deletions. incomplete: folders whose missing messages have to wait."""
         missing = [
             each
             for state in (MessageState.MISSING, MessageState.UNRESOLVED)

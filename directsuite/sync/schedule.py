@@ -122,8 +122,7 @@ class MailboxWorker:
     async def bind(self) -> None:
         """Bind the store to the sink, before the first round.
 
-        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another;
-        StoreError.
+        Raises StoreError, and ConfigurationError if no sink was given, two were given, or the store is bound to another.
         """
         name = self._store.sink_name
         if self.deliver is not None:
@@ -359,7 +358,7 @@ class PollSchedule:
 
     interval: seconds between two polls of an inactive mailbox; None: as often as the requests allow.
     folders: the folders of each mailbox; None: all, counted during the rounds.
-    requests_per_second: for all processes.
+    requests_per_second: shared by all processes.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 
     due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
 
-The work of a round is limited. Mailboxes with a backlog have at most half of the concurrent rounds, so that they do not
-delay the others. The suite's own limits apply to all requests.
+Mailboxes with a backlog have at most half of the concurrent rounds, so that they do not delay the others. The suite's
+own limits apply to all requests.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Synchronizer:
             sync = Synchronizer(suite, store, ["alice@direct.example.org"], password_of, deliver=MaildirSink("mail"))
             await sync.run()
 
-    mailboxes: the addresses of the mailboxes.
+    mailboxes: their addresses.
     password: an async function that returns the password of a mailbox.
-    deliver: the sink, an async callable that receives each change at least once; None if the store has its own sink,
-    which receives each change exactly once.
+    deliver: the sink, which receives each change at least once; None if the store has a sink, which receives it exactly
+    once.
     folders: names of the folders; None for all of each mailbox.
     interval: seconds between two polls of a mailbox without changes; None: as often as 90 % of `requests_per_second`
-    allow, at most every 30 seconds. If `folders` is None, the folders seen until now are counted.
+    allow, at most every 30 seconds.
     concurrency: the number of mailboxes synchronised at the same time.
     requests_per_second: as in the suite's settings.
     clock, now: replaced in tests.
@@ -93,13 +93,13 @@ class Synchronizer:
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `once` and `run` do first, and raise the same errors."""
+        """Bind the store to the sink, as `once` and `run` do first. Raises the same errors."""
         await self._worker.bind()
 
     async def once(self) -> Mapping[str, MailboxProgress]:
         """Bring each mailbox up to date once, and return the status, which includes failures.
 
-        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another one.
+        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another.
         """
         free = asyncio.Semaphore(self._concurrency)
 
@@ -124,8 +124,7 @@ class Synchronizer:
     async def run(self) -> None:
         """Synchronise all mailboxes until `stop` is called or the task is cancelled.
 
-        Cancelling interrupts the rounds in progress; a later run repeats them. Raises ConfigurationError as `once`
-        does.
+        Cancelling interrupts rounds in progress; a later run repeats them. Raises ConfigurationError as `once` does.
         """
         try:
             await self.bind()
@@ -154,8 +153,8 @@ class Synchronizer:
                     await keep(change)
 
         If the loop is left within its body, the next run yields that change again, with its complete batch. Call
-        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. If a step is
-        interrupted, for example by `asyncio.timeout`, the next step continues at the same place.
+        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. An interrupted step,
+        for example by `asyncio.timeout`, can be repeated.
 
         Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """
@@ -188,7 +187,7 @@ class Synchronizer:
         self._changed.set()
 
     async def _poll_requests(self, schedule: Schedule) -> None:
-        """Start the round of a mailbox with requests of an operator immediately; the round applies them."""
+        """Make mailboxes with operator requests due; their rounds apply the requests."""
         while self._requests is not None:
             await self._clock.sleep(_REQUEST_POLL_INTERVAL)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds report such errors

@@ -36,14 +36,14 @@ from directsuite.sync.remote import (
 )
 
 _DATE_TOLERANCE_MS = 1000
-"""A message is searched within this distance of its date, because servers may store dates in seconds."""
+"""Servers may store dates in seconds."""
 _COMPARE_BATCH_MESSAGES = 20
 
 
 async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
     """Return True if the newest and the oldest recorded message that are listed are unchanged.
 
-    A sentinel with another message under its uid requests a full resync of the folder. listed: None for all uids.
+    If a uid has another message, request a full resync. listed: None for all uids.
     """
     rows = await store.sentinels(state.folder)
     if listed is not None and any(row.uid not in listed for row in rows):
@@ -66,7 +66,7 @@ async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) ->
 
 
 async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
-    """Return True if a uid still has the row's message. The metadata can prove it even if it can't be fetched."""
+    """Return True if a uid still has the row's message. Metadata can prove it even if it can't be fetched."""
     return await _has_same_message(remote, folder, row) is True
 
 
@@ -87,7 +87,6 @@ async def _has_same_message(remote: Remote, folder: str, row: MessageRow) -> boo
 
 
 async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> MessageDetail | None:
-    """Return the metadata of the row's uid; None if no message with about the same date has the uid."""
     if row.received_ms is None:
         return await _scan_metadata(remote, folder, row.uid)
     near = await remote.list_metadata_between(
@@ -97,16 +96,15 @@ async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> 
 
 
 async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """Return the metadata of one message without a known date. The complete response is read."""
     metadata = None
-    async for message in remote.iter_metadata(folder):
+    async for message in remote.iter_metadata(folder):  # read completely, without returning early
         if message.uid == uid:
             metadata = message
     return metadata
 
 
 async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
-    """Return whether the messages under these uids have the contents of the rows; None if none can be compared.
+    """Return whether the uids have the contents of the rows; None if none can be compared.
 
     A message that can't be fetched, or is not returned, is not compared.
     """
@@ -138,7 +136,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
 
         metadata or contents match ──► same numbering: MISSING messages that are listed become LIVE again
         contents differ ─────────────► new numbering: messages with a strong and unique identity are carried over;
-                                       all others are fetched again, and recognised by their contents
+                                       others are fetched again, and recognised by their contents
 
     audit: whether to compare the contents of all messages without a Message-ID. Otherwise only those that came back are
     compared, or all if no Message-ID proves anything.
