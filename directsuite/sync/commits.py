@@ -66,8 +66,8 @@ class Deliver(Protocol):
             for change in changes:
                 ...  # may be a repetition: identify it by its key and digest
 
-    Optional attributes: `sink_name` identifies the sink to the store, which is bound to one sink. `needs_read_state =
-    True` requests `is_read` for new messages: one or two more requests for each folder with new messages in a round.
+    Optional attributes: `sink_name` identifies the sink to the store, which is bound to one sink. If `needs_read_state`
+    is True, new messages have `is_read` if possible, for one or two more requests for each folder with new messages.
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
@@ -141,9 +141,8 @@ class ChangeStep:
         if self.new_row is None:
             row = self.old_row
             if row is not None and maybe_sent:
-                row = attrs.evolve(
-                    row, state=MessageState.UNRESOLVED
-                )  # MISSING would say that the sink was not notified
+                # MISSING would say that the sink was not notified.
+                row = attrs.evolve(row, state=MessageState.UNRESOLVED)
             return None if row is None else with_failed_attempt(row, now_ms)
         digest = self.new_row.digest
         if not maybe_sent:  # the digest stays only if a deletion was reported under this key
@@ -193,7 +192,7 @@ def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """The experience of a process with its sink, from all mailboxes."""
+    """A process's record of deliveries to its sink, from all mailboxes."""
 
     accepted_with_messages: int = 0
     """Batches with at least one message."""

@@ -57,7 +57,7 @@ from directsuite.sync.remote import (
 from directsuite.sync.verify import is_still_there
 
 MIN_BATCHES_PER_ROUND = 16
-"""Batches that a round can fetch from any folder."""
+"""Batches that a round may fetch from any folder; a limit, so that other mailboxes get their turn."""
 MAX_ROUNDS_PER_FOLDER = 64
 """Rounds within which any folder is fetched, because each round reads the complete listing and all states."""
 
@@ -195,7 +195,7 @@ class FolderFetch:
         return {row.uid: row for row in rows}
 
     async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
-        """Return the place that the message has left; None for a copy or an unknown message."""
+        """Return the earlier row that the message has left; None for a copy or an unknown message."""
         for origin in rank_origins(row, candidates):
             if has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
                 return origin
@@ -253,7 +253,7 @@ class FolderFetch:
         return uids
 
     def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
-        """Make the folder that lost a message fetch it as new if it comes back."""
+        """Invalidate the listing of a folder that lost a message, which counts as new if it comes back."""
         if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
             return []
         self._folders[name].has_lost_message = True

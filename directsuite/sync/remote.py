@@ -55,7 +55,7 @@ class UidListing:
 
 
 class ContradictionError(ResponseDecodeError):
-    """Responses of the service contradict each other. The rest is synchronised."""
+    """Responses of the service contradict each other. Everything else is synchronised."""
 
 
 class Remote(Protocol):
@@ -143,9 +143,7 @@ class DirectRemote:
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
         """Call GetUnreadMessageCount, then GetUnreadMessages if needed. Return None if they disagree."""
-        mailbox = self._mailbox.with_options(
-            retry=RetryPolicy.none()
-        )  # the read state is not worth waiting for retries
+        mailbox = self._mailbox.with_options(retry=RetryPolicy.none())  # the read state is not worth a delay
         count = await mailbox.get_unread_message_count(folder)
         if count > max_count:
             return None

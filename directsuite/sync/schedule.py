@@ -110,7 +110,7 @@ class MailboxWorker:
         self._now = now
         self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self.requested_mailboxes: Collection[str] | None = None
-        """Mailboxes with operator requests; None: each round looks itself."""
+        """Mailboxes with operator requests, if the caller polls for them; None: each round checks its mailbox."""
         self._mailboxes: dict[str, _MailboxMemory] = {}
         self._health = SinkHealth()
 
@@ -122,7 +122,7 @@ class MailboxWorker:
     async def bind(self) -> None:
         """Bind the store to the sink, before the first round.
 
-        Raises StoreError, and ConfigurationError if no sink was given, two were given, or the store is bound to another.
+        Raises StoreError, and ConfigurationError if no sink or two were given, or the store is bound to another.
         """
         name = self._store.sink_name
         if self.deliver is not None:
@@ -133,7 +133,7 @@ class MailboxWorker:
             name = getattr(self.deliver, "sink_name", _DEFAULT_SINK_NAME)
         if name is None:
             raise ConfigurationError(
-                "No sink receives the changes. Pass deliver=, use a store with a sink, or changes()."
+                "No sink receives the changes. Pass deliver=, use a store with a sink, or iterate over changes()."
             )
         await self._store.bind(name)
 
