@@ -153,8 +153,8 @@ class Synchronizer:
                     await keep(change)
 
         If the loop is left within its body, the next run yields that change again, with its complete batch. Call
-        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. An interrupted step,
-        for example by `asyncio.timeout`, can be repeated.
+        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. If a step is
+        interrupted, for example by `asyncio.timeout`, the next one continues at the same place.
 
         Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """

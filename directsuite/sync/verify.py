@@ -97,7 +97,7 @@ async def _fetch_metadata_near(remote: Remote, folder: str, row: MessageRow) -> 
 
 async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
     metadata = None
-    async for message in remote.iter_metadata(folder):  # read completely, without returning early
+    async for message in remote.iter_metadata(folder):  # no early return: a response must be read to its end
         if message.uid == uid:
             metadata = message
     return metadata
