@@ -120,6 +120,7 @@ class DirectRemote:
         bodies: list[bytes] = []
 
         def retain_body(exchanged: ExchangeInfo) -> object:
+            """Store the body of a response."""
             bodies.append(exchanged.response.body)
             return SKIP_DECODING if compute_sha256(bodies[-1], _HASH_BYTES) == etag else None
 
@@ -293,6 +294,7 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
     )
 
     async def fetch(batch: Batch) -> FetchedBatch:
+        """Fetch one batch."""
         try:
             messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
         except DirectSuiteError as failure:

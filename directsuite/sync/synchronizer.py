@@ -104,6 +104,7 @@ class Synchronizer:
         free = asyncio.Semaphore(self._concurrency)
 
         async def bring_up_to_date(name: str) -> None:
+            """Run rounds until nothing is left to do."""
             for _ in range(_MAX_ROUNDS_PER_MAILBOX):
                 async with free:
                     if self._is_stopping:
