@@ -1,22 +1,22 @@
-"""The messaging service: its operations in the order of the specification (4.C), and how each is answered.
+"""The operations of the messaging service, in the order of the specification (4.C), and their HTTP handlers.
 
-body ──► checked request ──► credentials ──► the operation's work ──► answer
-         code 4, HTTP 400    code 1 or 2     code 2, 3 or 4           success true, code 0
+body ──► validated request ──► credentials ──► operation ──► response
+         code 4, HTTP 400      code 1 or 2     code 2, 3, 4  success true, code 0
 
-What changes the mailbox records its effect in the ledger in the same transaction; where it changed nothing there is no
-effect. Send and its variants, Forward and SaveRawMessages, which prepare messages first, are in sending.py.
+An operation that changes the mailbox records an effect in the ledger, in the same transaction. An operation without a
+change records none. The operations that prepare messages (Send and its variants, Forward, SaveRawMessages) are in
+sending.py.
 
-A profile has answers differ from the specification as those of some servers do, for clients that must bear with them:
+A profile makes responses differ from the specification as those of some servers do. Profiles can be combined:
 
-    java               as some Java servers: dates become milliseconds since 1970; empty lists become null; a list of
-                       one object becomes the object; the message of a success is null; messages have members of
-                       JavaMail's that the specification does not name
-    attachment-list    received messages have `attachmentList` for `attachments`, as the provider's WSDL spells it
+    strict             no difference
+    java               like some Java servers: dates are milliseconds since 1970; empty lists are null; a list of one
+                       object is that object; the `message` of a success is null; messages have additional members of
+                       JavaMail
+    attachment-list    received messages have `attachmentList` instead of `attachments`, as in the provider's WSDL
 
-Without one, `strict`, the specification holds. Lists are arrays but for `java`. Profiles combine.
-
-What is in files is not in the answer's JSON while that is made: names stand in its place, random ones that no content
-can forge. The content itself is read from the files while the answer is sent.
+While a response is built, content that is in a file is represented in the JSON by a random name, which no message can
+contain. The content is read from the file while the response is sent.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ Profiles: TypeAlias = Profile | Collection[Profile]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_LARGE_JSON_BYTES = 256 * 1024  # octets of JSON that take longer to read than a thread takes to start
+_LARGE_JSON_BYTES = 256 * 1024  # above this, parsing takes longer than starting a thread
 _DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
-_MAX_TRIES = 3  # of a call that finds a file gone, for its message was deleted meanwhile
+_MAX_TRIES = 3  # attempts of a call whose message's file is deleted by a concurrent call
 _JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 
@@ -82,19 +82,19 @@ OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers
 
 
 class Read(NamedTuple):
-    """Work that the reader does."""
+    """An operation that only reads the database."""
 
     function: OperationFn
 
 
 class Write(NamedTuple):
-    """Work that the writer does in one transaction."""
+    """An operation that runs in one write transaction."""
 
     function: OperationFn
 
 
 class AsyncWrite(NamedTuple):
-    """Work that prepares messages before it writes them."""
+    """An operation that prepares messages before it writes them to the database."""
 
     function: Callable[[MessagingCall[Any], SandboxDatabase], Awaitable[ResponseMembers]]
 
@@ -103,29 +103,32 @@ class MessagingOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
-    """The specification's, and the route's."""
+    """The operation's name in the specification, also the name of its route."""
     method: str
     path: str
     """The path below {message_url}."""
     body_type: type[AuthenticatedRequest]
     run: Read | Write | AsyncWrite
     is_tuser: bool = False
-    """Whether the caller is a T-User, who acts for the owner of a mailbox."""
+    """True if the caller is a T-User, who acts for the owner of a mailbox."""
 
 
 _ResponseParts = list[bytes | FileRange]
-"""An answer: JSON, and what stands in it in base64."""
+"""A response: JSON, and ranges of files to insert in base64."""
 
 
 class MessagingService:
-    """Mailboxes and delivery over HTTP; its settings may be changed while it runs.
+    """Serves mailboxes and delivery over HTTP. The settings can be changed at runtime.
 
-    folder: where the files of large messages are; None for a temporary one. max_body: bytes of the body of Send, its
-    variants and SaveRawMessages; None for what the application takes of any body.
+    profile: one profile or several.
+    csv_above: see the attribute.
+    folder: the folder for the files of large messages. None: a temporary folder.
+    max_body: maximum size in bytes of the bodies of Send, its variants and SaveRawMessages. None: the application's
+        limit for request bodies.
     """
 
     csv_above: int
-    """A status report about more ids than this comes as CSV; 0 makes every report CSV."""
+    """The maximum number of ids for which a status report is JSON. Above it, the report is CSV. 0: always CSV."""
 
     def __init__(
         self,
@@ -146,17 +149,17 @@ class MessagingService:
 
     @property
     def profile(self) -> Profiles:
-        """The profile or profiles, as they were set."""
+        """The profile or profiles, in the form in which they were set."""
         return self._profile
 
     @profile.setter
     def profile(self, profile: Profiles) -> None:
-        """Answer so from now on. Raises ValueError for an unknown one."""
+        """Set the profile of all later responses. Raises ValueError if it is unknown."""
         self._profiles = _parse_profiles(profile)
         self._profile: Profiles = profile
 
     def make_routes(self) -> list[web.RouteDef]:
-        """A route for each operation, named as the specification names it."""
+        """Return a route for each operation, with the operation's name."""
         return [
             web.route(row.method, f"{BASE}/{_make_route_pattern(row.path)}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
@@ -213,7 +216,6 @@ class MessagingService:
         token, ranges = secrets.token_hex(16), list[FileRange]()
 
         def name_range(content: object) -> str:
-            """What stands for a range."""
             if not isinstance(content, FileRange):
                 raise NotImplementedError(type(content))
             ranges.append(content)
@@ -236,7 +238,9 @@ async def _parse_body(
             await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
         )
     except msgspec.ValidationError as mismatch:
-        raise MessagingError(MessagingCode.OTHER, f"The request body does not fit: {mismatch}") from None
+        raise MessagingError(
+            MessagingCode.OTHER, f"The request body does not match the specification: {mismatch}"
+        ) from None
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType
     return body
@@ -245,7 +249,7 @@ async def _parse_body(
 def _authenticate(
     connection: sqlite3.Connection, row: MessagingOperation, body: AuthenticatedRequest, now: int
 ) -> tuple[int, str]:
-    """The mailbox that the credentials open, and its address."""
+    """Return the id and address of the mailbox that the credentials open. Raises MessagingError if they open none."""
     credentials = body.get_credentials()
     if not row.is_tuser:
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
@@ -265,7 +269,7 @@ def _authenticate(
 
 
 def _make_route_pattern(path: str) -> str:
-    """The route's pattern: a segment may be empty or hold anything but a slash; an smtpId is never empty."""
+    """Return the route's pattern. A segment may be empty, except an smtpId, and may not contain a slash."""
     return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
 
 
@@ -291,17 +295,16 @@ def _get_unread_count(connection: sqlite3.Connection, call: MessagingCall[Mailbo
 
 
 def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-    """All messages of INBOX.Trash; elsewhere those that carry the flag."""
+    """Count all messages of INBOX.Trash, or the messages flagged as deleted of another folder."""
     folder = call.get_folder(connection)
     counted = mailboxes.count_messages(connection, folder.id)
     return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
 
 
 def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
-    """The work of answering the selected messages of the folder, whole or as metadata."""
+    """Return an operation that reads the selected messages of the folder. with_body: False for metadata only."""
 
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
-        """The members of GetMessageResponse."""
         folder = call.get_folder(connection)
         messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
         return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
@@ -310,7 +313,7 @@ def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, w
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
-    """A MessageDetail: what depends on the folder, joined to the JSON that was made when the message came."""
+    """Return a MessageDetail: the members that depend on the folder, and the JSON that was stored with the message."""
     place = {
         "uid": message.uid,
         "msgnum": message.number,
@@ -353,15 +356,15 @@ def _select_by_subject(call: MessagingCall[Any]) -> Selection:
 
 
 def _select_received(call: MessagingCall[Any]) -> Selection:
-    """Messages received between two times in milliseconds since 1970; 0 as the end is open."""
+    """Select by time of receipt, in milliseconds since 1970. An endTime of 0 means no end."""
     begin, end = call.path["beginTime"], call.path["endTime"]
     if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
-        raise MessagingError(MessagingCode.OTHER, "beginTime and endTime are numbers of milliseconds since 1970")
+        raise MessagingError(MessagingCode.OTHER, "beginTime and endTime must be numbers of milliseconds since 1970")
     return Selection(begin_ms=int(begin), end_ms=int(end) or None)
 
 
 def _select_received_utc(call: MessagingCall[Any]) -> Selection:
-    """Messages received between two times of the form yyyyMMddHHmmss, the second of the end included."""
+    """Select by time of receipt in the form yyyyMMddHHmmss. The entire last second is included."""
     return Selection(begin_ms=_parse_utc(call.path["beginTime"]), end_ms=_parse_utc(call.path["endTime"]) + 999)
 
 
@@ -376,7 +379,7 @@ def _parse_utc(text: str) -> int:
         return to_milliseconds(datetime.strptime(text, "%Y%m%d%H%M%S").replace(tzinfo=UTC))
     except ValueError:
         raise MessagingError(
-            MessagingCode.OTHER, "beginTime and endTime are UTC times of the form yyyyMMddHHmmss"
+            MessagingCode.OTHER, "beginTime and endTime must be UTC times of the form yyyyMMddHHmmss"
         ) from None
 
 
@@ -417,10 +420,7 @@ def _delete_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRe
 
 
 def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
-    """The work of copying or moving messages to another folder."""
-
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-        """Nothing: the answer has no members of its own."""
         source = call.get_folder(connection)
         destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
         transferred = transfer(connection, source.id, destination.id, call.request.uids)
@@ -433,7 +433,7 @@ def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
 
 
 def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-    """Move messages to INBOX.Trash, or remove them for good."""
+    """Move messages to INBOX.Trash, or delete them permanently if deleteForever is true."""
     forever = _parse_boolean(call.path["deleteForever"])
     folder = call.get_folder(connection)
     if forever:
@@ -447,10 +447,7 @@ def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsReq
 
 
 def _make_seen_setter(*, seen: bool) -> OperationFn:
-    """The work of marking messages as read or unread."""
-
     def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-        """Nothing: the answer has no members of its own."""
         folder = call.get_folder(connection)
         marked = mailboxes.set_flag(connection, folder.id, call.request.uids, mailboxes.Flag.SEEN, value=seen)
         if marked:
@@ -479,15 +476,15 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
 
 
 def _parse_boolean(segment: str) -> bool:
-    """A path segment that is true, false, 1 or 0, in any case. Refuses anything else with code 4."""
+    """Parse a path segment. Raises MessagingError unless it is true, false, 1 or 0, in upper or lower case."""
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
-        raise MessagingError(MessagingCode.OTHER, "The last path segment is true or false")
+        raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")
     return value
 
 
 def _parse_profiles(value: Any) -> frozenset[str]:
-    """One profile, or several, as a set without `strict`. Raises ValueError for anything else."""
+    """Return one profile or several as a set without `strict`. Raises ValueError if one is unknown."""
     names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
     if not all(name in PROFILES for name in names):
         raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")
@@ -495,7 +492,6 @@ def _parse_profiles(value: Any) -> frozenset[str]:
 
 
 def _apply_profiles(answer: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
-    """The same answer in the manner of these profiles."""
     if "attachment-list" in profiles and "messages" in answer:
         answer["messages"] = [_rename_attachments(message) for message in answer["messages"]]
     return _convert_to_java(answer) if "java" in profiles else answer
@@ -536,7 +532,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
-"""Bodies of any size, for what is large in them is in files."""
+"""The bodies that may be large. Their large contents are written to a file while they are received."""
 
 _TIME_RANGE_PATH = "{folderName}/{beginTime}/{endTime}"
 
@@ -638,4 +634,4 @@ OPERATIONS = (
         AsyncWrite(sending.save_raw_messages),
     ),
 )
-"""In the order of the specification."""
+"""All operations, in the order of the specification."""

@@ -1,12 +1,13 @@
-"""The page's routes: views that show the state, forms that change it, and what both are guarded by.
+"""The routes of the page: views that show the state, forms that change it, and the access checks of both.
 
-    GET   /, /page/…              a view: a function that reads, and a template
-    POST  /page/do/METHOD/PATH    a control of the control API, with a form for its body
+    GET   /, /page/…              a view: a function that reads the state, and a template
+    POST  /page/do/METHOD/PATH    a form: runs an operation of the control API
     GET   /page/events            server-sent events: `call` after a call, `change` after a change of the state
     GET   /docs, /docs/NAME       the operations of the two OpenAPI documents
 
-A browser is told to run this page's own scripts only, to load nothing from elsewhere, and to show the page in no other.
-Mail's HTML, attachments and documents have policies of their own. jinja2 is imported with the first view.
+The security headers allow a browser to run only the page's own scripts and to load only from this server, and forbid
+other pages to embed this one. HTML of messages, attachments and documents have separate policies. jinja2 is imported
+by the first view, so that the sandbox also runs without it.
 """
 
 from __future__ import annotations
@@ -78,23 +79,26 @@ _MAIL_POLICY = (
 )
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
-"""A path on this server, with its query."""
+"""A path on this server, with an optional query."""
 _MAX_DRAWN_BYTES = 64 * 2**20
-_MAX_FORM_BYTES = 2**16  # but for forms with a file; a form takes a hundred times its size in memory
-_HEARTBEAT_INTERVAL = 15.0  # seconds after which a browser that is gone is noticed
-_EVENT_BATCH_DELAY = 0.25  # seconds in which changes are told together
+_MAX_FORM_BYTES = 2**16  # for forms without a file; a form takes a hundred times its size in memory
+_FOREIGN_ORIGIN_TEXT = "The request came from another web page. Open the sandbox's page by its own address."
+_UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
+_EXPIRED_FORM_TEXT = "The form's token is not valid. Perhaps the sandbox was restarted: reload the page and try again."
+_HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
+_EVENT_BATCH_DELAY = 0.25  # seconds for which changes are collected into one batch of events
 
 
 class PageNotFoundError(Exception):
-    """There is nothing at this address."""
+    """Raised if nothing exists at the requested address."""
 
 
 class UnreadableFormError(Exception):
-    """The body is no form."""
+    """Raised if a request body is not a readable form."""
 
 
 class SandboxPage:
-    """The page of one sandbox that runs."""
+    """The page of one running sandbox."""
 
     def __init__(
         self, sandbox: SandboxState, calls: Calls, access: Access, services_document: Callable[[], dict[str, Any]]
@@ -107,7 +111,7 @@ class SandboxPage:
         self._stop_listening = sandbox.listen(lambda: self.notifier.notify("change"))
 
     def make_routes(self) -> list[web.RouteDef]:
-        """All routes; none has a name, so that they are no operations."""
+        """Return all routes. They have no names, because a named route counts as an operation of a service."""
         return [
             *(
                 web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
@@ -131,7 +135,7 @@ class SandboxPage:
         ]
 
     def close(self) -> None:
-        """Let browsers go, and hear of nothing more: the sandbox stops."""
+        """End the event streams and stop listening to the sandbox, because it stops."""
         self.notifier.close()
         self.calls.listeners.remove(self._notify_call)
         self._stop_listening()
@@ -140,11 +144,11 @@ class SandboxPage:
         self.notifier.notify("call")
 
     def _guard_handler(self, handler: RouteHandler, *, open_to_all: bool = False) -> RouteHandler:
-        """The handler for browsers that may; its answers have the headers that keep others out."""
+        """Return the handler with access checks and security headers. open_to_all: omit the check for the token."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             if not self._access.has_allowed_origin(request):
-                response: web.StreamResponse = self._render_error(HTTPStatus.FORBIDDEN, "Another page has led here.")
+                response: web.StreamResponse = self._render_error(HTTPStatus.FORBIDDEN, _FOREIGN_ORIGIN_TEXT)
             elif not open_to_all and not self._access.is_browser_authorized(request):
                 response = self._render("token.html", HTTPStatus.UNAUTHORIZED)
             else:
@@ -162,12 +166,12 @@ class SandboxPage:
         except PageNotFoundError as missing:
             return self._render_error(HTTPStatus.NOT_FOUND, str(missing))
         except UnreadableFormError:
-            return self._render_error(HTTPStatus.BAD_REQUEST, "That was no form of this page.")
+            return self._render_error(HTTPStatus.BAD_REQUEST, _UNREADABLE_FORM_TEXT)
         except web.HTTPRequestEntityTooLarge:
             limit = describe_body_limit(request.client_max_size)
-            return self._render_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"That was refused: {limit}.")
+            return self._render_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form was rejected: {limit}.")
         except ImportError:
-            text = "The page needs packages: pip install 'directsuite[sandbox]'"
+            text = "The sandbox's page needs more packages. Install them with: pip install 'directsuite[sandbox]'"
             return web.Response(status=HTTPStatus.NOT_IMPLEMENTED, text=text)
 
     def _render_error(self, status: HTTPStatus, text: str) -> web.Response:
@@ -185,30 +189,30 @@ class SandboxPage:
 
     def _make_view_handler(self, template: str, view: View) -> RouteHandler:
         async def show(request: web.Request) -> web.StreamResponse:
-            version = self.notifier.version  # before anything is read
+            version = self.notifier.version  # taken first, so that a change during the read leads to a reload
             context: dict[str, Any] = {**await view(self, request), "version": version}
             return self._render(template, here=request.path_qs, path=request.path, **context)
 
         return show
 
     def _make_form_handler(self, act: FormAction) -> RouteHandler:
-        """What a form does; then the page that the form was on is shown again."""
+        """Return a handler that runs the action and redirects to the page with the form."""
 
         async def run_action(request: web.Request) -> web.StreamResponse:
             form = await _read_form(request)
             if not is_same_secret(str(form.get("form_token", "")), self._access.form_token):
-                return self._render_error(HTTPStatus.FORBIDDEN, "The page is older than the sandbox: load it again.")
+                return self._render_error(HTTPStatus.FORBIDDEN, _EXPIRED_FORM_TEXT)
             try:
                 await act(self.sandbox, request, form)
-            except REJECTION_ERRORS as refused:
-                return self._render_error(choose_error_status(refused), f"That was refused: {refused}.")
+            except REJECTION_ERRORS as error:
+                return self._render_error(choose_error_status(error), f"The change was rejected: {error}.")
             back = str(form.get("back", "/"))
             return _redirect(back if _LOCAL_PATH.fullmatch(back) else "/")
 
         return run_action
 
     async def _accept_token(self, request: web.Request) -> web.StreamResponse:
-        """Ask for the token no more."""
+        """Check the token and set a cookie that replaces it."""
         form, token = await _read_form(request, may_have_file=False), self._access.token
         if token is None or not is_same_secret(str(form.get("token", "")).strip(), token):
             return self._render("token.html", HTTPStatus.UNAUTHORIZED, wrong=True)
@@ -218,9 +222,9 @@ class SandboxPage:
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
         if self.notifier.is_full:
-            text = "Too many pages of the sandbox are open: close some."
+            text = "Too many pages of the sandbox are open. Close some of them."
             full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
-            full.force_close()  # else the connection would stay open, as the streams do
+            full.force_close()  # otherwise the connection would stay open, like the streams
             return full
         response = web.StreamResponse(headers={**_SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -229,27 +233,27 @@ class SandboxPage:
             kinds |= {"call", "change"}
         try:
             while "end" not in kinds:
-                told = "".join(f"event: {kind}\ndata: 1\n\n" for kind in sorted(kinds))
-                await response.write(told.encode() or b":\n\n")
+                events = "".join(f"event: {kind}\ndata: 1\n\n" for kind in sorted(kinds))
+                await response.write(events.encode() or b":\n\n")
                 kinds.clear()
                 event.clear()
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), _HEARTBEAT_INTERVAL)
                     await asyncio.sleep(_EVENT_BATCH_DELAY)
         except ConnectionError:
-            pass  # the browser has left
+            pass  # the browser has disconnected
         finally:
             self.notifier.unsubscribe(event)
         return response
 
     @cached_property
     def operations(self) -> dict[str, OpenApiOperation]:
-        """Those of both OpenAPI documents, by their names. Raises ImportError without PyYAML."""
+        """The operations of both OpenAPI documents, by name. Raises ImportError if PyYAML is not installed."""
         both = [*list_operations(self._build_services_document()), *list_operations(build_control_document())]
         return {each.name: each for each in both}
 
     def format_example(self, name: str, root_url: str) -> str:
-        """The example of an operation as commands for a shell. here: the URL of the page's server."""
+        """Return the example of an operation as shell commands. root_url: the URL of this server."""
         token = None if self._access.token is None else TOKEN_VARIABLE
         return "\n".join(each.format_command(root_url, token) for each in build_example(self.operations, name))
 
@@ -259,21 +263,24 @@ class SandboxPage:
         return self.sandbox.clock.milliseconds()
 
     async def find_document(self, identifier: str) -> content.Row:
-        """A stored PDF, with the name of its file. Raises NotThereError."""
+        """Return a stored PDF's row, with the name of its file. Raises PageNotFoundError."""
         return _require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
-        """The file of a stored PDF. Raises NotThereError if it has gone since."""
+        """Yield the file of a stored PDF, and keep it until the end. Raises PageNotFoundError if it no longer exists."""
         try:
             with self.sandbox.reading_document(document["name"]) as file:
                 yield file
         except FileNotFoundError:
-            raise PageNotFoundError("The document has changed or gone meanwhile.") from None
+            raise PageNotFoundError("The document was changed or deleted while it was read. Reload the page.") from None
 
     @contextmanager
     def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
-        """What a message is: bytes, or their file. Raises NotThereError if it has gone since."""
+        """Yield a message's bytes, or its file, which is kept until the end.
+
+        Raises PageNotFoundError if the file no longer exists.
+        """
         name: str | None = message["name"]
         if name is None:
             yield message["raw"]
@@ -282,10 +289,10 @@ class SandboxPage:
             with self.sandbox.message_files.hold_file(name) as file:
                 yield file
         except FileNotFoundError:
-            raise PageNotFoundError("The message has gone meanwhile.") from None
+            raise PageNotFoundError("The message was deleted while it was read.") from None
 
     async def draw_document_page(self, document: content.Row, number: int) -> bytes:
-        """A page as PNG, one at a time. Raises NotThereError."""
+        """Return a page as PNG, drawing one page at a time. Raises PageNotFoundError if that is not possible."""
         with self.hold_document(document) as file:
             async with self._drawing_slot:
                 try:
@@ -460,7 +467,7 @@ _VIEWS: dict[str, tuple[str, View]] = {
 
 
 async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """The HTML of a message, for a frame."""
+    """Serve a message's HTML for a frame."""
     with page.hold_message((await _find_message(page, request))["message"]) as raw:
         reading = await asyncio.to_thread(read_message, raw)
     headers = {"Content-Security-Policy": _MAIL_POLICY}
@@ -468,7 +475,7 @@ async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResp
 
 
 async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """A message as it came, as text that no browser takes for anything else; a large one to download."""
+    """Serve the unmodified bytes of a message: as plain text, or as a download if they are in a file."""
     message = (await _find_message(page, request))["message"]
     with page.hold_message(message) as raw:
         if isinstance(raw, Path):
@@ -518,7 +525,7 @@ def _bind_page(
 
 
 def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
-    """A download, whatever it holds: a browser shows none of it."""
+    """Return a response that a browser saves and never displays, whatever its content type."""
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])
     headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
@@ -528,7 +535,7 @@ def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
 async def _serve_static(request: web.Request) -> web.StreamResponse:
     file = _STATIC_FILES.get(request.match_info["name"])
     if file is None:
-        raise PageNotFoundError("There is no such file.")
+        raise PageNotFoundError("The page has no such file.")
     body = await asyncio.to_thread(file.read_bytes)
     headers = {"Cache-Control": "max-age=3600" if file.name[-6:-4].isdigit() else "no-cache"}
     return web.Response(body=body, content_type=_MEDIA_TYPES[file.suffix], charset="utf-8", headers=headers)
@@ -541,7 +548,7 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
             raise UnreadableFormError
     try:
         return await request.post()
-    except (ValueError, LookupError):  # whatever aiohttp makes of a wrong boundary or charset
+    except (ValueError, LookupError):  # raised by aiohttp for a wrong boundary or charset
         raise UnreadableFormError from None
 
 
@@ -551,7 +558,7 @@ def _redirect(where: str) -> web.Response:
 
 def _require_found(found: T | None) -> T:
     if found is None:
-        raise PageNotFoundError("There is nothing here, or no longer.")
+        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
     return found
 
 
@@ -565,7 +572,7 @@ def _read_number(request: web.Request, name: str, default: int) -> int:
 
 
 def _paginate(rows: list[content.Row], request: web.Request, name: str, key: str = "id") -> Mapping[str, Any]:
-    """A page of rows, and the address of the one that follows."""
+    """Return one page of rows, and the link to the next page or None. key: the column that orders the rows."""
     following = _build_link(request, **{name: rows[PAGE_ROWS - 1][key]}) if len(rows) > PAGE_ROWS else None
     return {"rows": rows[:PAGE_ROWS], "following": following}
 
@@ -575,10 +582,10 @@ def _build_link(request: web.Request, **changed: int) -> str:
 
 
 def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Calls below a number, the newest first: a page of them, and one more where there are older ones."""
-    answered, found = calls.records, list[Any]()
-    for place in range(min(len(answered), before - 1 - calls.count + len(answered)) - 1, -1, -1):
-        call = answered[place]
+    """Return calls with numbers below `before`, newest first: one page, and one more row if there are older calls."""
+    records, found = calls.records, list[Any]()
+    for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
+        call = records[place]
         if not text or text in call.operation.casefold() or text == str(call.status) or text in call.path.casefold():
             found.append(call)
             if len(found) > PAGE_ROWS:
