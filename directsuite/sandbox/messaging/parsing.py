@@ -1,12 +1,12 @@
-"""From RFC 5322 bytes to the members of a MessageDetail, once per message, when it enters the store.
+"""Parses RFC 5322 messages into the members of a MessageDetail, once per message, before it is stored.
 
-A mail store takes what it is given: whatever is malformed is read as well as it goes, never refused. A message is
-divided into its parts here: the standard library's parser loses what follows a part with its outer one's boundary, ends
-the headers at the first line that is none, and takes apart what is forwarded, which has to come back byte for byte. The
-parameters of a part, and how its content is encoded, are read by the standard library.
+A mail store accepts any message, so malformed messages are read as far as possible and never rejected. This module
+divides a message into its parts itself, because the standard library's parser loses what follows a part that reuses the
+outer boundary, ends the headers at the first line that is not a header, and parses forwarded messages, which must be
+returned byte for byte. The standard library still parses the parameters of a part and decodes its content.
 
-A message in a file is read as one in memory is, mapped. Its attachments stay in the file, as ranges of it, where they
-are in base64 or not encoded; what else it holds is taken into memory, and refused where that is too much.
+A message in a file is mapped and read in the same way. Its attachments that are in base64 or not encoded stay in the
+file, as ranges of it. All other content is read into memory, and rejected if it is too large.
 """
 
 from __future__ import annotations
@@ -42,36 +42,34 @@ from directsuite.sandbox.messaging.headers import (
 from directsuite.sandbox.rejections import MessagingCode, MessagingError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # that get_payload decodes
+_OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # encodings that get_payload decodes
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
 MAX_INLINE_BYTES = 4096
-"""Octets; an attachment of more is left in the file of its message."""
-_MAX_READ_BYTES = 96 * 2**20  # a text of 64 MiB, which a request may have, in base64
+"""The maximum size in bytes of an attachment that is copied from the file of its message into the database."""
+_MAX_READ_BYTES = 96 * 2**20  # a text of 64 MiB, the limit of a request, in base64
 _TOO_LARGE_TEXT = (
-    f"The message has more than {_MAX_READ_BYTES:,} bytes beside attachments that are in base64 or not encoded:"
+    f"The message has more than {_MAX_READ_BYTES:,} bytes in addition to attachments that are in base64 or not encoded:"
     " headers, texts, and attachments in other encodings"
 )
 
 MAX_PARTS = 1000
-"""The parts that a message is divided into. What follows them belongs to the last one."""
+"""The maximum number of parts that a message is divided into. The last part contains the rest."""
 MAX_HEADER_LINES = 10_000
-"""The lines that are read of the headers of a message or part. A header takes a hundred times its size in memory."""
+"""The maximum number of header lines read per part. A header takes a hundred times its size in memory."""
 MAX_RECIPIENTS = 10_000
-"""The recipients that are read from a message's headers."""
-_SEARCH_WINDOW_BYTES = 2**16  # octets that are searched at once, so that others run meanwhile
+"""The maximum number of recipients read from a message's headers."""
+_SEARCH_WINDOW_BYTES = 2**16  # bytes per search, which holds the GIL
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
 _LINE = re.compile(rb"[^\r\n]{1,134217728}(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _MBOX_LINE = re.compile(rb">?From ")
 _HEADER_NAME = re.compile(rb"([!-9;-~]+)[ \t]*:")
-_MAX_HEADER_CHARS = (
-    4096  # characters of a part's header; the time to read parameters grows with the square of their length
-)
+_MAX_HEADER_CHARS = 4096  # per header; parsing of parameters takes time proportional to the square of the length
 
 
 class _RawHeaderPolicy(Compat32):
-    """Gives values with their 8-bit octets as surrogates, since boundaries and filenames have some; cuts long ones."""
+    """Returns header values with 8-bit bytes as surrogates, which boundaries and filenames need, and truncates them."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:_MAX_HEADER_CHARS]
@@ -81,25 +79,25 @@ _POLICY = _RawHeaderPolicy()
 
 
 class StoredContent(NamedTuple):
-    """A message as the mailboxes keep it: the bytes, and what was read from them."""
+    """A message as the database stores it: the bytes, and the members read from them."""
 
     raw: bytes
-    """Empty where they are in a file."""
+    """Empty if the message is in a file."""
     file: Path | None
     size: int
-    """How many octets there are."""
+    """Bytes of the message."""
     digest: str
     message_id: str | None
     sender: str
-    """The From header, case-folded to search in."""
+    """The From header, folded for searches."""
     subject: str
-    """The Subject header, case-folded to search in."""
     sent_ms: int | None
     """The Date header in milliseconds since 1970."""
     metadata: bytes
-    """What MessageDetail has of the bytes, as a JSON object, without the body and the attachments' content."""
+    """The members of MessageDetail that depend only on the bytes, as JSON, without body and attachments' content."""
     detail: bytes
-    """The same with the body and the attachments' content: base64, or its place in the file (FileRange.place)."""
+    """`metadata` with the body and the attachments' content, as base64 or as its place in the file (FileRange.to_list).
+    """
 
 
 class MessageAttachment(NamedTuple):
@@ -111,7 +109,7 @@ class MessageAttachment(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many octets its content has."""
+        """The size of the content in bytes."""
         return len(self.content) if isinstance(self.content, bytes) else self.content.size
 
 
@@ -124,12 +122,12 @@ class Header(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value with its encoded words decoded."""
+        """The value with encoded words decoded."""
         return decode_header(self.name, self.raw)
 
 
 class ParsedMessage(NamedTuple):
-    """What a message says: its headers, its body and its attachments."""
+    """A parsed message: its headers, its body and its attachments."""
 
     headers: list[Header]
     body: str
@@ -137,30 +135,31 @@ class ParsedMessage(NamedTuple):
     attachments: list[MessageAttachment]
 
     def find_header(self, name: str) -> Header | None:
-        """The first header of this name."""
+        """Return the first header with this name, which must be in lower case, or None."""
         return next((header for header in self.headers if header.name.lower() == name), None)
 
     def find_header_text(self, name: str) -> str | None:
-        """What the first header of this name says."""
+        """Return the decoded value of the first header with this name, or None."""
         header = self.find_header(name)
         return None if header is None else header.text
 
 
 class _Multipart(NamedTuple):
-    """A multipart part."""
-
     boundary: bytes
     is_alternative: bool
-    """Whether it, or one around it, has the same in several forms."""
+    """True if this part, or a part that contains it, is multipart/alternative."""
     content_type: str
 
     def make_later_part(self) -> _Multipart:
-        """The same for its later parts, which are in no alternative's place unless they are alternatives themselves."""
+        """Return this multipart for its second and later parts.
+
+        Only the first part inherits `is_alternative` from the outer multipart.
+        """
         return self._replace(is_alternative=self.content_type == "multipart/alternative")
 
 
 class _Delimiter(NamedTuple):
-    """A line that ends a part, and begins the next unless it closes the multipart part of its boundary."""
+    """A line that ends a part and, unless it is closing, starts the next part of the multipart with its boundary."""
 
     start: int
     end: int
@@ -169,10 +168,10 @@ class _Delimiter(NamedTuple):
 
 
 class _OpenParts:
-    """The multipart parts around a place in a message, from the outside in.
+    """The stack of multiparts that contain a position in a message, outermost first.
 
-    A delimiter means the innermost that has its boundary, for one may have the boundary of the one around it; those
-    inside end with it.
+    Nested multiparts may share a boundary. A delimiter then belongs to the innermost one, and ends the multiparts
+    inside it.
     """
 
     def __init__(self, raw: bytes | mmap.mmap) -> None:
@@ -193,27 +192,25 @@ class _OpenParts:
         self._boundaries[self._parts.pop().boundary] -= 1
 
     def begin_next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
-        """Go on to a part of the multipart part that the boundary means, and give that one."""
+        """Close the multiparts inside the one with this boundary, start its next part, and return it."""
         around = self.close_inner_parts(boundary)
         if not first:
             self._parts[-1] = around.make_later_part()
         return around
 
     def close_inner_parts(self, boundary: bytes) -> _Multipart:
-        """End the parts inside the one that the boundary means, and give that one."""
         while self._parts[-1].boundary != boundary:
             self._boundaries[self._parts.pop().boundary] -= 1
         return self._parts[-1]
 
     def find_delimiter(self, position: int) -> _Delimiter | None:
-        """The next delimiter of an open part."""
         if not self._parts:
             return None
         lines = _iter_hyphen_lines(self._raw, position)
         return next((delimiter for line in lines if (delimiter := self.match_delimiter(line))), None)
 
     def match_delimiter(self, line: re.Match[bytes]) -> _Delimiter | None:
-        """What a line that begins with two hyphens means to the open parts."""
+        """Return the delimiter in a line that starts with two hyphens, or None if its boundary is not open."""
         written = line[1].rstrip(b" \t")
         if self._boundaries[written]:
             return _Delimiter(*line.span(), written, is_closing=False)
@@ -223,39 +220,34 @@ class _OpenParts:
 
 
 class _ContentPart(NamedTuple):
-    """A part that is not multipart, and where its content is."""
-
     part: Message
     start: int
     end: int
     is_alternative: bool
-    """Whether it is one of several alternatives."""
 
 
 class _MessageOctets:
-    """The octets of a message, in memory or mapped, and how many of a mapped one were taken into memory."""
-
     def __init__(self, raw: bytes | Path) -> None:
         self.file = raw if isinstance(raw, Path) else None
         self.octets: bytes | mmap.mmap = _map_file(raw) if isinstance(raw, Path) else raw
         self._octets_read = 0
 
     def read_octets(self, start: int, end: int) -> bytes:
-        """Octets of it. Raises MessagingError where these are too many together."""
+        """Return bytes of the message, and count them. Raises MessagingError if too many were read from a file."""
         self.count_octets(end - start)
         return self.octets[start:end]
 
     def count_octets(self, octets: int) -> None:
-        """Count what is taken into memory. Raises MessagingError where that is too much."""
         self._octets_read += octets
         if self.file is not None and self._octets_read > _MAX_READ_BYTES:
             raise MessagingError(MessagingCode.OTHER, _TOO_LARGE_TEXT)
 
 
 def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> StoredContent:
-    """Read a message for the store; whoever composed it knows what it says, and spares the reading.
+    """Return a message in the form in which it is stored.
 
-    Raises MessagingError for a file of which too much would have to be in memory.
+    composed: the parsed message, if the caller composed it. None: parse the bytes.
+    Raises MessagingError if too much of a message in a file must be read into memory.
     """
     reading = read_message(raw) if composed is None else composed
     message_id, date = reading.find_header("message-id"), reading.find_header("date")
@@ -295,22 +287,22 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
 
 
 def read_message(raw: bytes | Path) -> ParsedMessage:
-    """Read headers, body and attachments; bytes that defeat the parser are one plain text.
+    """Return headers, body and attachments. A message that can't be parsed is returned as plain text without headers.
 
-    Raises MessagingError for a file of which too much would have to be in memory.
+    Raises MessagingError if too much of a message in a file must be read into memory.
     """
     message = _MessageOctets(raw)
     try:
         return _read_parts(message)
     except (MessageError, ValueError, TypeError, LookupError, AttributeError):
-        # They guard against the standard library's trouble with malformed parameters and encodings.
+        # The standard library raises these for some malformed parameters and encodings.
         return ParsedMessage(
             [], decode_text(message.read_octets(0, len(message.octets)), "utf-8"), html_body=False, attachments=[]
         )
 
 
 def read_plain_alternative(raw: bytes | Path) -> str | None:
-    """The plain text that a message has as an alternative, to HTML for instance; None where it has none."""
+    """Return the plain text that a message has as an alternative, for example to HTML, or None."""
     message = _MessageOctets(raw)
     try:
         leaves = _divide(message)[1]
@@ -327,7 +319,7 @@ def read_plain_alternative(raw: bytes | Path) -> str | None:
 
 
 def read_headers(head: bytes) -> list[Header]:
-    """The headers of a message from the bytes before its content."""
+    """Return the headers of a message. head: the bytes before its content."""
     return _list_headers(_read_head(_MessageOctets(head), 0, _OpenParts(head))[0])
 
 
@@ -340,7 +332,7 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
         if is_text and body is None:
             body = leaf
         elif is_text and leaf.is_alternative and leaf.part.get_content_type() == "text/html":
-            body = leaf  # of alternatives the last is the best (RFC 2046 section 5.1.4)
+            body = leaf  # the last alternative is the preferred one (RFC 2046 section 5.1.4)
         elif not (is_text and leaf.is_alternative):
             attachments.append(_read_attachment(message, leaf, len(attachments) + 1))
     return ParsedMessage(
@@ -352,7 +344,7 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
 
 
 def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
-    """The message's headers, and the parts that hold something, in order."""
+    """Return the message's header part, and the parts that are not multipart, in order."""
     raw = message.octets
     leaves: list[_ContentPart] = []
     around = _OpenParts(raw)
@@ -365,7 +357,7 @@ def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
         delimiter = around.find_delimiter(start)
         if boundary and (delimiter is None or delimiter.boundary != boundary):
             around.close(boundary)
-            boundary = b""  # none of its parts is there
+            boundary = b""  # a multipart without parts: treat it as one part
         if not boundary:
             end = len(raw) if delimiter is None else _strip_line_break(raw, start, delimiter.start)
             leaves.append(_ContentPart(part, start, end, around.is_alternative))
@@ -383,7 +375,7 @@ def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
 
 
 def _iter_hyphen_lines(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Match[bytes]]:
-    """The lines from a position on that begin with two hyphens; base64, which has none, is passed over quickly."""
+    """Yield the lines after `position` that start with two hyphens. Base64, which has no hyphens, is skipped quickly."""
     while position < len(raw):
         end = position + _SEARCH_WINDOW_BYTES
         if b"--" in raw[position : end + 1]:
@@ -403,10 +395,11 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 
 
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
-    """The headers of the part at this place, and where its content begins.
+    """Return the headers of the part at this position, and the position of its content.
 
-    There may be blanks before a colon, as in RFC 822. One line that is no header is passed over if headers go on after
-    it, and so are the line that an mbox begins a message with, and lines of blanks before the first header.
+    Spaces are allowed before a colon, as in RFC 822. Skipped are: a single line that is not a header, if headers follow
+    it;
+    the mbox line `From `; lines of spaces before the first header.
     """
     raw = message.octets
     lines: list[bytes] = []
@@ -442,7 +435,7 @@ def _get_boundary(part: Message) -> bytes:
 
 
 def _strip_line_break(raw: bytes | mmap.mmap, start: int, end: int) -> int:
-    """Where content ends without the line break that belongs to the delimiter after it (RFC 2046 section 5.1.1)."""
+    """Return the end of the content without the line break that belongs to the delimiter (RFC 2046 section 5.1.1)."""
     for character in (b"\n", b"\r"):
         if end > start and raw[end - 1 : end] == character:
             end -= 1
@@ -486,23 +479,22 @@ def _find_filename(part: Message) -> str | None:
 
 
 def _decode_parameter(value: str) -> str:
-    """Parameters have no encoded words (RFC 2047 section 5), but many senders write some."""
+    """Decode encoded words. RFC 2047 section 5 forbids them in parameters, but many senders use them."""
     return decode_words(unfold(value))
 
 
 def _read_payload(message: _MessageOctets, leaf: _ContentPart) -> bytes:
     leaf.part.set_payload(message.read_octets(leaf.start, leaf.end).decode("ascii", "surrogateescape"))
     payload = leaf.part.get_payload(decode=True)
-    leaf.part.set_payload("")  # it is not needed twice
+    leaf.part.set_payload("")  # free the memory
     return payload if isinstance(payload, bytes) else b""
 
 
 def _locate_in_file(message: _MessageOctets, leaf: _ContentPart) -> FileRange | None:
-    """The content of a part where it can stay in the message's file."""
     if message.file is None or leaf.end - leaf.start <= MAX_INLINE_BYTES:
         return None
     written = FileRange(message.file, leaf.start, leaf.end)
-    encoding = str(leaf.part.get("content-transfer-encoding", "")).lower()  # as Message.get_payload has it
+    encoding = str(leaf.part.get("content-transfer-encoding", "")).lower()  # as in Message.get_payload
     if encoding == "base64":
         return written.read_as_base64()
     return None if encoding in _OTHER_ENCODINGS else written
@@ -510,12 +502,11 @@ def _locate_in_file(message: _MessageOctets, leaf: _ContentPart) -> FileRange | 
 
 def _map_file(file: Path) -> bytes | mmap.mmap:
     with file.open("rb") as opened:
-        empty = not opened.seek(0, os.SEEK_END)  # which can't be mapped
+        empty = not opened.seek(0, os.SEEK_END)  # an empty file can't be mapped
         return b"" if empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _compute_digest(raw: bytes | Path) -> tuple[str, int]:
-    """SHA-256 in hex, and how many octets there are."""
     if isinstance(raw, bytes):
         return hashlib.sha256(raw).hexdigest(), len(raw)
     with raw.open("rb") as read:
@@ -523,7 +514,7 @@ def _compute_digest(raw: bytes | Path) -> tuple[str, int]:
 
 
 def _find_first_address(header: Header | None) -> str | None:
-    """The first address; where there is none, what the header says."""
+    """Return the first address of a header, or the header's text if it has none."""
     if header is None:
         return None
     return next((mailbox.address for mailbox in parse_mailboxes(header.raw)), header.text)
