@@ -1,16 +1,14 @@
 """Mailboxes in SQLite: accounts and T-Users, folders, and the messages in them.
 
-All functions take the connection of a read or write that is going on. Addresses and folder names are compared
-in NFC and case-blind; a folder is named in the manner of IMAP with `.` between the levels, and keeps the spelling that
-it was made with.
+The functions run in the caller's transaction. Addresses and folder names are compared in NFC, ignoring case. The levels
+of a folder's name are separated by `.`; the name keeps the spelling with which the folder was created.
 
-A folder keeps the uid that its next message gets, and never takes one back, so that a uid is not used twice in its
-life. Its own id is never used twice either, and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that
-was deleted and made anew starts at uid 1 under another id.
+A folder stores its next uid, so that no uid is used twice in it. Its id is never reused either, and serves as the
+UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that is deleted and created again starts at uid 1 with another id.
 
-A message is a row (folder, uid) that points to its content: the bytes, kept once, and metadata beside them ready to be
-answered. Copying a message copies the row. Content that no message points to any more is removed by a trigger,
-whichever way its last message went. The bytes of a large one are in a file that `content_file` names.
+A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Content is
+stored once, so that copying a message only copies the row. A trigger removes content without messages. The bytes of a
+large message are in a file that `content_file` names.
 """
 
 from __future__ import annotations
@@ -33,7 +31,9 @@ if TYPE_CHECKING:
 INBOX = "INBOX"
 SENT = "INBOX.Sent"
 TRASH = "INBOX.Trash"
-_TOO_LARGE_TEXT = "The message is larger than the sandbox can keep: what it has beside large attachments is in one row"
+_TOO_LARGE_TEXT = (
+    "The message is larger than the sandbox can keep: the message without its large attachments must fit into one row"
+)
 RESERVED_FOLDERS = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
 _SCHEMA = """
@@ -70,32 +70,35 @@ _MAX_NAME_CHARS = 255
 
 
 class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
-    """The address has a mailbox already."""
+    """Raised if the address or T-User already exists."""
 
 
 class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a fault
-    """The address has no mailbox here."""
+    """Raised if the address has no mailbox in this sandbox."""
 
 
 def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
-    """Open a mailbox with its initial folders and return its id. Raises AccountExists, or ValueError for no address."""
+    """Create a mailbox with its initial folders and return its id.
+
+    Raises AccountExists, or ValueError if the address is invalid.
+    """
     local_part, _, domain = address.partition("@")
     if not local_part or not domain or "@" in domain or not address.isprintable():
-        raise ValueError("a mailbox needs an address of the form local-part@domain, without control characters")
+        raise ValueError("the address of a mailbox must have the form local-part@domain, without control characters")
     row = connection.execute(
         "INSERT INTO mailbox_account(address, folded, domain, password, at) VALUES(?, ?, ?, ?, ?)"
         " ON CONFLICT(folded) DO NOTHING RETURNING id",
         (address, fold(address), fold(domain), hash_password(password), at_ms),
     ).fetchone()
     if row is None:
-        raise AccountExists(f"{address} has a mailbox already")
+        raise AccountExists(f"the mailbox {address} already exists")
     account: int = row["id"]
     _create_folders(connection, account)
     return account
 
 
 def set_password(connection: sqlite3.Connection, address: str, password: str) -> bool:
-    """Change the password of a mailbox; False if the address has none."""
+    """Change the password of a mailbox. Return False if the mailbox does not exist."""
     changed = connection.execute(
         "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), fold(address))
     )
@@ -103,18 +106,18 @@ def set_password(connection: sqlite3.Connection, address: str, password: str) ->
 
 
 def delete_account(connection: sqlite3.Connection, address: str) -> bool:
-    """Remove a mailbox with everything in it; False if the address has none."""
+    """Delete a mailbox and its content. Return False if it does not exist."""
     return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (fold(address),)).rowcount > 0
 
 
 def find_account_id(connection: sqlite3.Connection, address: str) -> int | None:
-    """The id of the mailbox at this address, if there is one."""
+    """Return the id of the mailbox with this address, or None."""
     row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return None if row is None else row["id"]
 
 
 def get_account_id(connection: sqlite3.Connection, address: str) -> int:
-    """The id of the mailbox at this address. Raises UnknownAccount."""
+    """Return the id of the mailbox with this address. Raises UnknownAccount."""
     account = find_account_id(connection, address)
     if account is None:
         raise UnknownAccount(f"there is no mailbox {address}")
@@ -122,7 +125,7 @@ def get_account_id(connection: sqlite3.Connection, address: str) -> int:
 
 
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
-    """The id of the mailbox that these credentials open, if they do."""
+    """Return the id of the mailbox that these credentials open, or None."""
     row = connection.execute("SELECT id, password FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return row["id"] if row is not None and check_password(password, row["password"]) else None
 
@@ -134,7 +137,7 @@ def create_tuser(connection: sqlite3.Connection, username: str, password: str, d
         (username, hash_password(password)),
     ).fetchone()
     if row is None:
-        raise AccountExists(f"there is a T-User {username} already")
+        raise AccountExists(f"the T-User {username} already exists")
     connection.executemany(
         "INSERT OR IGNORE INTO tuser_address(username, folded) VALUES(?, ?)",
         [(username, fold(address)) for address in direct_addresses],
@@ -148,7 +151,7 @@ def authenticate_tuser(connection: sqlite3.Connection, username: str, password: 
 
 
 def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
-    """The id of the mailbox at this Direct address, if there is one and the T-User may act for it."""
+    """Return the id of the mailbox with this Direct address, or None if there is none for which the T-User may act."""
     allowed = connection.execute(
         "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, fold(direct_address))
     ).fetchone()
@@ -156,7 +159,7 @@ def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_
 
 
 def list_domains(connection: sqlite3.Connection) -> set[str]:
-    """The domains that have a mailbox here, in lower case."""
+    """Return the domains of all mailboxes, folded."""
     return {row["domain"] for row in connection.execute("SELECT DISTINCT domain FROM mailbox_account")}
 
 
@@ -164,50 +167,49 @@ class MailboxFolder(NamedTuple):
     """A folder of a mailbox."""
 
     id: int
-    """The folder's UIDVALIDITY too."""
+    """The id of the folder, also its UIDVALIDITY."""
     name: str
-    """The name as it is kept."""
+    """The name in its stored spelling."""
 
 
 class Subscriptions(NamedTuple):
-    """Folders by their names as they are kept, each once."""
+    """The result of `subscribe`: folder names in their stored spelling, without duplicates."""
 
     names: list[str]
-    """All folders that were named."""
+    """The requested folders."""
     changed: list[str]
-    """The folders of which the subscription changed."""
+    """The folders whose subscription changed."""
 
 
 def _create_folders(connection: sqlite3.Connection, account: int) -> None:
-    """The folders that a mailbox is born with."""
     for name in (*RESERVED_FOLDERS, TRASH):
         _insert_folder(connection, account, name)
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """The folder of this name. Refuses with code 3 if the mailbox has no such folder."""
+    """Return the folder with this name. Raises MessagingError with code 3 if it does not exist."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
 def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
     if existing is None:
-        raise MessagingError(MessagingCode.FOLDER, f"There is no folder {name!r}")
+        raise MessagingError(MessagingCode.FOLDER, f"The mailbox has no folder {name!r}")
     return existing
 
 
 def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """The id of a folder, which is its UIDVALIDITY. Refuses with code 3 if the mailbox has no such folder."""
+    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
     return get_folder(connection, account, name).id
 
 
 def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
-    """The id of INBOX.Trash, which is made anew if it was deleted or renamed."""
+    """Return the id of INBOX.Trash. Create the folder if it was deleted or renamed."""
     existing = _find_folder(connection, account, TRASH)
     return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
 
 def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> range:
-    """The next `count` uids of a folder, which are never given out again."""
+    """Reserve the next `count` uids of a folder."""
     row = connection.execute(
         "UPDATE folder SET next_uid = next_uid + ? WHERE id = ? RETURNING next_uid", (count, folder)
     ).fetchone()
@@ -216,7 +218,7 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Make a folder, and its parents if they are missing; the name as it is kept."""
+    """Create a folder and its missing parents. Return the name in its stored spelling."""
     kept = _choose_new_name(connection, account, name)
     _create_parents(connection, account, kept)
     _insert_folder(connection, account, kept)
@@ -224,7 +226,7 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
-    """Rename a folder and everything below it; both names as they are kept. Messages keep their uids."""
+    """Rename a folder and its sub-folders. Messages keep their uids. Return both names in their stored spelling."""
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
@@ -240,7 +242,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Delete a folder with its messages and sub-folders; the name as it was kept."""
+    """Delete a folder with its messages and sub-folders. Return its name in its stored spelling."""
     kept = get_folder(connection, account, name).name
     _validate_not_reserved(kept)
     connection.execute(
@@ -252,7 +254,7 @@ def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
-    """All sub-folders of `root` at any depth, by full name, in order."""
+    """Return the names of all sub-folders of `root` at any depth, sorted."""
     kept = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
@@ -263,7 +265,7 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
 
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Subscribe to folders or unsubscribe from them, all or none."""
+    """Subscribe to folders or unsubscribe from them: all, or none if one does not exist."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -277,7 +279,7 @@ def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str]
 
 def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder | None:
     row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
-    if row is None:  # another spelling, which SQLite can't compare beyond ASCII
+    if row is None:  # SQLite ignores case only in ASCII
         rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
         row = next((row for row in rows.fetchall() if fold(row["name"]) == fold(name)), None)
     return None if row is None else MailboxFolder(row["id"], row["name"])
@@ -298,18 +300,22 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 
 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """The name that a folder is made with: below its nearest parent as that is spelt, and else as it is given."""
+    """Return the name for a new folder: an existing parent's spelling, then the levels as requested.
+
+    Raises MessagingError if the name is invalid, in use or reserved.
+    """
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
-        raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} exists already")
+        raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} already exists")
     if not fold(name).startswith(fold(f"{INBOX}.")):
-        raise MessagingError(MessagingCode.OTHER, "The name of a folder starts with INBOX.")
+        raise MessagingError(MessagingCode.OTHER, "The name of a folder must start with 'INBOX.'")
     if len(name) > _MAX_NAME_CHARS or not all(name.split(".")):
         raise MessagingError(
-            MessagingCode.OTHER, f"The name of a folder has at most {_MAX_NAME_CHARS} characters and no empty level"
+            MessagingCode.OTHER,
+            f"The name of a folder must have at most {_MAX_NAME_CHARS} characters and no empty level",
         )
     if any(unicodedata.category(character) == "Cc" for character in name):
-        raise MessagingError(MessagingCode.OTHER, "The name of a folder has no control characters")
+        raise MessagingError(MessagingCode.OTHER, "The name of a folder must not contain control characters")
     levels = name.split(".")
     for depth in range(len(levels) - 1, 0, -1):
         parent = _find_folder(connection, account, ".".join(levels[:depth]))
@@ -324,32 +330,32 @@ def _validate_not_reserved(name: str) -> None:
 
 
 TransferFn = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
-"""copy or move: from a folder, to a folder, which uids; the new uid of each. Within one folder nothing is done."""
+"""`copy_messages` or `move_messages`."""
 
 
 class Flag(StrEnum):
-    """A mark on a message; the value is its column."""
+    """A flag of a message. The value is the name of its column."""
 
     SEEN = "seen"
     DELETED = "deleted"
 
 
 class Selection(NamedTuple):
-    """Selects the messages of a folder that meet every criterion given."""
+    """Criteria for messages of a folder. A message must meet all of them; None or False: no restriction."""
 
     uids: Sequence[int] | None = None
     unread: bool = False
     begin_ms: int | None = None
     """The earliest time of receipt, in milliseconds since 1970."""
     end_ms: int | None = None
-    """The latest time of receipt."""
+    """The latest time of receipt, in milliseconds since 1970."""
     sender: str | None = None
-    """Text to find in the header, case-blind."""
+    """Text that the header contains, ignoring case."""
     subject: str | None = None
 
 
 class Count(NamedTuple):
-    """How many messages a folder has."""
+    """The numbers of messages in a folder."""
 
     all: int
     unread: int
@@ -357,31 +363,31 @@ class Count(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A message as it is listed."""
+    """A message with the members of its response."""
 
     uid: int
     number: int
-    """The message's place in the folder, from 1."""
+    """The message's position in the folder, starting at 1."""
     received_ms: int
     sent_ms: int | None
     members: bytes
-    """The JSON of what depends on the message's bytes alone (parsing.Content)."""
+    """The JSON of `StoredContent.detail` or `StoredContent.metadata`."""
     file: str | None
-    """The name of the file that its bytes are in, where they are in one."""
+    """The name of the file with the message's bytes. None if they are in the database."""
 
 
 class StoredBytes(NamedTuple):
-    """A message as it came."""
+    """The unmodified bytes of a message."""
 
     uid: int
     message_id: str | None
     raw: bytes
-    """Empty where they are in a file."""
+    """Empty if the bytes are in a file."""
     file: str | None
 
 
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
-    """Add an unread message to a folder; its uid. Raises MessagingError where SQLite takes no row of its size."""
+    """Add an unread message to a folder and return its uid. Raises MessagingError if it is too large for SQLite."""
     (uid,) = allocate_uids(connection, folder, 1)
     try:
         connection.execute(
@@ -414,9 +420,9 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 
 
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages, in the order of their uids, with flags and received date; the new uid of each.
+    """Copy messages with flags and received date, in the order of their uids. Return the new uid of each.
 
-    Within one folder nothing is copied.
+    Copies nothing if both folders are the same.
     """
     if folder == destination:
         return {}
@@ -434,14 +440,14 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
 
 
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Move messages; the new uid of each. Within one folder nothing is moved."""
+    """Move messages. Return the new uid of each. Moves nothing if both folders are the same."""
     moved = copy_messages(connection, folder, destination, uids)
     remove_messages(connection, folder, moved)
     return moved
 
 
 def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
-    """Remove messages for good; the uids that there were."""
+    """Delete messages permanently. Return the uids of the existing ones."""
     rows = connection.execute(
         "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
         (folder, _encode_uids(uids)),
@@ -450,10 +456,12 @@ def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[
 
 
 def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
-    """Give a folder's messages other uids, in their order from `first`, as a restored server does; how many."""
+    """Assign new uids, from `first`, to a folder's messages, like a restored server. Return the number of messages."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
-    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))  # uids are unique at every step
+    connection.execute(
+        "UPDATE message SET uid = -uid WHERE folder = ?", (folder,)
+    )  # first, because uids must be unique at every step
     connection.executemany(
         "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
         [(new, folder, -old) for new, old in enumerate(uids, first)],
@@ -463,7 +471,7 @@ def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -
 
 
 def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], flag: Flag, *, value: bool) -> list[int]:
-    """Set or clear a flag; the uids of the messages that this changed."""
+    """Set or clear a flag. Return the uids of the changed messages."""
     rows = connection.execute(
         f"UPDATE message SET {flag} = :value WHERE folder = :folder AND {flag} != :value"  # noqa: S608  a column
         " AND uid IN (SELECT value FROM json_each(:uids)) RETURNING uid",
@@ -473,7 +481,7 @@ def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], f
 
 
 def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
-    """How many messages, unread messages and messages marked as deleted a folder has."""
+    """Return the numbers of messages, unread messages and messages flagged as deleted."""
     row = connection.execute(
         'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
         (folder,),
@@ -482,14 +490,14 @@ def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
 
 
 def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
-    """All uids of a folder, ascending."""
+    """Return all uids of a folder, in ascending order."""
     return [row[0] for row in connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))]
 
 
 def list_messages(
     connection: sqlite3.Connection, folder: int, selection: Selection, *, with_body: bool
 ) -> list[StoredMessage]:
-    """The selected messages in the order of their uids, whole or as metadata."""
+    """Return the selected messages in the order of their uids. with_body: False for metadata only."""
     criteria = selection._asdict() | {
         "folder": folder,
         "whole": with_body,
@@ -517,7 +525,7 @@ def list_messages(
 
 
 def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
-    """The bytes of messages in the order of their uids; unknown uids are skipped."""
+    """Return the bytes of messages in the order of their uids. Unknown uids are ignored."""
     rows = connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
         " LEFT JOIN content_file USING(content)"

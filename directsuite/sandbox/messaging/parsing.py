@@ -375,7 +375,7 @@ def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
 
 
 def _iter_hyphen_lines(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Match[bytes]]:
-    """Yield the lines after `position` that start with two hyphens. Base64, which has no hyphens, is skipped quickly."""
+    """Yield the lines after `position` that start with two hyphens. Base64, without hyphens, is skipped quickly."""
     while position < len(raw):
         end = position + _SEARCH_WINDOW_BYTES
         if b"--" in raw[position : end + 1]:

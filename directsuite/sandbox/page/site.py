@@ -268,7 +268,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
-        """Yield the file of a stored PDF and prevent its removal. Raises PageNotFoundError if it no longer exists."""
+        """Yield the file of a stored PDF, preventing its removal. Raises PageNotFoundError if it is gone."""
         try:
             with self.sandbox.reading_document(document["name"]) as file:
                 yield file
@@ -277,9 +277,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
-        """Yield a message's bytes, or its file and prevent its removal. Raises PageNotFoundError if it no longer
-        exists.
-        """
+        """Yield a message's bytes, or its file, preventing its removal. Raises PageNotFoundError if it is gone."""
         name: str | None = message["name"]
         if name is None:
             yield message["raw"]
