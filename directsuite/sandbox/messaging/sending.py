@@ -1,11 +1,11 @@
-"""What brings new messages in: Send and its variants, Forward, SaveRawMessages, and delivery from outside.
+"""Operations that create messages: Send and its variants, Forward, SaveRawMessages, and delivery from outside.
 
-Composing and parsing happen in a thread of their own; only rows are written in the writer's transaction, all of an
-operation's at once: the copy in INBOX.Sent, the mailboxes of recipients here, the fates of the others, the ledger.
+Messages are composed and parsed in a thread. All rows of an operation are then written in one transaction: the copy in
+INBOX.Sent, the messages for mailboxes of this sandbox, the delivery outcomes of all recipients, and the ledger.
 
-A message (RFC 5322) is put together from bytes, part by part, so that a large attachment is encoded once and copied
-once. What cannot stand in a message without changing its structure (line breaks in a header, say) is refused. A message
-of more than 1 MiB is written to a file, from those that its attachments are in, piece by piece.
+A message (RFC 5322) is composed from bytes, part by part, so that a large attachment is encoded once and copied once.
+Values that would change the structure of a message, such as line breaks in a header, are rejected. A message of more
+than 1 MiB is written to a file piece by piece, from the files with its attachments.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 NewFileFn = Callable[[], Path]
-"""Makes a file to write, in any thread."""
+"""Creates a file to write. Can be called in any thread."""
 
-_MAX_IN_MEMORY_BYTES = 2**20  # octets of a message that is kept in a row
-_BASE64_LINE_BYTES = 57  # octets in a line of base64
+_MAX_IN_MEMORY_BYTES = 2**20  # maximum size of a message in a row of the database
+_BASE64_LINE_BYTES = 57  # bytes per line of base64
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
@@ -96,31 +96,34 @@ class _OutgoingMessage(NamedTuple):
 async def send(
     call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader], database: SandboxDatabase
 ) -> ResponseMembers:
-    """Send, SendWithHeader and their T-User forms."""
+    """Run Send, SendWithHeader or their T-User forms."""
     message = call.request.message
     if fold(message.sender) != fold(call.address):
-        raise MessagingError(MessagingCode.ADDRESS, "The sender is not the mailbox that the credentials open")
+        raise MessagingError(
+            MessagingCode.ADDRESS, "The sender is not the address of the mailbox that the credentials open"
+        )
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """The message, and what it is known by."""
         return _compose_outgoing(call, _make_draft(call), new_file)
 
     return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
 
 
 async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -> ResponseMembers:
-    """Forward: one message inline with its attachments, several as attachments. Raises FileNotFoundError."""
+    """Run Forward: one message is forwarded inline with its attachments, several as attachments.
+
+    Raises FileNotFoundError if the file of a message was deleted after its row was read.
+    """
     recipients = _remove_duplicates(call.request.list_recipients())
     _validate_recipients(recipients)
     stored = await database.read(
         lambda connection: mailboxes.list_raw_messages(connection, call.get_folder(connection).id, call.request.uids)
     )
     if not stored:
-        raise MessagingError(MessagingCode.OTHER, "There is no message with these uids")
+        raise MessagingError(MessagingCode.OTHER, "The folder has no message with any of these uids")
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """The message that has them, and what it is known by."""
         return _compose_forward(call, recipients, originals, new_file)
 
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
@@ -128,10 +131,9 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
 
 
 async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: SandboxDatabase) -> ResponseMembers:
-    """SaveRawMessages: append to the folder, all or nothing."""
+    """Run SaveRawMessages: append all messages to the folder, or none."""
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
-        """The messages, read for the store."""
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
             build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
@@ -147,18 +149,21 @@ async def prepare_and_store(
     prepare: Callable[[NewFileFn], T],
     store: Callable[[sqlite3.Connection, T], U],
 ) -> U:
-    """Have messages prepared in a thread, then stored; of the files that were made, those that a row names stay."""
+    """Prepare messages in a thread, then store them in one transaction. Return the result of `store`.
+
+    prepare: composes the messages. Its argument creates files, which are deleted at the end unless a row names them.
+    store: writes the rows.
+    """
     made = list[str]()
     with ExitStack() as making:
 
         def create_file() -> Path:
-            """One that goes with an error."""
+            """Create a file that is deleted if an error occurs."""
             file = making.enter_context(files.create_file())
             made.append(file.name)
             return file
 
         def prepare_and_sync() -> T:
-            """What was prepared, on the disk."""
             prepared = prepare(create_file)
             for name in made:
                 files.sync(files[name])
@@ -171,10 +176,11 @@ async def prepare_and_store(
 def deliver_inbound(
     connection: sqlite3.Connection, address: str, folder: str, content: StoredContent, *, now: int
 ) -> int:
-    """Put a message into a folder of a mailbox as if it came from outside; its uid.
+    """Store a message in a folder of a mailbox, as if it came from outside. Return its uid.
 
-    Raises UnknownAccount for an address without a mailbox; refuses an unknown folder with code 3, and with code 2 where
-    the user's certificate has expired or is revoked.
+    Raises UnknownAccount if the address has no mailbox, and MessagingError with code 3 if the folder does not exist, or
+    with
+    code 2 if the user's certificate has expired or is revoked.
     """
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
@@ -239,7 +245,7 @@ def _compose_forward(
     except MessagingError as refusal:
         if refusal.code is MessagingCode.ADDRESS:
             raise
-        return _compose_outgoing(call, attached, new_file)  # a part of the original cannot be carried over as it is
+        return _compose_outgoing(call, attached, new_file)  # a part of the original can't be copied unchanged
 
 
 def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
@@ -297,7 +303,7 @@ def _deliver(
 
 
 def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
-    """The recipients, each address once, where it was first named."""
+    """Return the recipients without duplicate addresses. The first of each is kept."""
     first: dict[str, Recipient] = {}
     for recipient in recipients:
         first.setdefault(fold(recipient.email), recipient)
@@ -305,7 +311,7 @@ def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
 
 
 def _read_content(call: MessagingCall[Any], text: str, member: str) -> bytes | FileRange:
-    """What a member of the request holds in base64. Refuses what is no base64 with code 4."""
+    """Return the decoded content of a member. Raises MessagingError with code 4 if it is not base64."""
     content = call.contents[text] if text in call.contents else _decode_base64(text, member)
     if content is None:
         raise MessagingError(MessagingCode.OTHER, f"{member} is not base64")
@@ -332,24 +338,24 @@ class Draft(NamedTuple):
 
 
 class ComposedMessage(NamedTuple):
-    """A message in its two forms: the sender's copy, which names the BCC recipients, and everyone else's."""
+    """A composed message: the sender's copy, which contains the BCC recipients, and the copy for all recipients."""
 
     sender_copy: StoredContent
     recipient_copy: StoredContent
 
 
 def _validate_address(address: str) -> None:
-    """Refuse, with code 2, what is not a bare `local-part@domain`."""
+    """Raise MessagingError with code 2 if this is not a bare `local-part@domain`."""
     if len(address) > _MAX_ADDRESS_CHARS or _ADDRESS.fullmatch(address) is None:
-        raise MessagingError(MessagingCode.ADDRESS, "An address is not of the form local-part@domain")
+        raise MessagingError(MessagingCode.ADDRESS, "An address does not have the form local-part@domain")
 
 
 def _validate_recipients(recipients: Sequence[Recipient]) -> None:
-    """Raise MessagingError with code 2 if there are no or too many recipients, or if an address is invalid."""
+    """Raise MessagingError with code 2 if there are too few or too many recipients, or if an address is invalid."""
     if not recipients:
         raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
     if len(recipients) > MAX_RECIPIENTS:
-        raise MessagingError(MessagingCode.ADDRESS, f"A message has at most {MAX_RECIPIENTS:,} recipients")
+        raise MessagingError(MessagingCode.ADDRESS, f"A message may have at most {MAX_RECIPIENTS:,} recipients")
     for recipient in recipients:
         _validate_address(recipient.email)
 
@@ -357,11 +363,15 @@ def _validate_recipients(recipients: Sequence[Recipient]) -> None:
 def compose_message(
     draft: Draft, *, message_id: str, at: datetime, new_file: NewFileFn | None = None
 ) -> ComposedMessage:
-    """Build the message. Refuses addresses with code 2; headers and attachments that it cannot carry with code 4."""
+    """Compose a message.
+
+    new_file: creates the file of a large message. None: compose it in memory.
+    Raises MessagingError with code 2 for invalid addresses, and with code 4 for invalid headers and attachments.
+    """
     _validate_recipients(draft.recipients)
     _validate_address(draft.sender)
-    if len(draft.attachments) >= MAX_PARTS:  # the text is a part too
-        raise MessagingError(MessagingCode.OTHER, f"A message has at most {MAX_PARTS - 1:,} attachments")
+    if len(draft.attachments) >= MAX_PARTS:  # the text is also a part
+        raise MessagingError(MessagingCode.OTHER, f"A message may have at most {MAX_PARTS - 1:,} attachments")
     named = {kind: [r.email for r in draft.recipients if r.type == kind] for kind in ("TO", "CC", "BCC")}
     lines = [_format_address_header("From", [draft.sender])]
     lines += [_format_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
@@ -379,7 +389,7 @@ def compose_message(
         raw = write_pieces((head, *pieces), new_file)
         if not in_memory or isinstance(raw, Path):
             return build_content(raw)
-        # The text and the attachments are known: only the headers are read back, as everyone else reads them.
+        # Text and attachments are known. The headers are parsed, so that they are equal to those of a received message.
         return build_content(raw, ParsedMessage(read_headers(head), body, draft.html_body, list(draft.attachments)))
 
     delivered = finish_content(lines)
@@ -390,7 +400,7 @@ def compose_message(
 
 
 def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:
-    """Pieces put together: in memory, or in a new file where that is too much."""
+    """Join the pieces in memory, or in a new file if they are too large."""
     octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:
@@ -405,7 +415,7 @@ def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn 
 
 
 def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _FilePart]]:
-    """The content headers and the content, as one part or as multipart/mixed."""
+    """Return the content headers and the content, as one part or as multipart/mixed."""
     text_lines, text = _build_text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
         return text_lines, [text]
@@ -449,7 +459,7 @@ def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _F
 
 
 class _FilePart:
-    """An attachment's content as a message has it, read anew each time from the file that it is in."""
+    """The encoded content of an attachment, read from its file for each iteration."""
 
     def __init__(self, content: FileRange, *, verbatim: bool) -> None:
         self._content, self._verbatim = content, verbatim
@@ -470,19 +480,19 @@ class _FilePart:
 
 
 def _encode_base64_lines(octets: bytes) -> bytes:
-    # encodebytes ends its lines as Unix does; mail has CRLF, and none after the last line of a part.
+    # encodebytes ends each line with LF. Mail uses CRLF, and no line break at the end of a part.
     return pybase64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
 
 
 def _format_filename_parameter(filename: str) -> str:
     if len(filename) > _MAX_FILENAME_CHARS or _HEADER_BREAK.search(filename):
         raise MessagingError(
-            MessagingCode.OTHER, f"A filename has at most {_MAX_FILENAME_CHARS} characters and no line breaks"
+            MessagingCode.OTHER, f"A filename must have at most {_MAX_FILENAME_CHARS} characters and no line breaks"
         )
     if _PLAIN_FILENAME.fullmatch(filename) and len(filename) <= _MAX_PLAIN_FILENAME_CHARS:
         return f'; filename="{filename}"'
     segments = ["utf-8''"]
-    for character in filename:  # some readers decode each segment by itself
+    for character in filename:  # some readers decode each segment separately
         octets = quote(character, safe="")
         if len(segments[-1]) + len(octets) > _MAX_FILENAME_SEGMENT_CHARS:
             segments.append("")
@@ -494,7 +504,8 @@ def _format_custom_header(name: str, value: str) -> str:
     lowered = name.lower()
     if _HEADER_NAME.fullmatch(name) is None:
         raise MessagingError(
-            MessagingCode.OTHER, "The name of a header has printable ASCII characters only, and no colon"
+            MessagingCode.OTHER,
+            "The name of a header must have 1 to 76 printable ASCII characters without spaces and colons",
         )
     if lowered in _SERVICE_HEADERS or lowered.startswith("content-"):
         raise MessagingError(MessagingCode.OTHER, f"The header {name} is set by the service")

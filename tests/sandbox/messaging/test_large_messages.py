@@ -389,7 +389,7 @@ async def test_a_message_that_goes_before_its_file_is_opened_is_not_there(
         monkeypatch.setattr(mail.sandbox.message_files, "hold_files", reads_once_it_has_gone)
         answer = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
     if operation == "Forward":
-        assert answer["message"] == "There is no message with these uids"
+        assert answer["message"] == "The folder has no message with any of these uids"
     else:
         assert answer["messages"] == []
 
