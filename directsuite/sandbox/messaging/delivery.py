@@ -1,25 +1,26 @@
-"""What becomes of a sent message, recipient by recipient, and the report about it (specification sections 3 and 2.C).
+"""Delivery of a sent message to each recipient, and the report about it (specification sections 3 and 2.C).
 
     Waiting ──► Delivered | Remotely Failed         when the receiver's confirmation is due
-       └──────► NO MDN Received                     after an hour without one;  a later one still moves it on ("late")
+       └──────► NO MDN Received                     after an hour without one;  a later one still changes it ("late")
     Locally Failed                                  from the start
 
-Nothing is delivered beyond this process. What is due when is written down at sending; the status is derived from
-the clock when it is asked for. Who gets which fate:
+The sandbox delivers nothing to other systems. When a message is sent, an outcome with its time is stored for each
+recipient. The status is computed from the clock when it is requested. The outcome depends on the recipient:
 
-| recipient | fate |
+| recipient | outcome |
 |---|---|
-| has a mailbox here, its certificate expired or revoked | Remotely Failed at once; nothing arrives |
-| has a mailbox here | in its INBOX before the send is answered; Delivered at once |
-| `deliver@`, `slow+30m@` of a test domain | Delivered at once, after the time given (s, m, h) |
+| has a mailbox here, its certificate expired or revoked | Remotely Failed immediately; no message arrives |
+| has a mailbox here | in its INBOX before the response to Send; Delivered immediately |
+| `deliver@`, `slow+30m@` of a test domain | Delivered immediately, or after the given time (s, m, h); `slow@`: 1 minute
+|
 | `nomdn@` of a test domain | never confirmed |
-| `bounce@` of a test domain | Remotely Failed, at once or after a time: `bounce+10s@` |
+| `bounce@` of a test domain | Remotely Failed, immediately or after a time: `bounce+10s@` |
 | `nocert@`, `untrusted@` of a test domain | Locally Failed |
-| anyone else at a domain that has mailboxes here | Remotely Failed: no such mailbox |
-| anyone else of a test domain | Delivered at once |
+| any other address of a domain that has mailboxes here | Remotely Failed: no such mailbox |
+| any other address of a test domain | Delivered immediately |
 | any other domain | Locally Failed: no certificate found |
 
-Test domains are those that RFC 2606 sets aside: below `.test`, `.example`, `.invalid`, and example.com, .net, .org.
+Test domains are those reserved by RFC 2606: below `.test`, `.example`, `.invalid`, and example.com, .net, .org.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ CSV_COLUMNS = {
     "XDR Unique ID": "uniqueId",
     "XDR Patient ID": "patientId",
 }
-"""The columns of csvData in their order, and the members of a DirectMessageLog that stand in them."""
+"""The columns of csvData in their order, with their members of DirectMessageLog."""
 
 _TEST_DOMAIN = re.compile(r"(?:.*\.)?(?:test|example|invalid|example\.(?:com|net|org))", re.DOTALL)
 _DELAY = re.compile(r"(\d{1,6})([smh])")
@@ -74,7 +75,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 class DeliveryStatus(StrEnum):
-    """Message status values, as the specification spells them."""
+    """The status values of the specification."""
 
     DELIVERED = "Delivered"
     WAITING = "Waiting"
@@ -84,13 +85,13 @@ class DeliveryStatus(StrEnum):
 
 
 class DeliveryOutcome(NamedTuple):
-    """What will have become of a recipient."""
+    """The predetermined result of the delivery to a recipient."""
 
     status: DeliveryStatus | None
-    """None where no confirmation ever comes."""
+    """The final status. None if no confirmation ever arrives."""
     details: str
     delay_ms: int = 0
-    """How long after sending the outcome is known."""
+    """The time between sending and the outcome, in milliseconds."""
 
 
 class SentRecord(NamedTuple):
@@ -120,30 +121,30 @@ _TEST_OUTCOMES = {
 
 
 def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
-    """The fate of a recipient who has no mailbox here."""
+    """Return the outcome of a recipient without a mailbox here."""
     local_part, _, domain = fold(address).rpartition("@")
     name, _, suffix = local_part.partition("+")
     if _TEST_DOMAIN.fullmatch(domain) is None:
         return _NO_MAILBOX if domain in served_domains else _NO_CERTIFICATE
-    fate = _TEST_OUTCOMES.get(name)
-    if fate is None:
+    outcome = _TEST_OUTCOMES.get(name)
+    if outcome is None:
         return _NO_MAILBOX if domain in served_domains else _TEST_OUTCOMES["deliver"]
     delay = _DELAY.fullmatch(suffix)
-    return fate if delay is None else fate._replace(delay_ms=int(delay[1]) * _UNIT_MS[delay[2]])
+    return outcome if delay is None else outcome._replace(delay_ms=int(delay[1]) * _UNIT_MS[delay[2]])
 
 
 def record_sent_message(
     connection: sqlite3.Connection, sent: SentRecord, outcomes: Iterable[tuple[str, DeliveryOutcome]]
 ) -> None:
-    """Write down a message with its recipients and their fates."""
+    """Store a sent message with its recipients and their outcomes."""
     row = connection.execute(
         "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id", sent
     ).fetchone()
     connection.executemany(
         "INSERT INTO delivery(message, position, recipient, outcome, due, details) VALUES(?, ?, ?, ?, ?, ?)",
         [
-            (row["id"], position, recipient, fate.status, sent.at_ms + fate.delay_ms, fate.details)
-            for position, (recipient, fate) in enumerate(outcomes)
+            (row["id"], position, recipient, outcome.status, sent.at_ms + outcome.delay_ms, outcome.details)
+            for position, (recipient, outcome) in enumerate(outcomes)
         ],
     )
 
@@ -151,8 +152,8 @@ def record_sent_message(
 def list_records(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
 ) -> list[dict[str, Any]]:
-    """A DirectMessageLog for each recipient of those messages that this account sent, in the order of sending."""
-    rows = connection.execute(  # +account: SQLite would rather go through all that the account has sent
+    """Return a DirectMessageLog for each recipient of the messages sent by this account, in the order of sending."""
+    rows = connection.execute(  # +account: otherwise SQLite scans all messages of the account
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
         " WHERE +account = ? AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
@@ -162,18 +163,18 @@ def list_records(
 
 
 class RecipientDelivery(NamedTuple):
-    """A message's way to a recipient."""
+    """The delivery of a message to one recipient."""
 
     recipient: str
     status: str
     details: str
     sent_ms: int
     due_ms: int | None
-    """When the outcome is known, or was; None where no confirmation comes, or the status was set."""
+    """The time of the outcome in milliseconds. None if nothing is confirmed, or if the status was set."""
 
 
 def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[RecipientDelivery]:
-    """A message's ways to its recipients, in their order; none for a message that nobody sent."""
+    """Return a message's deliveries in the order of its recipients. Empty if the message is unknown."""
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
         " WHERE smtp_id = ? ORDER BY position",
@@ -191,14 +192,14 @@ def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int
 
 
 def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
-    """hasCvData, csvData and messageLogs. With no record both are empty, whichever form was asked for."""
+    """Return hasCvData, csvData and messageLogs. Without records, the report is empty and never CSV."""
     if as_csv and logs:
         return {"hasCvData": True, "csvData": pybase64.b64encode(format_csv(logs)).decode("ascii"), "messageLogs": []}
     return {"hasCvData": False, "csvData": "", "messageLogs": logs}
 
 
 def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
-    """The report as CSV (RFC 4180, UTF-8) with a line of column titles. The XDR columns are empty: nothing is XDR."""
+    """Return the report as CSV (RFC 4180, UTF-8) with a header line. The XDR columns are always empty."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
@@ -207,18 +208,21 @@ def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
 
 
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
-    """Give a recipient this status, whatever the clock says. Raises LookupError or ValueError for what is unknown."""
+    """Set the status of a recipient, regardless of the clock.
+
+    Raises ValueError if the status is unknown, and LookupError if the message or recipient is.
+    """
     changed = connection.execute(
         "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"
         " AND message = (SELECT id FROM sent_message WHERE smtp_id = ?)",
         (DeliveryStatus(status), recipient, add_brackets(smtp_id)),
     )
     if changed.rowcount == 0:
-        raise LookupError(f"no message {add_brackets(smtp_id)} was sent to {recipient}")
+        raise LookupError(f"no message with the id {add_brackets(smtp_id)} was sent to {recipient}")
 
 
 def add_brackets(smtp_id: str) -> str:
-    """An smtpId with its angle brackets, which callers may leave out."""
+    """Return an smtpId with angle brackets, which callers may omit."""
     return f"<{smtp_id.strip().removeprefix('<').removesuffix('>')}>"
 
 

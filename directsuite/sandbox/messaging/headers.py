@@ -1,9 +1,9 @@
-"""Header values of mail: what their raw text says, which addresses stand in it, and text as a header has it.
+"""Parsing and formatting of mail header values.
 
-A raw value is unfolded, and its encoded words (RFC 2047) are as they came. Addresses are read from it before any word
-is decoded: what a word holds is text for people, and never an address. The standard library's header registry decodes
-while it parses, inside addresses too; of `a@x.test <b@x.test>` it takes the first; a hostile sender can keep it busy
-for minutes. Everything here takes time in proportion to the value's length.
+A raw value is unfolded and still contains its encoded words (RFC 2047). Addresses are parsed before encoded words are
+decoded, because a decoded word is only text. The standard library's header registry is not used: it also decodes within
+addresses, parses `a@x.test <b@x.test>` as the first address, and takes minutes for some malicious values. All functions
+here take time proportional to the length of the value.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ _CHARSET_SUPERSETS = {
     "iso8859-9": "cp1254",
     "tis-620": "cp874",
 }
-"""What is announced as the one is often written in the other, which has the same characters and more."""
+"""Charsets, and supersets with which they are decoded, because senders often use characters of the superset."""
 _NON_MAIL_CODECS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
-"""Python's codecs that no mail is written in; the first two take time with the square of the text's length."""
+"""Codecs of Python that are not charsets of mail. `idna` and `punycode` take time quadratic in the length of the text.
+"""
 
-_ENCODED_WORD_BYTES = 45  # octets: 60 of base64, so that the word stays below the 75 of RFC 2047 section 2
+_ENCODED_WORD_BYTES = 45  # 60 in base64: the word must have at most 75 (RFC 2047 section 2)
 MAX_PLAIN_VALUE_CHARS = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
 
 _WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?]*\?="
 _WORDS = re.compile(rf"{_WORD}(?:\s*{_WORD})*+")
 _WORD_PARTS = re.compile(r"=\?([^?\s*]++)[^?\s]*+\?([bBqQ])\?([^?]*+)\?=")
-# A quoted string, which may lack its end; and words that stand apart, as RFC 2047 section 5 has them in a phrase. Those
-# that something follows are misplaced: they are matched too, so that no search begins again at each of them.
+# Matches a quoted string, which may lack its end, and encoded words separated from other text (RFC 2047 section 5).
+# Words directly followed by other text are matched as misplaced, so that the search does not restart at each of them.
 _OPAQUE = re.compile(
     rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?:(?![^\s(),;:<])|(?P<misplaced>))',
     re.DOTALL,
@@ -54,7 +55,7 @@ _COMMENT_TOKEN = re.compile(r"\\.|[()]", re.DOTALL)
 _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
 _ADDRESS_PREFIX = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
-# The second alternative takes a word that no @ or dot follows, so that no search begins within it again.
+# The second alternative matches words without a following @ or dot, so that the search does not restart within them.
 _DOTTED_WORDS = re.compile(
     r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)"
 )
@@ -67,19 +68,19 @@ class HeaderMailbox(NamedTuple):
     """A mailbox of an address header."""
 
     name_slice: slice
-    """Where the mailbox's name stands in the raw value."""
+    """The position of the mailbox's name in the raw value."""
     address: str
 
 
 def unfold(value: str) -> str:
-    """A header's value as the standard library has it, in one line, with raw 8-bit text read as UTF-8."""
+    """Return a header value of the standard library in one line, with raw 8-bit text decoded as UTF-8."""
     if not value.isascii():
         value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value.replace("\r", "").replace("\n", "").strip()
 
 
 def decode_header(name: str, raw: str) -> str:
-    """What a raw value says. A name that is decoded in an address header is quoted where it would be misread."""
+    """Decode the encoded words of a raw value. In an address header, decoded names are quoted if ambiguous."""
     if "=?" not in raw:
         return raw
     if name.lower() not in _ADDRESS_HEADERS:
@@ -88,12 +89,12 @@ def decode_header(name: str, raw: str) -> str:
 
 
 def decode_words(raw: str) -> str:
-    """Text with its encoded words decoded."""
+    """Decode all encoded words in a text."""
     return _WORDS.sub(lambda words: _decode_word_run(words[0]), raw)
 
 
 def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
-    """The mailboxes in the raw value of an address header, groups' members among them; what has no `@` is none."""
+    """Yield the mailboxes and group members in the raw value of an address header. Text without `@` is skipped."""
     structure = _mask_structure(raw)
     name_start = 0
     for piece in _MAILBOX.finditer(structure):
@@ -106,7 +107,7 @@ def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
         addresses = list(_DOTTED_WORDS.finditer(structure, before.end() if before else start, end))
         at = next((dotted for dotted in reversed(addresses) if dotted["found"] and "@" in dotted[0]), None)
         if at is None:
-            continue  # a name with an unquoted comma goes on in the next piece
+            continue  # a name with an unquoted comma continues in the next piece
         if at[0].count("@") == 1:
             places = range(*at.span())
             address = "".join(raw[place] for place in places if not structure[place].isspace())
@@ -115,7 +116,7 @@ def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
 
 
 def decode_text(octets: bytes | bytearray, charset: str) -> str:
-    """Octets as text, whatever charset they are said to be in; what can't be decoded is replaced."""
+    """Decode bytes in any charset. An unknown charset is read as Latin-1, and undecodable bytes are replaced."""
     try:
         codec = codecs.lookup(charset).name
         text = octets.decode(
@@ -132,12 +133,12 @@ def fold(text: str) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """Text without unpaired surrogates, which some charsets can yield and neither JSON nor SQLite can hold."""
+    """Replace unpaired surrogates, which some charsets produce and neither JSON nor SQLite accept."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def format_header(name: str, value: str) -> str:
-    """A header, folded, that says exactly this; in one of addresses only the names of mailboxes are encoded."""
+    """Return a folded header with exactly this value. In address headers, only the names of mailboxes are encoded."""
     if name.lower() in _ADDRESS_HEADERS:
         value = _encode_names(value)
         if value.isascii() and value.isprintable():
@@ -149,7 +150,7 @@ def format_header(name: str, value: str) -> str:
 
 
 def _mask_structure(raw: str) -> str:
-    """The value with quoted strings and encoded words covered by letters, and comments by blanks."""
+    """Replace quoted strings and encoded words by letters, and comments by spaces. Only the structure is left."""
     pieces: list[str] = []
     position = 0
     while opaque := _OPAQUE_OR_COMMENT.search(raw, position):
@@ -196,7 +197,7 @@ def _unquote(phrase: str) -> str:
 
 
 def _decode_word_run(words: str) -> str:
-    """Encoded words as text. Those of one charset are joined first: some senders part them within a character."""
+    """Decode adjacent encoded words. Words of one charset are joined first, because some senders split characters."""
     runs: list[tuple[str, bytearray]] = []
     for charset, encoding, content in _WORD_PARTS.findall(words):
         try:
@@ -228,7 +229,7 @@ def _encode_names(value: str) -> str:
 
 
 def _encode_words(value: str) -> Iterable[str]:
-    """RFC 2047 words that decode to exactly this text; none ends within a character."""
+    """Yield RFC 2047 words that decode to exactly this text. No character is split."""
     word = b""
     for character in value:
         octets = character.encode("utf-8")

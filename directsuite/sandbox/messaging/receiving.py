@@ -1,11 +1,12 @@
-"""Request bodies of any size: their large contents go to a file while they are received, the rest is JSON as ever.
+"""Receives request bodies with large contents. The contents are written to a file, the rest is JSON in memory.
 
     {"content": "JVBERi0xLjcK…", …}  ──►  {"content": "6f1c…-0", …}     and 6f1c…-0: a range of the file, decoded
 
-A content is a string of more than 4 KiB in a member `content` or `data`. The name that takes its place is random, so
-that nobody can write it. It is decoded as base64 while it comes; one that is no base64 is refused where it is used.
+A content is a string of more than 4 KiB in a member `content` or `data`. The name that replaces it is random, so that
+no client can forge it. Contents are decoded from base64 while they are received. Invalid base64 is rejected when the
+content is used.
 
-No JSON is parsed for that: strings are found by their quotation marks, and what is no content stays as it came.
+The JSON is not parsed for this: strings are found by their quotation marks, and everything else is copied unchanged.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from directsuite.sandbox.files import StoredFiles
 
 Contents: TypeAlias = Mapping[str, FileRange | None]
-"""Large contents by the names in their places; None for what is no base64."""
+"""Large contents by the names that replace them. None if the content is not base64."""
 
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
 _MAX_MEMBER_BYTES = 200
-# Of two backslashes it takes one for a part: these are no base64 anyway.
+# Also matches the second of two backslashes, which does no harm: a backslash is not base64.
 _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 
@@ -43,7 +44,7 @@ _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 async def receive_contents(
     request: web.Request, files: StoredFiles, limit: int
 ) -> AsyncGenerator[tuple[bytes, Contents]]:
-    """A body as JSON, and its large contents, which are there meanwhile. Raises HTTPRequestEntityTooLarge."""
+    """Yield a body as JSON, and its large contents. Deletes their file at the end. Raises HTTPRequestEntityTooLarge."""
     if has_small_body(request):
         yield await request.read(), {}
         return
@@ -58,25 +59,25 @@ async def receive_contents(
 
 
 class BodyDivider:
-    """JSON text, divided while it comes into large contents and the rest of it. Raises BodyTooLargeError.
+    """Divides JSON text, piece by piece, into large contents and the rest.
 
-    largest: bytes that the rest may have.
+    written, file: the file for the contents. max_rest_bytes: maximum size of the rest.
     """
 
     def __init__(self, written: BinaryIO, file: Path, max_rest_bytes: int) -> None:
         self.rest = bytearray()
-        """The text, with names for the contents."""
+        """The JSON text with names in place of the large contents."""
         self.contents: dict[str, FileRange | None] = {}
         self._written, self._file, self._max_rest_bytes = written, file, max_rest_bytes
         self._token = secrets.token_hex(16)
         self._in_string = False
-        self._string_start = 0  # where the string under way begins in the rest
-        self._is_content: bool | None = None  # None until the string under way is large
-        self._is_escaping = False  # an odd number of backslashes has come last
+        self._string_start = 0  # position of the current string in the rest
+        self._is_content: bool | None = None  # None until the current string is large
+        self._is_escaping = False  # the last piece ended with an odd number of backslashes
         self._content = _LargeContent(written)
 
     def feed(self, text: bytes) -> None:
-        """Take a piece of the text."""
+        """Process a piece of the text. Raises BodyTooLargeError if the rest is too large."""
         position = 0
         while position < len(text):
             if self._in_string:
@@ -96,7 +97,7 @@ class BodyDivider:
                 raise BodyTooLargeError(self._max_rest_bytes)
 
     def _find_string_end(self, text: bytes, position: int) -> tuple[int, bool]:
-        """Where the string under way, or this piece of it, ends; and whether it is the string that ends."""
+        """Return the end of the current string within this piece, and True if the string ends there."""
         begin = position
         while True:
             quote = text.find(b'"', begin)
@@ -134,7 +135,7 @@ class BodyDivider:
 
 
 class _LargeContent:
-    """One content, decoded while it comes: the text of a JSON string, which is base64 with or without white space."""
+    """A content in a JSON string, decoded piece by piece: base64 with or without white space."""
 
     def __init__(self, written: BinaryIO) -> None:
         self._written = written
@@ -161,7 +162,7 @@ class _LargeContent:
 
 
 def _unescape(text: bytes) -> bytes:
-    """The characters of a string without white space. Raises ValueError or msgspec.DecodeError."""
+    """Return the text of a JSON string without white space. Raises ValueError or msgspec.DecodeError."""
     if b"\\" not in text:
         return text.replace(b" ", b"")
     return "".join(msgspec.json.decode(b'"%b"' % text, type=str).split()).encode("ascii")

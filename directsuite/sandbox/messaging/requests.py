@@ -1,9 +1,7 @@
-"""Request bodies (specification section 2.C), and a call whose body and credentials were checked.
+"""Request bodies (specification section 2.C), and a call with a validated body and credentials.
 
-A body is checked while it is read: what does not fit is refused.
-
-Where credentials are looked for is wider than section 4 says, since sections 4 and 5 differ: beside the place that
-section 4 names, `auth` and `authentication` are taken everywhere.
+A body is validated while it is decoded. Sections 4 and 5 of the specification differ about the place of the
+credentials: all operations accept them in `auth` and `authentication`, and some at the place that section 4 names.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
-    """Authentication and AuthenticationWithTuser: what is missing cannot be right, and is refused with code 1."""
+    """Authentication and AuthenticationWithTuser. Missing members are empty, and so rejected with code 1."""
 
     username: str = ""
     password: str = ""
@@ -34,44 +32,44 @@ class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class AuthenticatedRequest(msgspec.Struct, kw_only=True, rename="camel"):
-    """A body that carries credentials in a member of its own."""
+    """A body with the credentials in a member."""
 
     auth: Authentication | None = None
     authentication: Authentication | None = None
 
     def get_credentials(self) -> Authentication:
-        """The credentials, empty if there are none."""
+        """Return the credentials, which are empty if there are none."""
         return self.auth or self.authentication or Authentication()
 
 
 class MailboxRequest(AuthenticatedRequest):
-    """A body that is a bare Authentication, or carries one."""
+    """A body that is an Authentication, or contains one."""
 
     username: str = ""
     password: str = ""
     direct_addr: str = ""
 
     def get_credentials(self) -> Authentication:
-        """The credentials, wherever they stand."""
+        """Return the credentials. A member takes precedence over the body itself."""
         bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
         return self.auth or self.authentication or bare
 
 
 class Recipient(msgspec.Struct):
-    """An address and how it is addressed."""
+    """An address and the header that contains it."""
 
     email: str
     type: Literal["TO", "CC", "BCC"]
 
 
 class RecipientCollection(msgspec.Struct, kw_only=True):
-    """The form of a list of recipients that some clients send."""
+    """An object with the list of recipients, as sent by some clients."""
 
     recipients: list[Recipient]
 
 
 class AttachmentContent(msgspec.Struct, kw_only=True, rename="camel"):
-    """Attachment: content is base64, with or without line breaks."""
+    """Attachment. The content is base64, with or without line breaks."""
 
     content: str
     content_type: str
@@ -86,7 +84,7 @@ class MessageHeader(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True, rename="camel"):
-    """Message; `attachments` is taken for `attachmentList` too."""
+    """Message. `attachments` is an alternative name of `attachmentList`, which takes precedence."""
 
     sender: str
     html_body: bool
@@ -122,7 +120,7 @@ class UidsRequest(AuthenticatedRequest):
     recipients: list[Recipient] | RecipientCollection | None = None
 
     def list_recipients(self) -> list[Recipient]:
-        """The recipients, in whichever form they came."""
+        """Return the recipients, from either form."""
         recipients = self.recipients or []
         return recipients.recipients if isinstance(recipients, RecipientCollection) else recipients
 
@@ -141,7 +139,7 @@ class SetFoldersSubscribedRequest(AuthenticatedRequest):
 
 
 class RawMessageData(msgspec.Struct, kw_only=True):
-    """RawMessage, of which only the data counts."""
+    """RawMessage. Members other than the data are ignored."""
 
     data: str
 
@@ -156,15 +154,15 @@ RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)
 
 
 ResponseMembers = dict[str, Any]
-"""The members that an answer has beyond success, code and message."""
+"""The members of a response other than success, code and message."""
 
 
 class MessagingCall(NamedTuple, Generic[RequestT]):
-    """A call by the owner of a mailbox, or by a T-User who acts for him."""
+    """A call by the owner of a mailbox, or by a T-User who acts for the owner."""
 
     operation: str
     path: Mapping[str, str]
-    """The path's segments, decoded."""
+    """The decoded parameters of the path, by name."""
     request: RequestT
     account: int
     """The id of the mailbox."""
@@ -172,17 +170,17 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
     """The mailbox's Direct address."""
     at_ms: int
     csv_above: int
-    """A status report about more ids than this comes as CSV."""
+    """The maximum number of ids for which a status report is JSON. Above it, the report is CSV."""
     files: StoredFiles
     """The files of large messages."""
     contents: Contents
-    """The large contents of the request, by what stands in their places."""
+    """The large contents of the request, by the names that represent them in the body."""
 
     def get_folder(self, connection: sqlite3.Connection) -> mailboxes.MailboxFolder:
-        """The folder that the path names. Refuses with code 3 if there is none."""
+        """Return the folder named in the path. Raises MessagingError with code 3 if it does not exist."""
         return mailboxes.get_folder(connection, self.account, self.path["folderName"])
 
     def record(self, connection: sqlite3.Connection, subject: str, **detail: Any) -> None:
-        """Write this call's effect into the ledger."""
+        """Record an effect of this call in the ledger."""
         detail["account"] = self.address
         record_effect(connection, operation=self.operation, subject=subject, at=self.at_ms, **detail)
