@@ -1,11 +1,11 @@
-"""The sandbox's page: what its state looks like in a browser, and forms that change it.
+"""The sandbox's web page: shows the state, and has forms that change it.
 
-    site.py        the routes, what a browser is told and refused, and the views, each with its template
-    forms.py       what the forms do
-    content.py     what the views show, read from the database a page at a time
-    drawing.py     pages of PDFs as pictures, and mail's HTML without what would load or lead anywhere
-    reference.py   the operations of an OpenAPI document as /docs shows them, each with an example
-    templates/     one for each view;  static/: a style sheet, a script, and htmx and Simple.css as npm has them
+    site.py        the routes, the access checks, and the views, each with its template
+    forms.py       the actions of the forms
+    content.py     the database queries of the views
+    drawing.py     pages of PDFs as pictures, and HTML of messages without active content
+    reference.py   the operations of an OpenAPI document, each with an example, for /docs
+    templates/     one per view;  static/: a style sheet, a script, and htmx and Simple.css from npm, unmodified
 
-It works without the script, which only keeps it up to date and adds keys.
+The page also works without JavaScript. The script updates it after changes and adds keyboard shortcuts.
 """

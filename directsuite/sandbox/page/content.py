@@ -1,7 +1,6 @@
-"""What the page shows, read from the database: a page of it at a time, so that large mailboxes stay quick.
+"""Database queries for the page's views.
 
-Lists are pages of PAGE rows, and one row more where there are older ones. All functions take the connection of a read
-that is going on.
+Lists have at most PAGE_ROWS rows, and one more row if there is a next page. `text` is searched in folded form.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 50
 MAX_CHARS = 1000
-"""The characters of a text in a list."""
+"""The maximum number of characters of a text in a list."""
 MAX_ROW_ID = 2**62
-"""More than any uid or row's number: where the newest page begins."""
+"""Larger than any uid or row id: the `before` of a list's first page."""
 
 Row = dict[str, Any]
 
@@ -35,7 +34,7 @@ def _fetch_rows(
 
 
 def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list[Row]:
-    """Mailboxes in the order of their making, from the one after an id."""
+    """List mailboxes with ids above `after`, in the order of creation."""
     return _fetch_rows(
         connection,
         "SELECT id, address,"
@@ -47,7 +46,7 @@ def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list
 
 
 def count_totals(connection: sqlite3.Connection) -> Row:
-    """How much there is of everything."""
+    """Return the number of mailboxes, sent messages, documents and so on."""
     return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
@@ -58,7 +57,7 @@ def count_totals(connection: sqlite3.Connection) -> Row:
 
 
 def list_folders(connection: sqlite3.Connection, account: int) -> list[Row]:
-    """A mailbox's folders, with how much they hold."""
+    """List a mailbox's folders, with their numbers of messages."""
     return _fetch_rows(
         connection,
         "SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread"
@@ -68,7 +67,7 @@ def list_folders(connection: sqlite3.Connection, account: int) -> list[Row]:
 
 
 def list_messages(connection: sqlite3.Connection, folder: int, text: str, before: int) -> list[Row]:
-    """A folder's messages with a text in sender or subject, the newest first, below a uid. Long texts are cut."""
+    """List a folder's messages with uids below `before`, newest first. Long texts are truncated."""
     return _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,"
@@ -85,7 +84,7 @@ def list_messages(connection: sqlite3.Connection, folder: int, text: str, before
 
 
 def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
-    """A message as it is listed, with its bytes or the name of their file, and the uids beside it."""
+    """Return a message with its bytes or file name, and the uids of its neighbours, or None."""
     rows = _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, message_id, metadata, raw, name,"
@@ -99,15 +98,15 @@ def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row |
 
 
 def find_mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
-    """A mailbox's id and address."""
+    """Return a mailbox's id and address, or None."""
     account = mailboxes.find_account_id(connection, address)
     return None if account is None else {"id": account, "address": address}
 
 
 def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """Messages that were sent, the newest first, with their ways to their recipients.
+    """List sent messages with their deliveries, newest first.
 
-    The subject is known while a mailbox has a copy.
+    The subject is None if no mailbox has a copy.
     """
     rows = _fetch_rows(
         connection,
@@ -123,7 +122,7 @@ def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, *
 
 
 def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int) -> Row | None:
-    """One of them, with where its copy is in a mailbox."""
+    """Return a sent message with its deliveries, or None."""
     rows = _fetch_rows(
         connection,
         "SELECT id, smtp_id, sender, size, at FROM sent_message WHERE smtp_id = ?",
@@ -133,7 +132,7 @@ def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int)
 
 
 def list_documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """Stored PDFs, the newest first, below a row's number; those that have expired are there until the next Save."""
+    """List stored PDFs, newest first. Expired ones are included until the next Save deletes them."""
     return _fetch_rows(
         connection,
         "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,"
@@ -146,7 +145,7 @@ def list_documents(connection: sqlite3.Connection, text: str, before: int, *, no
 
 
 def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None:
-    """A stored PDF, with the name of its file. Reading it here does not keep it from expiring."""
+    """Return a stored PDF with its file name, or None. This does not extend its lifetime."""
     rows = _fetch_rows(
         connection,
         "SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires"
@@ -157,7 +156,7 @@ def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None
 
 
 def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
-    """Faxes, the newest first, below a row's number."""
+    """List faxes, newest first."""
     rows = _fetch_rows(
         connection,
         "SELECT id, handle, fax_number, status, updated_at, description, recipients, account"
@@ -169,7 +168,7 @@ def list_faxes(connection: sqlite3.Connection, text: str, before: int) -> list[R
 
 
 def list_individuals(connection: sqlite3.Connection, text: str, after: int, *, now: int) -> list[Row]:
-    """Identity-proofed individuals with their Direct addresses and states, from the one after an id."""
+    """List identity-proofed individuals with their Direct addresses and states."""
     rows = _fetch_rows(
         connection,
         "SELECT id, first_name, last_name, dob, contact FROM individual WHERE id > :after AND instr(name_key, :text)"
@@ -190,7 +189,7 @@ def list_individuals(connection: sqlite3.Connection, text: str, after: int, *, n
 
 
 def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
-    """Sessions of the registration service that have not expired, up to a page; not their ids."""
+    """List the registration sessions that have not expired, without their ids."""
     return _fetch_rows(
         connection,
         "SELECT username, expires_at FROM registration_session WHERE expires_at > ? ORDER BY expires_at DESC LIMIT ?",
@@ -199,7 +198,7 @@ def list_sessions(connection: sqlite3.Connection, *, now: int) -> list[Row]:
 
 
 def list_logins(connection: sqlite3.Connection) -> Row:
-    """Names of who may log in, up to a page of each kind."""
+    """Return the names of T-Users, resellers and OAuth clients."""
     return {
         "tusers": _fetch_rows(connection, "SELECT username FROM tuser ORDER BY username LIMIT ?", (PAGE_ROWS,)),
         "resellers": _fetch_rows(connection, "SELECT username FROM reseller ORDER BY username LIMIT ?", (PAGE_ROWS,)),
@@ -210,7 +209,7 @@ def list_logins(connection: sqlite3.Connection) -> Row:
 
 
 def list_effects(connection: sqlite3.Connection, text: str, before: int) -> list[Row]:
-    """The ledger, the newest first, below an effect's number."""
+    """List the ledger's effects, newest first."""
     return _fetch_rows(
         connection,
         "SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at"

@@ -1,4 +1,4 @@
-"""What others made, in a form that a browser may have: pages of PDFs as pictures, mail's HTML without what acts."""
+"""Makes foreign content safe for a browser: pages of PDFs as pictures, HTML of messages without active content."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ _ACTIVE_ELEMENTS = re.compile(
 _LINK_ATTRIBUTES = re.compile(r"\b(href|src|srcset|imagesrcset|srcdoc|ping|background|poster)(?=\s*=)", re.IGNORECASE)
 _SAFE_SOURCE = re.compile(r"""x-(src)(\s*=\s*["']?data:image/(?:png|jpeg|gif|webp)[;,])""", re.IGNORECASE)
 
-_MAX_WIDTH_PIXELS = 1000  # pixels
-_pdfium_lock = threading.Lock()  # PDFium is not made for threads
+_MAX_WIDTH_PIXELS = 1000  # of a drawn page
+_pdfium_lock = threading.Lock()  # PDFium is not thread-safe
 
 
 def neutralize_html(html: str) -> str:
-    """Mail's HTML with the elements that act, load or lead somewhere renamed, and attributes that do the same.
+    """Rename elements and attributes that run code, load resources or navigate, so that browsers ignore them.
 
-    The browser is told too, by the frame's sandbox and a Content-Security-Policy, to run and load nothing; this is for
-    what those leave open, such as names that are looked up and connections that are opened in advance. A start tag is
-    `<` with the name at once after it, and nothing else (HTML, 13.2.5.6): a name that is not written isn't there.
+    The frame's sandbox and Content-Security-Policy already prevent most of this, but not, for example, DNS prefetching.
+    Renaming start tags is sufficient, because a tag is always `<` directly followed by its name (HTML, 13.2.5.6).
     """
     renamed = _LINK_ATTRIBUTES.sub(r"x-\1", _ACTIVE_ELEMENTS.sub(r"<\1x-", html))
     return _SAFE_SOURCE.sub(r"\1\2", renamed)
 
 
 def draw_page(file: Path, number: int) -> bytes:
-    """A page of a PDF file as PNG, counted from 1, with forms and signatures.
+    """Draw a page of a PDF, with forms and signatures, as PNG. number: starts at 1.
 
-    Raises LookupError where there is no such page, ValueError for what can't be drawn, and ImportError without the
-    extra `directsuite[sandbox]`.
+    Raises LookupError if the page does not exist, ValueError if PDFium can't draw it, and ImportError if the extra
+    `directsuite[sandbox]` is not installed.
     """
-    pdfium: Any = import_module("pypdfium2")  # it has no types
+    pdfium: Any = import_module("pypdfium2")  # has no type annotations
 
     with _pdfium_lock:
         try:
             document = pdfium.PdfDocument(file)
         except pdfium.PdfiumError:
-            raise ValueError("PDFium can't read the document") from None
+            raise ValueError("PDFium can't read the document.") from None
         try:
             if not 1 <= number <= len(document):
-                raise LookupError("the document has no such page")
+                raise LookupError(f"The document has no page {number}.")
             document.init_forms()
             page = document[number - 1]
             width, height = page.get_size()
@@ -58,6 +57,6 @@ def draw_page(file: Path, number: int) -> bytes:
             page.render(scale=scale, may_draw_forms=True).to_pil().save(picture, "PNG")
             return picture.getvalue()
         except pdfium.PdfiumError:
-            raise ValueError("PDFium can't draw the page") from None
+            raise ValueError(f"PDFium can't draw page {number}.") from None
         finally:
             document.close()

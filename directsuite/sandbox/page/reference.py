@@ -1,7 +1,7 @@
-"""The operations of an OpenAPI document as the page shows them, and the document's examples as commands for a shell.
+"""The operations of an OpenAPI document for the page, and their examples as shell commands.
 
-An example is what a document's `example` and `examples` say, put together. A value that only an answer can give has
-`x-source` in place of an example: the operation that answers it goes before, and a variable keeps the value.
+An example consists of the `example` and `examples` values of a document. A value that comes from the response of
+another operation has `x-source` instead. The commands then run that operation first and store the value in a variable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 Json: TypeAlias = dict[str, Any]
 
-_MAX_REFERENCE_DEPTH = 6  # references within references that are followed
+_MAX_REFERENCE_DEPTH = 6  # of nested references
 _MAX_LINE_CHARS = 80  # characters of JSON on one line
 _URL_VARIABLES = {
     "/signing": "DIRECTSUITE_SIGNING_URL",
@@ -25,12 +25,12 @@ _URL_VARIABLES = {
     "/message-rest/api/message": "DIRECTSUITE_MESSAGE_URL",
     "/DirectRegistrationRESTful/rest/Patient": "DIRECTSUITE_REGISTRATION_URL",
 }
-"""The variables that hold the URLs of the services."""
+"""The environment variables with the services' URLs."""
 
 
 @attrs.frozen
 class OpenApiOperation:
-    """An operation, and the document that it is of."""
+    """An operation of an OpenAPI document."""
 
     name: str
     method: str
@@ -40,22 +40,22 @@ class OpenApiOperation:
 
     @property
     def tag(self) -> str:
-        """What the operation belongs to."""
+        """The group of the operation."""
         return str(self.definition["tags"][0])
 
     @property
     def texts(self) -> list[str]:
-        """Its summary, its description where it has one, and the description of its tag."""
+        """The summary, the description if there is one, and the description of the tag."""
         [of_tag] = [each["description"] for each in self.document["tags"] if each["name"] == self.tag]
         return [*(self.definition[key] for key in ("summary", "description") if key in self.definition), of_tag]
 
     def matches(self, text: str) -> bool:
-        """Return True if each word of a text without capitals is in its name, path, tag or texts."""
+        """Return True if each word of the folded text is in the name, method, path, tag, summary or description."""
         own = " ".join([self.name, self.method, self.path, self.tag, *self.texts[:-1]]).casefold()
         return all(word in own for word in text.split())
 
     def describe(self) -> Json:
-        """Its parameters and answers, and the schemas of what it takes and gives."""
+        """Return the parameters, the responses, and the schemas of the request and the successful response."""
         answers: dict[str, Json] = resolve_references(self.document, self.definition["responses"])
         return {
             "parameters": resolve_references(self.document, self.definition.get("parameters", [])),
@@ -66,7 +66,7 @@ class OpenApiOperation:
 
 
 def list_operations(document: Json) -> list[OpenApiOperation]:
-    """The operations of an OpenAPI document, in its order."""
+    """List the operations of an OpenAPI document in its order."""
     paths: dict[str, dict[str, Json]] = document["paths"]
     return [
         OpenApiOperation(definition["operationId"], method.upper(), path, definition, document)
@@ -77,7 +77,7 @@ def list_operations(document: Json) -> list[OpenApiOperation]:
 
 @attrs.frozen
 class ExampleRequest:
-    """A request; `$name` in its path and body is a member of an earlier answer."""
+    """A request of an example. `$name` in its path and body is a value from an earlier response."""
 
     method: str
     path: str
@@ -85,15 +85,18 @@ class ExampleRequest:
     body: str | None
     needs_bearer: bool
     result_pointer: str | None
-    """The JSON pointer of the member of the answer that later requests need; its last part is the variable's name."""
+    """The JSON pointer of the response member for later requests. Its last part is the variable's name."""
 
     @property
     def variable(self) -> str:
-        """The name of the variable that keeps it."""
+        """The name of the variable for that member."""
         return (self.result_pointer or "").rpartition("/")[2]
 
     def format_command(self, root: str, token: str | None = None) -> str:
-        """The request as a command. token: the variable with the token of a control API that needs one."""
+        """Return the request as a shell command.
+
+        token: the variable with the control API's token. None if it needs none.
+        """
         service = next((each for each in _URL_VARIABLES if self.path.startswith(f"{each}/")), None)
         url = (
             f"{root}{self.path}" if service is None else f"${_URL_VARIABLES[service]}{self.path.removeprefix(service)}"
@@ -115,7 +118,7 @@ class ExampleRequest:
 
 
 def build_example(operations: Mapping[str, OpenApiOperation], name: str) -> list[ExampleRequest]:
-    """The requests that do an operation: those that it needs before, and its own."""
+    """Return the requests of an operation's example: required other operations, then the operation."""
     steps = dict[str, ExampleRequest]()
     _add_step(operations, name, None, steps)
     return list(steps.values())
@@ -142,7 +145,7 @@ def _add_step(
     if "x-after" in definition:
         _add_step(operations, definition["x-after"], None, steps)
     if name in steps and steps[name].result_pointer != result_pointer:
-        raise ValueError(f"the example of another operation needs two answers of {name}")
+        raise ValueError(f"an example needs two different values from responses of {name}")
     steps.setdefault(
         name,
         ExampleRequest(
@@ -157,9 +160,9 @@ def _add_step(
 
 
 def find_example(document: Json, part: Json, sources: list[Json]) -> Any:
-    """The example of a parameter, a media type or a schema; None where the document gives none.
+    """Return the example of a parameter, media type or schema, or None.
 
-    What comes from the answer of another operation is added to the sources.
+    sources: receives the `x-source` of each value that comes from another operation.
     """
     match part:
         case {"example": value} | {"examples": [value, *_]} | {"enum": [value, *_]}:
@@ -184,7 +187,6 @@ def find_example(document: Json, part: Json, sources: list[Json]) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """A value as it stands in a request: text as it is, anything else as JSON, a long object with a line a member."""
     if isinstance(value, str):
         return value
     line = msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
@@ -198,13 +200,12 @@ def _format_value(value: Any) -> str:
 
 
 def _format_schemas(part: Json) -> str | None:
-    """The schemas of a request or answer as indented JSON, by media type."""
     schemas = {media: each.get("schema") for media, each in part.get("content", {}).items()}
     return msgspec.json.format(msgspec.json.encode(schemas), indent=2).decode() if schemas else None
 
 
 def resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
-    """A part of a document with what it refers to in place of the references."""
+    """Return a part of a document with its references replaced by their targets."""
     if _is_array(part):
         return [resolve_references(document, each, depth) for each in part]
     if not _is_object(part):
@@ -216,7 +217,6 @@ def resolve_references(document: Json, part: Any, depth: int = 0) -> Any:
 
 
 def _find_target(document: Json, reference: str) -> Json:
-    """What a reference such as `#/components/schemas/Message` stands for."""
     target = document
     for name in reference.removeprefix("#/").split("/"):
         target = target[name]

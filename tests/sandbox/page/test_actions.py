@@ -141,7 +141,7 @@ async def test_a_raw_message_is_delivered(way: str, populated_sandbox: Sandbox, 
 @pytest.mark.parametrize(
     ("path", "members", "status", "text"),
     [
-        (INBOUND, {"raw": " "}, 400, "there is no message in it"),
+        (INBOUND, {"raw": " "}, 400, "the form contains no message"),
         (INBOUND, {"raw": MESSAGE, "file": b"Subject: x"}, 400, "and not both"),
         (INBOUND, {"raw": MESSAGE, "folder": "Nowhere"}, 400, "Nowhere"),
         ("POST/inbound/nobody@clinic.example.test", {"raw": MESSAGE}, 404, "nobody@clinic.example.test"),
