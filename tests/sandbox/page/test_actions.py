@@ -57,7 +57,7 @@ async def test_faults_are_switched_on_and_off(sandbox: Sandbox, http: aiohttp.Cl
     assert await submit_form(sandbox, http, "POST/faults", {**members, "processed": "true"}) == DONE
     [rule] = sandbox.faults()
     assert (rule["operation"], rule["status"], rule["times"], rule["processed"]) == ("Send", 500, None, True)
-    assert "Switch off fault 1" in await get_view(sandbox, http, "/page/controls")
+    assert "Remove fault 1" in await get_view(sandbox, http, "/page/controls")
     assert await submit_form(sandbox, http, "DELETE/faults/1", {}) == DONE
     assert sandbox.faults() == []
     assert (await submit_form(sandbox, http, "DELETE/faults/1", {}))[0] == 404
@@ -142,7 +142,7 @@ async def test_a_raw_message_is_delivered(way: str, populated_sandbox: Sandbox, 
     ("path", "members", "status", "text"),
     [
         (INBOUND, {"raw": " "}, 400, "the form contains no message"),
-        (INBOUND, {"raw": MESSAGE, "file": b"Subject: x"}, 400, "and not both"),
+        (INBOUND, {"raw": MESSAGE, "file": b"Subject: x"}, 400, "use only one"),
         (INBOUND, {"raw": MESSAGE, "folder": "Nowhere"}, 400, "Nowhere"),
         ("POST/inbound/nobody@clinic.example.test", {"raw": MESSAGE}, 404, "nobody@clinic.example.test"),
         (INBOUND, {"raw": MESSAGE, "form_token": "guessed"}, 403, "token is not valid"),

@@ -209,7 +209,7 @@ async def test_another_page_changes_nothing(populated_sandbox: Sandbox, tab: Wat
     ) in {"opaque", "refused"}
     await other.get_by_role("button").click()
     await other.wait_for_url("**/advance")
-    assert "does not work" in await other.content()
+    assert "The request failed" in await other.content()
     assert populated_sandbox.clock.now() == before
 
 
@@ -270,9 +270,9 @@ async def test_a_message_is_confirmed_and_fails(populated_sandbox: Sandbox, sent
     populated_sandbox.clock.freeze()
     await tab.open("/page/sent")
     page = tab.page
-    await page.get_by_role("button", name="Confirm now: slow").click()
+    await page.get_by_role("button", name="Confirm the delivery: slow").click()
     await page.get_by_text("Set by the control API").wait_for()
-    await page.get_by_role("button", name="Fail: slow").click()
+    await page.get_by_role("button", name="Fail the delivery: slow").click()
     await page.get_by_text("Remotely Failed").wait_for()
     assert tab.complaints == []
 
@@ -280,19 +280,19 @@ async def test_a_message_is_confirmed_and_fails(populated_sandbox: Sandbox, sent
 async def test_everything_is_controlled(populated_sandbox: Sandbox, tab: Watched) -> None:
     page = tab.page
     await tab.open("/page/controls")
-    await page.get_by_role("button", name="Stop it").click()
-    await page.get_by_role("button", name="Let it go on").wait_for()
+    await page.get_by_role("button", name="Stop the clock").click()
+    await page.get_by_role("button", name="Resume the clock").wait_for()
     stopped = populated_sandbox.clock.now()
     await page.get_by_role("button", name="+1 hour").click()
     await page.wait_for_load_state()
     assert (populated_sandbox.clock.now() - stopped).total_seconds() == 3600
     await page.locator("select[name=operation]").select_option("Send")
     await page.locator("select[name=kind]").select_option("reset_after")
-    await page.get_by_role("button", name="Switch on").click()
-    await page.get_by_role("button", name="Switch off fault").wait_for()
+    await page.get_by_role("button", name="Add the fault").click()
+    await page.get_by_role("button", name="Remove fault").wait_for()
     assert populated_sandbox.faults()[0]["kind"] == "reset_after"
-    await page.get_by_role("button", name="Switch off fault").click()
-    await page.get_by_text("Nothing goes wrong.").wait_for()
+    await page.get_by_role("button", name="Remove fault").click()
+    await page.get_by_text("There are no faults.").wait_for()
     form = page.get_by_role("form", name="Add a mailbox")
     await form.get_by_label("Mailbox").fill("carol@direct.example.test")
     await form.get_by_label("Password").fill("secret")
@@ -300,7 +300,7 @@ async def test_everything_is_controlled(populated_sandbox: Sandbox, tab: Watched
     await tab.open("/")
     await page.get_by_role("link", name="carol@direct.example.test").wait_for()
     await tab.open("/page/controls")
-    await page.get_by_text("Forget everything").click()
+    await page.get_by_text("Delete all content").click()
     await page.get_by_role("button", name="Reset the sandbox").click()
     await page.wait_for_load_state()
     await tab.open("/")
@@ -315,7 +315,7 @@ async def test_a_message_is_delivered(populated_sandbox: Sandbox, tab: Watched, 
         await tab.open(f"/page/mail/{ALICE}")
         await page.get_by_text("Deliver a message to INBOX").click()
         if subject == "pasted":
-            await page.get_by_label("The message as it is sent").fill("From: a@b.test\nSubject: pasted\n\nfine\n")
+            await page.get_by_label("The source of the message").fill("From: a@b.test\nSubject: pasted\n\nfine\n")
         else:
             await page.get_by_label("Or a file").set_input_files(file)
         await page.get_by_role("button", name="Deliver").click()
@@ -331,7 +331,7 @@ async def test_faxes_and_patients_are_added_and_changed(
     await tab.open("/page/faxes")
     await page.get_by_text("Add a fax").click()
     await page.get_by_label("Number", exact=True).fill("15550100177")
-    await page.get_by_role("button", name="Add", exact=True).click()
+    await page.get_by_role("button", name="Add the fax", exact=True).click()
     await page.get_by_role("cell", name="15550100177").first.wait_for()
     await page.get_by_role("row", name="15550100177").get_by_role("button").click()
     await page.get_by_role("row", name="15550100177").locator(".state", has_text="waiting").wait_for()
@@ -346,7 +346,7 @@ async def test_faxes_and_patients_are_added_and_changed(
 
 async def test_documents_are_drawn(populated_sandbox: Sandbox, signed_document_id: str, tab: Watched) -> None:
     await tab.open(f"/page/documents/{signed_document_id}")
-    picture = tab.page.get_by_alt_text("Page 1 as it is drawn")
+    picture = tab.page.get_by_alt_text("Page 1")
     await picture.scroll_into_view_if_needed()
     assert await picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1000
     await tab.page.get_by_role("cell", name="valid").first.wait_for()
@@ -391,7 +391,7 @@ async def test_a_browser_elsewhere_is_asked_for_the_token_once(browser: Browser)
         await page.goto(f"{sandbox.root_url}{path}")
         for shown in ("a guessed one", "a token of the sandbox"):
             await page.get_by_label("The token").fill(shown)
-            await page.get_by_role("button", name="Go on").click()
+            await page.get_by_role("button", name="Sign in").click()
         await page.get_by_role("heading", name="Mailboxes", exact=True).wait_for()
         await page.goto(f"{sandbox.root_url}{path}")
         await page.frames[1].get_by_text("within the frame").wait_for()

@@ -126,7 +126,7 @@ async def test_operations_are_found(text: str, found: set[str], sandbox: Sandbox
     async with http.get(f"{sandbox.root_url}/docs", params={"q": text}) as answer:
         page = await answer.text()
     assert set(re.findall(r'href="/docs/(\w+)"', page)) == found
-    assert ("Nothing is found" in page) == (not found)
+    assert ("Nothing was found" in page) == (not found)
     assert "<b>" not in page
 
 

@@ -201,7 +201,7 @@ async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.Clien
         elsewhere = {"Host": "sandbox:8025"}
         root = sandbox.root_url
         async with http.get(f"{root}/", headers=elsewhere) as answer:
-            assert (answer.status, "Who are you?" in await answer.text()) == (401, True)
+            assert (answer.status, "Sign in" in await answer.text()) == (401, True)
         async with http.get(f"{root}/_sandbox/clock", headers=elsewhere) as answer:
             assert answer.status == 401
         async with http.get(f"{root}/_sandbox/health", headers=elsewhere) as answer:

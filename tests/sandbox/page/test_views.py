@@ -85,7 +85,7 @@ async def test_the_plain_text_beside_html_is_shown(populated_sandbox: Sandbox, h
     shown = await get_view(populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, both)}")
     assert '<pre class="text" tabindex="0">No &lt;i&gt;alarm&lt;/i&gt;</pre>' in shown
     assert "&lt;b&gt;fine&lt;/b&gt;" in shown
-    assert "Its plain text" not in await get_view(
+    assert "The plain-text alternative" not in await get_view(
         populated_sandbox, http, f"{own}/{folder}/{await populated_sandbox.deliver(ALICE, MULTIPART)}"
     )
 
@@ -96,10 +96,10 @@ async def test_a_messages_way_to_each_recipient_is_shown(
     populated_sandbox.clock.freeze()
     for path in ("/page/sent", "/page/sent?q=slow%2B30m"):
         page = await get_view(populated_sandbox, http, path)
-        assert page.count(">Confirm now<") == 1
-        assert "the confirmation is due" in page
+        assert page.count(">Confirm the delivery<") == 1
+        assert "confirmation expected" in page
         assert "<strong>Referral of A. Example</strong>" in page
-    assert "Nothing is found" in await get_view(populated_sandbox, http, "/page/sent?q=nobody")
+    assert "Nothing was found" in await get_view(populated_sandbox, http, "/page/sent?q=nobody")
 
 
 async def test_documents_are_drawn_with_fields_and_signatures(

@@ -1,24 +1,25 @@
-// Keeps the page up to date and adds keys; without it everything else works.
+// Updates the page after changes and adds keyboard shortcuts. All other features work without this script.
 "use strict";
 
 let source = null;
 
 function connect() {
-  // What has changed since the page was made is told at once.
+  // The server immediately reports changes made after the page was rendered.
   source = new EventSource(`/page/events?since=${document.body.dataset.version}`);
   for (const kind of ["call", "change"]) {
-    source.addEventListener(kind, () => tell(kind));
+    source.addEventListener(kind, () => refresh(kind));
   }
 }
 
-function tell(kind) {
+function refresh(kind) {
+  // An update would discard the input of a form in use.
   if (!document.activeElement?.closest("#live form")) {
     htmx.trigger(document.body, "sandbox-" + kind);
   }
 }
 
 document.addEventListener("visibilitychange", () => {
-  // A browser has six connections to a server: tabs that nobody sees keep none of them.
+  // Browsers allow six connections per server, so hidden tabs release theirs.
   if (document.hidden) {
     source?.close();
   } else {
@@ -35,7 +36,7 @@ setInterval(() => {
   }
 }, 1000);
 
-function move(by) {
+function moveFocus(by) {
   const links = [...document.querySelectorAll("table.rows tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
   const place = links.indexOf(document.activeElement);
   links[Math.max(0, Math.min(links.length - 1, place + by))]?.focus();
@@ -43,8 +44,8 @@ function move(by) {
 
 const KEYS = {
   "/": () => document.getElementById("q")?.focus(),
-  j: () => move(1),
-  k: () => move(-1),
+  j: () => moveFocus(1),
+  k: () => moveFocus(-1),
   n: () => document.querySelector("a[rel=next]")?.click(),
   u: () => (document.querySelector("a[data-up]") ?? document.querySelector("header a.name")).click(),
 };
