@@ -8,7 +8,7 @@
     delivery.py     the delivery to each recipient, and the status report
     parsing.py      parses a message into a MessageDetail;  headers.py: parses and formats header values
 
-The choices of the sandbox where the specification does not say what to do:
+The choices of the sandbox in points that the specification leaves open:
 
 | point | choice |
 |---|---|
@@ -41,7 +41,7 @@ sets |
 | SaveRawMessages | appends unread messages, received now; ignores uid, msgID and folder; all or none |
 | Forward | recipients: a list, or an object with the list `recipients`; one message inline, several attached |
 | Forward, codes | first 2 for missing recipients or invalid addresses, then 4 if no uid exists |
-| headers | those that the service sets (From, To, Date, Message-ID, Content-*, …) are rejected with code 4 |
+| headers | From, To, Date, Message-ID, Content-* and others of the service are rejected with code 4 |
 | bodies | line breaks are returned as CRLF |
 | large messages | no difference for clients; a message of more than 1 MiB is stored in a file |
 | too large | HTTP 413, code 4, with the limit; a raw message with 96 MiB in addition to attachments: code 4 |

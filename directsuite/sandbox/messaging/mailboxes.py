@@ -1,14 +1,14 @@
 """Mailboxes in SQLite: accounts and T-Users, folders, and the messages in them.
 
 The functions run in the caller's transaction. Addresses and folder names are compared in NFC, ignoring case. The levels
-of a folder's name are separated by `.`; the name keeps the spelling with which the folder was created.
+of a folder's name are separated by `.`.
 
 A folder stores its next uid, so that no uid is used twice in it. Its id is never reused either, and serves as the
-UIDVALIDITY of RFC 3501 section 2.3.1.1: a folder that is deleted and created again starts at uid 1 with another id.
+UIDVALIDITY of RFC 3501 section 2.3.1.1.
 
 A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Content is
-stored once, so that copying a message only copies the row. A trigger removes content without messages. The bytes of a
-large message are in a file that `content_file` names.
+stored once, even if several folders contain the message. A trigger removes content without messages. `content_file`
+names the files with the bytes of large messages.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ def delete_account(connection: sqlite3.Connection, address: str) -> bool:
 
 
 def find_account_id(connection: sqlite3.Connection, address: str) -> int | None:
-    """Return the id of the mailbox with this address, or None."""
+    """Return the id of a mailbox, or None."""
     row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return None if row is None else row["id"]
 
 
 def get_account_id(connection: sqlite3.Connection, address: str) -> int:
-    """Return the id of the mailbox with this address. Raises UnknownAccount."""
+    """Return the id of a mailbox. Raises UnknownAccount."""
     account = find_account_id(connection, address)
     if account is None:
         raise UnknownAccount(f"there is no mailbox {address}")
@@ -151,7 +151,7 @@ def authenticate_tuser(connection: sqlite3.Connection, username: str, password: 
 
 
 def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
-    """Return the id of the mailbox with this Direct address, or None if there is none for which the T-User may act."""
+    """Return the id of a mailbox, or None if it does not exist or the T-User may not act for it."""
     allowed = connection.execute(
         "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, fold(direct_address))
     ).fetchone()
@@ -173,7 +173,7 @@ class MailboxFolder(NamedTuple):
 
 
 class Subscriptions(NamedTuple):
-    """The result of `subscribe`: folder names in their stored spelling, without duplicates."""
+    """Folder names in their stored spelling, without duplicates."""
 
     names: list[str]
     """The requested folders."""
@@ -187,7 +187,7 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """Return the folder with this name. Raises MessagingError with code 3 if it does not exist."""
+    """Return a folder. Raises MessagingError with code 3 if it does not exist."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
@@ -218,7 +218,7 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Create a folder and its missing parents. Return the name in its stored spelling."""
+    """Create a folder and its missing parents. Return its name in the stored spelling."""
     kept = _choose_new_name(connection, account, name)
     _create_parents(connection, account, kept)
     _insert_folder(connection, account, kept)
@@ -226,7 +226,7 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
-    """Rename a folder and its sub-folders. Messages keep their uids. Return both names in their stored spelling."""
+    """Rename a folder and its sub-folders. Return both names in the stored spelling."""
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
@@ -242,7 +242,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Delete a folder with its messages and sub-folders. Return its name in its stored spelling."""
+    """Delete a folder with its content. Return its name in the stored spelling."""
     kept = get_folder(connection, account, name).name
     _validate_not_reserved(kept)
     connection.execute(
@@ -265,7 +265,7 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
 
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Subscribe to folders or unsubscribe from them: all, or none if one does not exist."""
+    """Change subscriptions: of all folders, or of none if one does not exist."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -300,7 +300,7 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 
 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Return the name for a new folder: an existing parent's spelling, then the levels as requested.
+    """Return the name of a new folder, with existing parents in their stored spelling.
 
     Raises MessagingError if the name is invalid, in use or reserved.
     """
@@ -341,14 +341,13 @@ class Flag(StrEnum):
 
 
 class Selection(NamedTuple):
-    """Criteria for messages of a folder. A message must meet all of them; None or False: no restriction."""
+    """Criteria for messages, all of which must be met. None or False: no restriction."""
 
     uids: Sequence[int] | None = None
     unread: bool = False
     begin_ms: int | None = None
-    """The earliest time of receipt, in milliseconds since 1970."""
+    """Both times of receipt are inclusive, in milliseconds since 1970."""
     end_ms: int | None = None
-    """The latest time of receipt, in milliseconds since 1970."""
     sender: str | None = None
     """Text that the header contains, ignoring case."""
     subject: str | None = None
@@ -373,7 +372,7 @@ class StoredMessage(NamedTuple):
     members: bytes
     """The JSON of `StoredContent.detail` or `StoredContent.metadata`."""
     file: str | None
-    """The name of the file with the message's bytes. None if they are in the database."""
+    """The name of the message's file. None if its bytes are in the database."""
 
 
 class StoredBytes(NamedTuple):
@@ -420,10 +419,7 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 
 
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages with flags and received date, in the order of their uids. Return the new uid of each.
-
-    Copies nothing if both folders are the same.
-    """
+    """Copy messages with flags and received date. Return the new uid of each; empty within one folder."""
     if folder == destination:
         return {}
     rows = connection.execute(
@@ -440,7 +436,7 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
 
 
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Move messages. Return the new uid of each. Moves nothing if both folders are the same."""
+    """Move messages. Return the new uid of each; empty within one folder."""
     moved = copy_messages(connection, folder, destination, uids)
     remove_messages(connection, folder, moved)
     return moved

@@ -1,12 +1,11 @@
 """Parses RFC 5322 messages into the members of a MessageDetail, once per message, before it is stored.
 
-A mail store accepts any message, so malformed messages are read as far as possible and never rejected. This module
-divides a message into its parts itself, because the standard library's parser loses what follows a part that reuses the
-outer boundary, ends the headers at the first line that is not a header, and parses forwarded messages, which must be
-returned byte for byte. The standard library still parses the parameters of a part and decodes its content.
+Malformed messages are read as far as possible and never rejected. This module divides a message into its parts itself,
+because the standard library's parser loses what follows a part that reuses the outer boundary, ends the headers at the
+first line that is not a header, and parses forwarded messages, which must be returned byte for byte.
 
-A message in a file is mapped and read in the same way. Its attachments that are in base64 or not encoded stay in the
-file, as ranges of it. All other content is read into memory, and rejected if it is too large.
+A message in a file is mapped. Its attachments that are in base64 or not encoded stay in the file, as ranges of it. All
+other content is read into memory, and rejected if it is too large.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue"
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
 MAX_INLINE_BYTES = 4096
-"""The maximum size in bytes of an attachment that is copied from the file of its message into the database."""
+"""The maximum size in bytes of an attachment in the database. Larger ones stay in the file of the message."""
 _MAX_READ_BYTES = 96 * 2**20  # a text of 64 MiB, the limit of a request, in base64
 _TOO_LARGE_TEXT = (
     f"The message has more than {_MAX_READ_BYTES:,} bytes in addition to attachments that are in base64 or not encoded:"
@@ -69,7 +68,7 @@ _MAX_HEADER_CHARS = 4096  # per header; parsing of parameters takes time proport
 
 
 class _RawHeaderPolicy(Compat32):
-    """Returns header values with 8-bit bytes as surrogates, which boundaries and filenames need, and truncates them."""
+    """Returns header values with 8-bit bytes as surrogates, and truncates them."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:_MAX_HEADER_CHARS]
@@ -79,7 +78,7 @@ _POLICY = _RawHeaderPolicy()
 
 
 class StoredContent(NamedTuple):
-    """A message as the database stores it: the bytes, and the members read from them."""
+    """A message in its stored form."""
 
     raw: bytes
     """Empty if the message is in a file."""
@@ -94,10 +93,9 @@ class StoredContent(NamedTuple):
     sent_ms: int | None
     """The Date header in milliseconds since 1970."""
     metadata: bytes
-    """The members of MessageDetail that depend only on the bytes, as JSON, without body and attachments' content."""
+    """The members of MessageDetail as JSON, without body and attachments' content."""
     detail: bytes
-    """`metadata` with the body and the attachments' content, as base64 or as its place in the file (FileRange.to_list).
-    """
+    """`metadata` with body and attachments' content, as base64 or as its place in the file (FileRange.to_list)."""
 
 
 class MessageAttachment(NamedTuple):
@@ -127,7 +125,7 @@ class Header(NamedTuple):
 
 
 class ParsedMessage(NamedTuple):
-    """A parsed message: its headers, its body and its attachments."""
+    """A parsed message."""
 
     headers: list[Header]
     body: str
@@ -151,15 +149,12 @@ class _Multipart(NamedTuple):
     content_type: str
 
     def make_later_part(self) -> _Multipart:
-        """Return this multipart for its second and later parts.
-
-        Only the first part inherits `is_alternative` from the outer multipart.
-        """
+        """Return this multipart for its second and later parts, which do not inherit `is_alternative`."""
         return self._replace(is_alternative=self.content_type == "multipart/alternative")
 
 
 class _Delimiter(NamedTuple):
-    """A line that ends a part and, unless it is closing, starts the next part of the multipart with its boundary."""
+    """A line that ends a part. Unless it is closing, the next part follows."""
 
     start: int
     end: int
@@ -192,7 +187,7 @@ class _OpenParts:
         self._boundaries[self._parts.pop().boundary] -= 1
 
     def begin_next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
-        """Close the multiparts inside the one with this boundary, start its next part, and return it."""
+        """Start the next part of the multipart with this boundary, and return that multipart."""
         around = self.close_inner_parts(boundary)
         if not first:
             self._parts[-1] = around.make_later_part()
@@ -210,7 +205,6 @@ class _OpenParts:
         return next((delimiter for line in lines if (delimiter := self.match_delimiter(line))), None)
 
     def match_delimiter(self, line: re.Match[bytes]) -> _Delimiter | None:
-        """Return the delimiter in a line that starts with two hyphens, or None if its boundary is not open."""
         written = line[1].rstrip(b" \t")
         if self._boundaries[written]:
             return _Delimiter(*line.span(), written, is_closing=False)
@@ -233,7 +227,6 @@ class _MessageOctets:
         self._octets_read = 0
 
     def read_octets(self, start: int, end: int) -> bytes:
-        """Return bytes of the message, and count them. Raises MessagingError if too many were read from a file."""
         self.count_octets(end - start)
         return self.octets[start:end]
 
@@ -244,9 +237,8 @@ class _MessageOctets:
 
 
 def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> StoredContent:
-    """Return a message in the form in which it is stored.
+    """Return the stored form of a message. composed: its parsed form, if known.
 
-    composed: the parsed message, if the caller composed it. None: parse the bytes.
     Raises MessagingError if too much of a message in a file must be read into memory.
     """
     reading = read_message(raw) if composed is None else composed
@@ -287,7 +279,7 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
 
 
 def read_message(raw: bytes | Path) -> ParsedMessage:
-    """Return headers, body and attachments. A message that can't be parsed is returned as plain text without headers.
+    """Parse a message. One that can't be parsed is returned as plain text without headers.
 
     Raises MessagingError if too much of a message in a file must be read into memory.
     """
@@ -397,9 +389,9 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
-    Spaces are allowed before a colon, as in RFC 822. Skipped are: a single line that is not a header, if headers follow
-    it;
-    the mbox line `From `; lines of spaces before the first header.
+    Spaces before a colon are allowed (RFC 822). A line that is not a header is ignored if headers follow it. The mbox
+    line
+    `From ` and lines of spaces before the first header are ignored.
     """
     raw = message.octets
     lines: list[bytes] = []
@@ -435,7 +427,7 @@ def _get_boundary(part: Message) -> bytes:
 
 
 def _strip_line_break(raw: bytes | mmap.mmap, start: int, end: int) -> int:
-    """Return the end of the content without the line break that belongs to the delimiter (RFC 2046 section 5.1.1)."""
+    """Return the end of the content before the delimiter's line break (RFC 2046 section 5.1.1)."""
     for character in (b"\n", b"\r"):
         if end > start and raw[end - 1 : end] == character:
             end -= 1
@@ -514,7 +506,6 @@ def _compute_digest(raw: bytes | Path) -> tuple[str, int]:
 
 
 def _find_first_address(header: Header | None) -> str | None:
-    """Return the first address of a header, or the header's text if it has none."""
     if header is None:
         return None
     return next((mailbox.address for mailbox in parse_mailboxes(header.raw)), header.text)

@@ -24,7 +24,7 @@ Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
-    """Authentication and AuthenticationWithTuser. Missing members are empty, and so rejected with code 1."""
+    """Authentication and AuthenticationWithTuser. Missing members are empty, and are rejected with code 1."""
 
     username: str = ""
     password: str = ""
@@ -38,7 +38,7 @@ class AuthenticatedRequest(msgspec.Struct, kw_only=True, rename="camel"):
     authentication: Authentication | None = None
 
     def get_credentials(self) -> Authentication:
-        """Return the credentials, which are empty if there are none."""
+        """Return the credentials, empty if there are none."""
         return self.auth or self.authentication or Authentication()
 
 
@@ -56,7 +56,7 @@ class MailboxRequest(AuthenticatedRequest):
 
 
 class Recipient(msgspec.Struct):
-    """An address and the header that contains it."""
+    """A recipient."""
 
     email: str
     type: Literal["TO", "CC", "BCC"]
@@ -170,7 +170,7 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
     """The mailbox's Direct address."""
     at_ms: int
     csv_above: int
-    """The maximum number of ids for which a status report is JSON. Above it, the report is CSV."""
+    """See MessagingService.csv_above."""
     files: StoredFiles
     """The files of large messages."""
     contents: Contents

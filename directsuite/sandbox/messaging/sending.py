@@ -1,11 +1,10 @@
 """Operations that create messages: Send and its variants, Forward, SaveRawMessages, and delivery from outside.
 
-Messages are composed and parsed in a thread. All rows of an operation are then written in one transaction: the copy in
-INBOX.Sent, the messages for mailboxes of this sandbox, the delivery outcomes of all recipients, and the ledger.
+Messages are composed and parsed in a thread. All rows of an operation are then written in one transaction.
 
 A message (RFC 5322) is composed from bytes, part by part, so that a large attachment is encoded once and copied once.
-Values that would change the structure of a message, such as line breaks in a header, are rejected. A message of more
-than 1 MiB is written to a file piece by piece, from the files with its attachments.
+Values that would change its structure, such as line breaks in a header, are rejected. A message of more than 1 MiB is
+written to a file piece by piece.
 """
 
 from __future__ import annotations
@@ -149,10 +148,9 @@ async def prepare_and_store(
     prepare: Callable[[NewFileFn], T],
     store: Callable[[sqlite3.Connection, T], U],
 ) -> U:
-    """Prepare messages in a thread, then store them in one transaction. Return the result of `store`.
+    """Call `prepare` in a thread, then `store` in a transaction. Return the result of `store`.
 
-    prepare: composes the messages. Its argument creates files, which are deleted at the end unless a row names them.
-    store: writes the rows.
+    prepare: its argument creates files. Those that no row names after `store` are deleted.
     """
     made = list[str]()
     with ExitStack() as making:
@@ -303,7 +301,6 @@ def _deliver(
 
 
 def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
-    """Return the recipients without duplicate addresses. The first of each is kept."""
     first: dict[str, Recipient] = {}
     for recipient in recipients:
         first.setdefault(fold(recipient.email), recipient)
@@ -338,20 +335,18 @@ class Draft(NamedTuple):
 
 
 class ComposedMessage(NamedTuple):
-    """A composed message: the sender's copy, which contains the BCC recipients, and the copy for all recipients."""
+    """The sender's copy, which names the BCC recipients, and the recipients' copy."""
 
     sender_copy: StoredContent
     recipient_copy: StoredContent
 
 
 def _validate_address(address: str) -> None:
-    """Raise MessagingError with code 2 if this is not a bare `local-part@domain`."""
     if len(address) > _MAX_ADDRESS_CHARS or _ADDRESS.fullmatch(address) is None:
         raise MessagingError(MessagingCode.ADDRESS, "An address does not have the form local-part@domain")
 
 
 def _validate_recipients(recipients: Sequence[Recipient]) -> None:
-    """Raise MessagingError with code 2 if there are too few or too many recipients, or if an address is invalid."""
     if not recipients:
         raise MessagingError(MessagingCode.ADDRESS, "The message has no recipients")
     if len(recipients) > MAX_RECIPIENTS:
@@ -415,7 +410,6 @@ def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn 
 
 
 def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _FilePart]]:
-    """Return the content headers and the content, as one part or as multipart/mixed."""
     text_lines, text = _build_text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
         return text_lines, [text]

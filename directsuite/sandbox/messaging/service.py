@@ -82,19 +82,19 @@ OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers
 
 
 class Read(NamedTuple):
-    """An operation that only reads the database."""
+    """Reads the database."""
 
     function: OperationFn
 
 
 class Write(NamedTuple):
-    """An operation that runs in one write transaction."""
+    """Runs in one write transaction."""
 
     function: OperationFn
 
 
 class AsyncWrite(NamedTuple):
-    """An operation that prepares messages before it writes them to the database."""
+    """Prepares messages, then writes them to the database."""
 
     function: Callable[[MessagingCall[Any], SandboxDatabase], Awaitable[ResponseMembers]]
 
@@ -103,7 +103,7 @@ class MessagingOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
-    """The operation's name in the specification, also the name of its route."""
+    """Name in the specification, and of the route."""
     method: str
     path: str
     """The path below {message_url}."""
@@ -249,7 +249,7 @@ async def _parse_body(
 def _authenticate(
     connection: sqlite3.Connection, row: MessagingOperation, body: AuthenticatedRequest, now: int
 ) -> tuple[int, str]:
-    """Return the id and address of the mailbox that the credentials open. Raises MessagingError if they open none."""
+    """Return the mailbox's id and address. Raises MessagingError if the credentials do not open it."""
     credentials = body.get_credentials()
     if not row.is_tuser:
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
@@ -302,8 +302,6 @@ def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[Mailb
 
 
 def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
-    """Return an operation that reads the selected messages of the folder. with_body: False for metadata only."""
-
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         folder = call.get_folder(connection)
         messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
@@ -313,7 +311,7 @@ def _make_message_reader(select: Callable[[MessagingCall[Any]], Selection], *, w
 
 
 def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
-    """Return a MessageDetail: the members that depend on the folder, and the JSON that was stored with the message."""
+    """Return a MessageDetail: the members that depend on the folder, and those stored with the message."""
     place = {
         "uid": message.uid,
         "msgnum": message.number,
@@ -433,7 +431,6 @@ def _make_transfer(transfer: mailboxes.TransferFn) -> OperationFn:
 
 
 def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-    """Move messages to INBOX.Trash, or delete them permanently if deleteForever is true."""
     forever = _parse_boolean(call.path["deleteForever"])
     folder = call.get_folder(connection)
     if forever:
@@ -476,7 +473,7 @@ def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRe
 
 
 def _parse_boolean(segment: str) -> bool:
-    """Parse a path segment. Raises MessagingError unless it is true, false, 1 or 0, in upper or lower case."""
+    """Raise MessagingError unless the segment is true, false, 1 or 0, ignoring case."""
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
         raise MessagingError(MessagingCode.OTHER, "The last path segment must be true or false")
@@ -484,7 +481,6 @@ def _parse_boolean(segment: str) -> bool:
 
 
 def _parse_profiles(value: Any) -> frozenset[str]:
-    """Return one profile or several as a set without `strict`. Raises ValueError if one is unknown."""
     names = cast("Collection[Any]", value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
     if not all(name in PROFILES for name in names):
         raise ValueError(f"profile must be one of {', '.join(PROFILES)}, or a list of them")

@@ -60,7 +60,6 @@ def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
 
 
 def _build_body(entry: ControlOperation, members: dict[str, Any]) -> Any:
-    """Convert a form to the operation's body. Raises ValueError if it is not valid."""
     if entry.body_type is None:
         return None
     body = msgspec.convert(members, entry.documented_body_type or entry.body_type, strict=False)

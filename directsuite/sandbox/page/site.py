@@ -196,8 +196,6 @@ class SandboxPage:
         return show
 
     def _make_form_handler(self, act: FormAction) -> RouteHandler:
-        """Return a handler that runs the action and redirects to the page with the form."""
-
         async def run_action(request: web.Request) -> web.StreamResponse:
             form = await _read_form(request)
             if not is_same_secret(str(form.get("form_token", "")), self._access.form_token):
@@ -268,7 +266,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
-        """Yield the file of a stored PDF, preventing its removal. Raises PageNotFoundError if it is gone."""
+        """Yield a PDF's file, preventing its removal. Raises PageNotFoundError if it is gone."""
         try:
             with self.sandbox.reading_document(document["name"]) as file:
                 yield file
@@ -277,7 +275,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
-        """Yield a message's bytes, or its file, preventing its removal. Raises PageNotFoundError if it is gone."""
+        """Yield a message's bytes, or its file, preventing removal. Raises PageNotFoundError if it is gone."""
         name: str | None = message["name"]
         if name is None:
             yield message["raw"]
@@ -464,7 +462,6 @@ _VIEWS: dict[str, tuple[str, View]] = {
 
 
 async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """Serve a message's HTML for a frame."""
     with page.hold_message((await _find_message(page, request))["message"]) as raw:
         reading = await asyncio.to_thread(read_message, raw)
     headers = {"Content-Security-Policy": _MAIL_POLICY}
