@@ -14,7 +14,7 @@ The choices of the sandbox in points that the specification leaves open:
 |---|---|
 | rejections | HTTP 200, success false; invalid JSON: HTTP 400, code 4; another media type: HTTP 415, code 4 |
 | codes | 1 credentials; 2 sender or recipient; 3 unknown folder; 4 anything else, such as an invalid body |
-| credentials | also in `auth` or `authentication`; for mailbox operations also in the body itself |
+| credentials | also in `auth` or `authentication`; a body without other members may itself be the credentials |
 | T-User | code 2 if the T-User may not act for the Direct address, or it has no mailbox |
 | user states | patients only, see patients.py: code 1 for a disabled user, 2 for a T-User who acts for one |
 | certificates | expired or revoked: code 2 for Send and Forward; messages to such a user are Remotely Failed |

@@ -121,7 +121,7 @@ _TEST_OUTCOMES = {
 
 
 def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
-    """Return the outcome of a recipient without a mailbox here."""
+    """Return the outcome for a recipient without a mailbox here."""
     local_part, _, domain = fold(address).rpartition("@")
     name, _, suffix = local_part.partition("+")
     if _TEST_DOMAIN.fullmatch(domain) is None:
@@ -152,7 +152,7 @@ def record_sent_message(
 def list_records(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
 ) -> list[dict[str, Any]]:
-    """Return a DirectMessageLog for each recipient of the messages sent by this account, in the order of sending."""
+    """Return a DirectMessageLog per recipient, in the order of sending. Ignores messages of other accounts."""
     rows = connection.execute(  # +account: otherwise SQLite scans all messages of the account
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
@@ -210,7 +210,7 @@ def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
 def force_status(connection: sqlite3.Connection, smtp_id: str, recipient: str, status: str) -> None:
     """Set the status of a recipient, regardless of the clock.
 
-    Raises ValueError if the status is unknown, and LookupError if the message or recipient is.
+    Raises ValueError if the status is unknown, and LookupError if the message was not sent to the recipient.
     """
     changed = connection.execute(
         "UPDATE delivery SET forced = ? WHERE lower(recipient) = lower(?)"

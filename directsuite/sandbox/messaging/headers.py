@@ -32,7 +32,7 @@ _CHARSET_SUPERSETS = {
     "iso8859-9": "cp1254",
     "tis-620": "cp874",
 }
-"""Charsets, and supersets with which they are decoded, because senders often use characters of the superset."""
+"""Charsets, and the supersets used to decode them, because senders confuse them."""
 _NON_MAIL_CODECS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
 """Codecs of Python that are not charsets of mail. `idna` and `punycode` take time quadratic in the length of the text.
 """
@@ -72,7 +72,7 @@ class HeaderMailbox(NamedTuple):
 
 
 def unfold(value: str) -> str:
-    """Return a header value of the standard library in one line, with raw 8-bit text decoded as UTF-8."""
+    """Return a header value in one line, with raw 8-bit text decoded as UTF-8."""
     if not value.isascii():
         value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value.replace("\r", "").replace("\n", "").strip()
@@ -127,7 +127,7 @@ def decode_text(octets: bytes | bytearray, charset: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return text in the form in which names and search terms are compared: NFC, without differences of case."""
+    """Return text in NFC and without case, for comparing names and search terms."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 

@@ -265,7 +265,7 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
 
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Change subscriptions: of all folders, or of none if one does not exist."""
+    """Subscribe to folders or unsubscribe from them. Changes nothing if one does not exist."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -443,7 +443,7 @@ def move_messages(connection: sqlite3.Connection, folder: int, destination: int,
 
 
 def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
-    """Delete messages permanently. Return the uids of the existing ones."""
+    """Delete messages permanently. Return the deleted uids."""
     rows = connection.execute(
         "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
         (folder, _encode_uids(uids)),
@@ -452,7 +452,7 @@ def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[
 
 
 def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
-    """Assign new uids, from `first`, to a folder's messages, like a restored server. Return the number of messages."""
+    """Assign new uids, starting at `first`, to a folder's messages, like a restored server. Return their number."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
     connection.execute(
@@ -477,7 +477,7 @@ def set_flag(connection: sqlite3.Connection, folder: int, uids: Iterable[int], f
 
 
 def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
-    """Return the numbers of messages, unread messages and messages flagged as deleted."""
+    """Count a folder's messages."""
     row = connection.execute(
         'SELECT count(*) AS "all", total(seen = 0) AS unread, total(deleted) AS deleted FROM message WHERE folder = ?',
         (folder,),
@@ -493,7 +493,7 @@ def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
 def list_messages(
     connection: sqlite3.Connection, folder: int, selection: Selection, *, with_body: bool
 ) -> list[StoredMessage]:
-    """Return the selected messages in the order of their uids. with_body: False for metadata only."""
+    """Return the selected messages, ordered by uid. with_body: False for metadata only."""
     criteria = selection._asdict() | {
         "folder": folder,
         "whole": with_body,
@@ -521,7 +521,7 @@ def list_messages(
 
 
 def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
-    """Return the bytes of messages in the order of their uids. Unknown uids are ignored."""
+    """Return the bytes of messages, ordered by uid. Unknown uids are ignored."""
     rows = connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
         " LEFT JOIN content_file USING(content)"

@@ -165,8 +165,8 @@ class _Delimiter(NamedTuple):
 class _OpenParts:
     """The stack of multiparts that contain a position in a message, outermost first.
 
-    Nested multiparts may share a boundary. A delimiter then belongs to the innermost one, and ends the multiparts
-    inside it.
+    If nested multiparts share a boundary, a delimiter belongs to the innermost one. It ends the multiparts inside that
+    one.
     """
 
     def __init__(self, raw: bytes | mmap.mmap) -> None:
@@ -389,9 +389,8 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
-    Spaces before a colon are allowed (RFC 822). A line that is not a header is ignored if headers follow it. The mbox
-    line
-    `From ` and lines of spaces before the first header are ignored.
+    Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored if headers follow it.
+    The mbox line `From ` and lines of spaces before the first header are ignored.
     """
     raw = message.octets
     lines: list[bytes] = []

@@ -1,7 +1,7 @@
 """Request bodies (specification section 2.C), and a call with a validated body and credentials.
 
-A body is validated while it is decoded. Sections 4 and 5 of the specification differ about the place of the
-credentials: all operations accept them in `auth` and `authentication`, and some at the place that section 4 names.
+Sections 4 and 5 of the specification differ about the place of the credentials. All operations accept them in `auth`
+and `authentication`. Operations without other members in the body also accept them in the body itself.
 """
 
 from __future__ import annotations

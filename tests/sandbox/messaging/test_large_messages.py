@@ -432,7 +432,7 @@ async def test_the_page_shows_a_large_message_and_gives_its_files(mail: Mail) ->
         shown = await answer.text()
     assert "These are the first 100,000 characters" in shown
     assert "3.1 MB" in shown
-    assert "The raw message</a>, a download" in shown
+    assert "The raw message</a> (download)" in shown
     async with mail.http.get(f"{root}{found[1]}/raw") as answer:
         assert (answer.content_length, answer.content_disposition and answer.content_disposition.type) == (
             sent["size"],
