@@ -103,6 +103,7 @@ async def send(
         )
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
+        """Compose the requested message."""
         return _compose_outgoing(call, _make_draft(call), new_file)
 
     return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
@@ -123,6 +124,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
+        """Compose the message that forwards the originals."""
         return _compose_forward(call, recipients, originals, new_file)
 
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
@@ -133,6 +135,7 @@ async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: S
     """Run SaveRawMessages: append all messages to the folder, or none."""
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
+        """Decode and parse the messages."""
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
             build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
@@ -162,6 +165,7 @@ async def prepare_and_store(
             return file
 
         def prepare_and_sync() -> T:
+            """Prepare the messages, and flush the new files to disk."""
             prepared = prepare(create_file)
             for name in made:
                 files.sync(files[name])

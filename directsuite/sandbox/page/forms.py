@@ -24,6 +24,7 @@ def make_form_action(entry: ControlOperation) -> FormAction:
     """Return the form action of a control operation."""
 
     async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
+        """Run the operation with the form as its body."""
         await entry.handler(sandbox, request, _build_body(entry, _read_members(form)))
 
     return _deliver if entry.documented_body_type is bytes else act
