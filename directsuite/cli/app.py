@@ -1,4 +1,7 @@
-"""The commands, in the order in which `directsuite --help` shows them, and what holds for all of them."""
+"""The commands, in the order in which `directsuite --help` shows them, and the function that runs one of them.
+
+A command's docstring is its help.
+"""
 
 from __future__ import annotations
 
@@ -68,21 +71,21 @@ if TYPE_CHECKING:
 
 _EXIT_STATUSES = "\n".join(f"    {status:>3}  {status.meaning}" for status in ExitStatus)
 
-_COMPLETION_REQUIREMENTS = {"zsh": ", where ~/.zshrc runs compinit"}
+_COMPLETION_REQUIREMENTS = {"zsh": ", if ~/.zshrc runs compinit"}
 _CUSTOM_FILE_COMPLETION_REQUIREMENTS = {
-    "zsh": ", where ~/.zshrc runs compinit, and the file is called _directsuite",
-    "fish": ", where config.fish sources that file",
+    "zsh": ", if ~/.zshrc runs compinit and the file's name is _directsuite",
+    "fish": ", if config.fish sources that file",
 }
-"""What else has to be so where the file isn't the shell's own: those of the others are sourced by what is installed."""
+"""What completion requires with --output. The installation makes bash and powershell source the file."""
 
 app = App(
     name="directsuite",
     help="Secure health communication: PDF signing, fax status, Direct messaging, patients.",
     help_epilogue=f"""The URLs of the services are in DIRECTSUITE_MESSAGE_URL, DIRECTSUITE_SIGNING_URL,
 DIRECTSUITE_FAX_URL and DIRECTSUITE_REGISTRATION_URL, or in the settings file, ~/.config/directsuite/config.toml or the
-one that DIRECTSUITE_CONFIG names. `config show` shows each setting and its source. Passwords and tokens come from a
-file, the environment, the keyring or a question on the terminal: they are never arguments. Each command has a `--help`
-of its own, and `directsuite guide terminal` explains what the commands have in common.
+one named by DIRECTSUITE_CONFIG. `config show` shows each setting and its source. Passwords and tokens come from a
+file, the environment, the keyring or a question on the terminal: they are never arguments. Each command has its own
+`--help`, and `directsuite guide terminal` explains what the commands have in common.
 
 Exit status:
 
@@ -90,7 +93,7 @@ Exit status:
 """,
     version=__version__,
     help_format="markdown",
-    version_format="plaintext",  # quicker
+    version_format="plaintext",  # faster
     suppress_keyboard_interrupt=False,
     result_action="return_value",
     group_commands=MISC,
@@ -98,7 +101,6 @@ Exit status:
 
 
 def _make_group(name: str, help_text: str, group: Group, sort_key: int) -> App:
-    """A command that has others below it."""
     return App(
         name=name,
         help=help_text,
@@ -110,7 +112,7 @@ def _make_group(name: str, help_text: str, group: Group, sort_key: int) -> App:
     )
 
 
-inbox = _make_group("inbox", "List, read, save, move, delete and answer the messages of a mailbox.", MAIL, 2)
+inbox = _make_group("inbox", "List, read, save, move, delete, forward and answer messages.", MAIL, 2)
 sync = _make_group("sync", "Run and control a worker that synchronises mailboxes.", MAIL, 4)
 sign = App(
     name="sign",
@@ -149,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _apply_common_options(options: object) -> Generator[None]:
-    """Have the configuration, and whoever writes to stderr, know what the options say that all commands have."""
+    """Pass --profile and --verbose to the configuration and the error output, in environment variables."""
     if not isinstance(options, CommonOptions):
         yield
         return
@@ -175,8 +177,8 @@ def _report_usage_error(sentence: str) -> int:
 def send(*, options: SendOptions = SendOptions()) -> int:
     """Send a message, with attachments.
 
-    It prints the message's SMTP id, for `directsuite status`. Exit status 7 means that the answer was lost, so the
-    message may or may not have been sent: with --key, give the same command again, and the message is sent once.
+    The command prints the message's SMTP id for `directsuite status`. Exit status 7 means that the response was lost:
+    the message may or may not have been sent. With --key, repeat the same command: the message is sent once.
     """
     from directsuite.cli.send import send
 
@@ -190,8 +192,8 @@ app.command(inbox)
 def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     """List messages, newest first.
 
-    The service gives the headers of all messages of a folder, or of those that --since and --until leave, and the
-    command chooses among them: it takes as long with --from, --to and --subject as without.
+    The service sends the headers of all messages of a folder, or only of those that match --since and --until. The
+    command applies the other filters, so --from, --to and --subject don't make it faster.
     """
     from directsuite.cli import inbox
 
@@ -202,7 +204,7 @@ def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
 def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions()) -> int:
     """Show one message as text.
 
-    The message stays unread unless --mark-read is given. Of an HTML message, the text is shown.
+    The message stays unread unless --mark-read is given. An HTML message is converted to text.
 
     Parameters
     ----------
@@ -216,10 +218,10 @@ def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions())
 
 @inbox.command(name="save", sort_key=3, help_epilogue=build_epilogue("inbox save"))
 def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
-    """Save the attachments of messages, or the messages.
+    """Save the attachments of messages, or the messages themselves.
 
     Files are written only into the folder of --into, and no existing file is replaced: a second `report.pdf` becomes
-    `report-2.pdf`. Only you can read them. The command prints their paths, and leaves the messages as they are.
+    `report-2.pdf`. Only you can read them. The command prints their paths and doesn't change the messages.
     """
     from directsuite.cli import inbox
 
@@ -228,7 +230,7 @@ def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
 
 @inbox.command(name="folders", sort_key=4, help_epilogue=build_epilogue("inbox folders"))
 def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
-    """List folders, and how many messages each has."""
+    """List folders with their numbers of messages."""
     from directsuite.cli import mailbox
 
     return mailbox.list_folders(options)
@@ -252,7 +254,7 @@ def copy_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
 
 @inbox.command(name="delete", sort_key=7, help_epilogue=build_epilogue("inbox delete"))
 def delete_messages(uid: Uids, /, *, options: InboxDeleteOptions = InboxDeleteOptions()) -> int:
-    """Delete messages, after a question."""
+    """Delete messages after confirmation."""
     from directsuite.cli import mailbox
 
     return mailbox.delete(uid, options)
@@ -268,11 +270,11 @@ def mark_messages(uid: Uids, /, *, options: InboxMarkOptions = InboxMarkOptions(
 
 @inbox.command(name="forward", sort_key=9, help_epilogue=build_epilogue("inbox forward"))
 def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
-    """Forward messages; several go as attachments of one, whole, as `inbox save --eml` saves them.
+    """Forward messages; several are attached to one message as .eml files.
 
-    A message of your own that has a Bcc is refused, unless --with-bcc is given: its header names recipients whom nobody
-    else saw. The command prints the SMTP id of what was sent, for `directsuite status`. Exit status 7 means that the
-    answer was lost: look into INBOX.Sent before you give the command again.
+    A message that you sent with a Bcc is not forwarded unless --with-bcc is given, because its header names the Bcc
+    recipients. The command prints the SMTP id of the sent message for `directsuite status`. Exit status 7 means that
+    the response was lost: check INBOX.Sent before you repeat the command.
     """
     from directsuite.cli import mailbox
 
@@ -281,9 +283,9 @@ def forward_messages(uid: Uids, /, *, options: InboxForwardOptions) -> int:
 
 @inbox.command(name="reply", sort_key=10, help_epilogue=build_epilogue("inbox reply"))
 def reply_to_message(uid: Uid, /, *, options: InboxReplyOptions = InboxReplyOptions()) -> int:
-    """Answer a message's sender, or with --all also its other recipients.
+    """Reply to a message's sender, or with --all also to its other recipients.
 
-    It prints the answer's SMTP id, for `directsuite status`.
+    The command prints the reply's SMTP id for `directsuite status`.
 
     Parameters
     ----------
@@ -302,16 +304,16 @@ def status(
     *,
     options: StatusOptions = StatusOptions(),
 ) -> int:
-    """Show the delivery status of messages, for each recipient.
+    """Show the delivery status of messages for each recipient.
 
-    Exit status 0 means that the messages are delivered or under way; 4 that the service doesn't know one of them; 1
+    Exit status 0 means that the messages are delivered or in progress; 4 that the service doesn't know one of them; 1
     that a delivery failed or was never confirmed, or that a message had no final status in time; 3, 5 or 6 that a poll
-    failed, so what is shown may be out of date. Where several apply, it is the last of these, and stderr reports each.
+    failed, so the output may be out of date. If several apply, the last of these is used, and stderr reports each.
 
     Parameters
     ----------
     smtp_id: tuple[str, ...]
-        The SMTP id that `send` printed, or `inbox read UID --folder INBOX.Sent` shows; several are separated by blanks.
+        The SMTP id that `send` prints and `inbox read UID --folder INBOX.Sent` shows; separate several by spaces.
     """
     from directsuite.cli.status import show_status
 
@@ -330,8 +332,8 @@ app.command(sandbox)
 def run_sync_worker(options: SyncRunOptions = SyncRunOptions()) -> int:
     """Synchronise mailboxes until Ctrl-C or SIGTERM.
 
-    Messages go into the store itself, each exactly once, or into Maildirs. After a signal, the worker finishes what is
-    under way. It continues when nobody reads stdout any more.
+    Messages are written into the store, each exactly once, or into Maildirs. After a signal, the worker finishes work
+    in progress. It continues even if stdout is closed.
 
     Exit status 0 means that the worker was stopped, or with --once that every mailbox is up to date; 1 that a mailbox
     is failing at the end of --once, or that the worker failed; 2 that it didn't start, because an option, a file or a
@@ -348,8 +350,8 @@ def show_sync_status(options: SyncStatusOptions = SyncStatusOptions()) -> int:
     """Show the status of each mailbox, whether or not a worker is running.
 
     Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
-    though it didn't end; 2 that the store can't be used. With --max-age, the command says only whether the worker is
-    alive: 0 if its last report is no older than that, 1 if it is older or there is none.
+    although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
+    is alive: 0 if its last report is no older than that, 1 if it is older or there is none.
     """
     from directsuite.cli import sync_status
 
@@ -358,7 +360,7 @@ def show_sync_status(options: SyncStatusOptions = SyncStatusOptions()) -> int:
 
 @sync.command(help_epilogue=build_epilogue("sync audit"))
 def audit(options: StoreOptions = StoreOptions()) -> int:
-    """Ask the worker that is running, or the next one, to compare all messages with the server."""
+    """Ask the running worker, or the next one, to compare all messages with the server."""
     from directsuite.cli import sync_status
 
     return sync_status.audit(options)
@@ -366,7 +368,7 @@ def audit(options: StoreOptions = StoreOptions()) -> int:
 
 @sync.command(help_epilogue=build_epilogue("sync retry"))
 def retry(options: StoreOptions = StoreOptions()) -> int:
-    """Ask the worker that is running, or the next one, to retry quarantined messages and failing mailboxes."""
+    """Ask the running worker, or the next one, to retry quarantined messages and failing mailboxes."""
     from directsuite.cli import sync_status
 
     return sync_status.retry(options)
@@ -374,10 +376,10 @@ def retry(options: StoreOptions = StoreOptions()) -> int:
 
 @sign.default
 def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
-    """Sign PDF files, and the PDFs of folders.
+    """Sign PDF files and the PDFs in folders.
 
-    After Ctrl-C, a crash or an outage, give the same command again: it continues, and signs nothing twice. It records
-    its progress in a journal beside the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
+    After Ctrl-C, a crash or an outage, repeat the same command: it continues and signs nothing twice. It records its
+    progress in a journal next to the output, OUTPUT.signing.db. Exit status 0 means that all PDFs are signed, 1 that
     some are not.
     """
     from directsuite.cli import document
@@ -390,11 +392,11 @@ def sign_pdfs(sources: SourcePaths, /, *, options: SignOptions) -> int:
 
 @sign.command(sort_key=1, help_epilogue=build_epilogue("sign verify"))
 def verify(sources: SourcePaths, /, *, options: VerifyOptions = VerifyOptions()) -> int:
-    """Show the signatures of PDFs, and whether the service finds them valid.
+    """Show the signatures of PDFs, and whether the service considers them valid.
 
-    The stated signer is the name that the signature itself gives; it is not proof of identity. The service doesn't say
-    whose certificate it is; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature, and
-    that the service finds all of them valid.
+    The stated signer is the name in the signature itself, which does not prove an identity. The service doesn't report
+    the owner of the certificate; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature
+    and that the service considers all of them valid.
     """
     from directsuite.cli import document
 
@@ -417,7 +419,7 @@ def info(source: Path, /, *, options: TokenOptions = TokenOptions()) -> int:
 
 @sign.command(sort_key=3, help_epilogue=build_epilogue("sign flatten"))
 def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
-    """Make a PDF's form fields part of its pages, in another file.
+    """Make a PDF's form fields part of its pages, and write the result to another file.
 
     Parameters
     ----------
@@ -431,7 +433,7 @@ def flatten(source: Path, /, *, options: DocumentOutputOptions) -> int:
 
 @sign.command(sort_key=4, help_epilogue=build_epilogue("sign clear"))
 def clear(source: Path, /, *, options: DocumentOutputOptions) -> int:
-    """Remove the signature fields of a PDF that nobody has signed, in another file.
+    """Remove the signature fields of an unsigned PDF, and write the result to another file.
 
     Parameters
     ----------
@@ -467,7 +469,7 @@ def show_fax(number: FaxNumber, handle: str, /, *, options: TokenOptions = Token
 
 @fax.command(name="watch", sort_key=3, help_epilogue=build_epilogue("fax watch"))
 def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOptions()) -> int:
-    """Show each new or changed fax of a number until Ctrl-C, or one fax until it is over."""
+    """Show each new or changed fax of a number until Ctrl-C, or one fax until its status is final."""
     from directsuite.cli import fax
 
     return fax.watch_faxes(number, options)
@@ -475,13 +477,13 @@ def watch_faxes(number: FaxNumber, /, *, options: FaxWatchOptions = FaxWatchOpti
 
 @patient.command(sort_key=1, help_epilogue=build_epilogue("patient find"))
 def find(individual: PrivateFile, /, *, options: PatientFindOptions) -> int:
-    """Find the Direct address of the patient whom a file describes.
+    """Find the Direct address of the patient described by a file.
 
     Parameters
     ----------
     individual: Path
-        A file that describes the patient, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the
-        proofing record. Only you and your group may be able to read it; - is stdin.
+        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 and dob, or the id of the proofing
+        record. It must be readable only by you and your group; - is stdin.
     """
     from directsuite.cli import patient
 
@@ -497,7 +499,7 @@ def by_username(
     Parameters
     ----------
     username: str
-        The part of the address before the @; with -, it is read from stdin, which other users of this machine can't
+        The part of the address before the @. With -, it is read from stdin, which other users of this machine can't
         see.
     """
     from directsuite.cli import patient
@@ -509,16 +511,16 @@ def by_username(
 def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
     """Provision a Direct address for a patient, which is charged.
 
-    The login's account is debited, so the command asks first, and never sends the request twice. For a person who has
-    an address in the domain nothing is provisioned: the address is shown, with exit status 1. Exit status 7 means that
-    the answer was lost: look with `patient find` before you give the command again.
+    The login's account is debited, so the command asks first and never sends the request twice. If the person has an
+    address in the domain, nothing is provisioned: the command shows the address, with exit status 1. Exit status 7
+    means that the response was lost: check with `patient find` before you repeat the command.
 
     Parameters
     ----------
     individual: Path
-        A file that describes the patient, as TOML or JSON: first_name, last_name, ssn4 and dob, or the id of the
-        proofing record; direct_username and direct_password are optional. Only you and your group may be able to read
-        it; - is stdin.
+        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 and dob, or the id of the proofing
+        record; direct_username and direct_password are optional. It must be readable only by you and your group; - is
+        stdin.
     """
     from directsuite.cli import patient
 
@@ -529,13 +531,13 @@ def add(individual: PrivateFile, /, *, options: PatientAddOptions) -> int:
 def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
     """Set the passwords of patients.
 
-    After a failure, give the same command again: it sets the same passwords.
+    After a failure, repeat the same command: it sets the same passwords.
 
     Parameters
     ----------
     file: Path
-        A file of usernames and passwords, as TOML or JSON: "ada" = "…". Only you and your group may be able to read
-        it; - is stdin.
+        A TOML or JSON file of usernames and passwords: "ada" = "…". It must be readable only by you and your group;
+        - is stdin.
     """
     from directsuite.cli import patient
 
@@ -544,14 +546,14 @@ def passwords(file: PrivateFile, /, *, options: PatientOptions) -> int:
 
 @app.command(group=TOOLS, sort_key=1, help_epilogue=build_epilogue("doctor"))
 def doctor(*, options: DoctorOptions = DoctorOptions()) -> int:
-    """Find what is wrong, and say what to do about it.
+    """Find problems, and explain how to fix them.
 
-    It checks this machine's settings, each service's URL, name, connection, certificate and clock, and whether each
-    accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0 means that nothing
-    failed.
+    The command checks this machine's settings, each service's URL, host name, connection, certificate and clock, and
+    whether each service accepts your token, login or mailbox password. Nothing is saved, sent or changed. Exit status 0
+    means that no check failed.
 
-    With --deep it also calls each operation that only reads and that your credentials allow, and reports where the
-    answers differ from the OpenAPI document of the services, as paths and types without values.
+    With --deep it also calls each read-only operation that your credentials allow, and reports how the responses differ
+    from the OpenAPI document of the services, as paths and types without values.
     """
     from directsuite.cli.doctor import doctor
 
@@ -577,20 +579,20 @@ def install_completion(
     Parameters
     ----------
     shell: str
-        The shell; by default the one that runs the command.
+        The shell; by default the shell that runs the command.
     output: Path
-        The file for the script; by default the one that the shell reads.
+        The file for the script; by default the file that the shell reads.
     """
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
     try:
         shell = detect_shell() if shell is None else shell
     except ShellDetectionError:
-        echo_err("nobody can tell which shell this is: give --shell bash, zsh, fish or powershell")
+        echo_err("the shell can't be detected: give --shell bash, zsh, fish or powershell")
         return ExitStatus.USAGE_ERROR
     app.install_completion(shell=shell, output=output)
     needed = (_COMPLETION_REQUIREMENTS if output is None else _CUSTOM_FILE_COMPLETION_REQUIREMENTS).get(shell, "")
-    echo_err(f"{shell} completes commands and options from its next start on{needed}")
+    echo_err(f"completion is installed: {shell} uses it from its next start{needed}")
     return ExitStatus.DONE
 
 
@@ -598,7 +600,7 @@ def install_completion(
 def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
     """Run the four services on this machine, with sample content.
 
-    It prints each call, and ends with Ctrl-C. The commands below drive a sandbox that is running.
+    It prints each call, and ends with Ctrl-C. The commands below control a running sandbox.
     """
     from directsuite.cli import sandbox
 
@@ -626,7 +628,7 @@ def sandbox_account(
     Parameters
     ----------
     address: str
-        The Direct address; any domain will do.
+        The Direct address, in any domain.
     """
     from directsuite.cli import sandbox
 
@@ -657,7 +659,7 @@ def sandbox_patient(
 
 @sandbox.command(name="fax", sort_key=4, help_epilogue=build_epilogue("sandbox fax"))
 def sandbox_fax(number: str, /, *, options: SandboxFaxOptions = SandboxFaxOptions()) -> int:
-    """Add a fax, or give one another status.
+    """Add a fax, or change the status of one.
 
     Parameters
     ----------
@@ -690,9 +692,9 @@ def sandbox_fault(
     Parameters
     ----------
     operation: str
-        The specification's name of an operation, such as Send, or '*' for all. Without it, faults are listed.
+        An operation's name in the specification, such as Send, or '*' for all. Without it, faults are listed.
     kind: str
-        The kind of the fault: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
+        The kind of fault: status, latency, hang, reset_before, reset_after, truncate, malformed, expire_token or
         expire_session.
     """
     from directsuite.cli import sandbox
@@ -707,7 +709,7 @@ def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptio
     Parameters
     ----------
     operation: str
-        The specification's name of an operation; without it, the effects of all are listed.
+        An operation's name in the specification; without it, the effects of all operations are listed.
     """
     from directsuite.cli import sandbox
 
@@ -716,7 +718,7 @@ def sandbox_ledger(operation: str | None = None, /, *, options: ControlListOptio
 
 @sandbox.command(name="reset", sort_key=8, help_epilogue=build_epilogue("sandbox reset"))
 def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
-    """Restore the content of the first start."""
+    """Restore the initial content."""
     from directsuite.cli import sandbox
 
     return sandbox.reset_sandbox(options)
@@ -724,10 +726,10 @@ def sandbox_reset(*, options: ControlOptions = ControlOptions()) -> int:
 
 @app.command(group=TOOLS, sort_key=2, help_epilogue=build_epilogue("demo"))
 def demo(*, options: DemoOptions = DemoOptions()) -> int:
-    """Use all four services of a sandbox, and check what they did.
+    """Use all four services of a sandbox, and check their effects.
 
-    The demo runs a sandbox of its own; with --keep, its page stays up afterwards. Exit status 0 means that every check
-    passed.
+    The demo starts its own sandbox; with --keep, its page stays available afterwards. Exit status 0 means that every
+    check passed.
     """
     require_extra("sandbox")
     from directsuite.cli.demo.command import run_demo

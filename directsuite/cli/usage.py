@@ -33,10 +33,10 @@ _MAX_QUOTED_CHARS = 100  # characters of what was typed
 _MIN_SIMILARITY = 0.75  # of 1: a letter too many, too few or in another's place
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _EXPECTED_FORMATS: Mapping[object, str] = {
-    int: "give a whole number",
+    int: "give an integer",
     float: "give a number",
     bool: "it takes no value",
-    datetime: "give a day, as 2026-05-01, or a time, as 2026-05-01T08:00",
+    datetime: "give a date such as 2026-05-01, or a date and time such as 2026-05-01T08:00",
 }
 _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 

@@ -77,8 +77,8 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["send", "-Ada"], "there is no such option"),
         (["send", "--Ada Example"], "there is no such option"),
         (["Ada Example"], "there are send, inbox, "),
-        (["inbox", "read", "Ada Example"], "UID: give a whole number"),
-        (["inbox", "list", "--since", "Ada"], "--since: give a day"),
+        (["inbox", "read", "Ada Example"], "UID: give an integer"),
+        (["inbox", "list", "--since", "Ada"], "--since: give a date"),
         (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
         (["doctor", "--timeout", "Ada"], "--timeout: give a number"),
         (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, fish, powershell, zsh"),
@@ -300,7 +300,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     command = [sys.executable, "-W", "error", "-m", "directsuite", "--install-completion", "--shell", shell]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
     assert (ended.returncode, ended.stdout) == (0, "")
-    assert ended.stderr.startswith(f"directsuite: {shell} completes commands and options from its next start on")
+    assert ended.stderr.startswith(f"directsuite: completion is installed: {shell} uses it from its next start")
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
     assert [word for word in (*COMMANDS, "body-file", "watch") if word not in script] == []
 
@@ -317,7 +317,7 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     told = capsys.readouterr()
     assert (told.out, told.err) == (
         "",
-        "directsuite: nobody can tell which shell this is: give --shell bash, zsh, fish or powershell\n",
+        "directsuite: the shell can't be detected: give --shell bash, zsh, fish or powershell\n",
     )
     assert list(tmp_path.iterdir()) == []
     assert main(["--install-completion", "--shell", "fish", "--output", str(tmp_path / "script")]) == 0
@@ -329,8 +329,8 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     ("shell", "needed"),
     [
         ("bash", ""),
-        ("zsh", ", where ~/.zshrc runs compinit, and the file is called _directsuite"),
-        ("fish", ", where config.fish sources that file"),
+        ("zsh", ", if ~/.zshrc runs compinit and the file's name is _directsuite"),
+        ("fish", ", if config.fish sources that file"),
     ],
 )
 def test_shell_setup_for_custom_completion_file_is_shown(
@@ -339,7 +339,7 @@ def test_shell_setup_for_custom_completion_file_is_shown(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("ZSH_CUSTOM", raising=False)
     assert main(["--install-completion", "--shell", shell, "--output", str(tmp_path / "script")]) == 0
-    sentence = f"directsuite: {shell} completes commands and options from its next start on{needed}\n"
+    sentence = f"directsuite: completion is installed: {shell} uses it from its next start{needed}\n"
     assert capsys.readouterr().err == sentence
 
 

@@ -212,17 +212,17 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     ended = await cli_runner.run(*arguments)
     assert ended.status == 2
     assert told in ended.err
-    assert "it is a folder: name a file" in ended.err or "it is empty: name a file or a folder" in ended.err
+    assert "this is a folder: name a file" in ended.err or "the path is empty: name a file or a folder" in ended.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("inbox", "list", "--limit", "0"), "--limit (0): give at least 1"),
-        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a day, as 2026-05-01"),
+        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a date such as 2026-05-01"),
         (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01T00:00:00) lies where no calendar reaches"),
         (("inbox", "list", "--folder", ".."), "--folder (..): "),
-        (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give a whole number"),
+        (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give an integer"),
         (("inbox", "move", "1", "--to", ".."), "--to (..): "),
         (
             ("inbox", "save", "1", "--into", "letter.txt"),

@@ -79,8 +79,8 @@ async def test_wrong_options_are_told(sign_runner: SignRunner, arguments: tuple[
     ("arguments", "named"),
     [
         ((), "SOURCES"),
-        (("a.pdf", "", *_OUT), "it is empty: name a file or a folder"),
-        (("a.pdf", "--output", ""), "it is empty: name a file or a folder"),
+        (("a.pdf", "", *_OUT), "the path is empty: name a file or a folder"),
+        (("a.pdf", "--output", ""), "the path is empty: name a file or a folder"),
         (("a.pdf",), "--output"),
         (("a.pdf", *_OUT, "--concurrency", "0"), "--concurrency"),
         (("a.pdf", *_OUT, "--patience", "long"), "--patience"),
