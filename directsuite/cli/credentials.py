@@ -134,7 +134,9 @@ def get_mailbox_access(
         raise UsageError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file")
     validate_text(address, option)
     if not is_address(address):
-        raise UsageError(f"{with_value(option, address)} is no address: nurse@direct.example.org is one")
+        raise UsageError(
+            f"{with_value(option, address)} is not an e-mail address: expected something like nurse@direct.example.org"
+        )
     return MailboxAccess(settings, address, make_password_lookup(address, "--password-file").find_secret(password_file))
 
 

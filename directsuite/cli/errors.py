@@ -1,6 +1,7 @@
 """The exit status and the sentence for each kind of error that ends a command.
 
-The sentence says what to do next. It names files and quotes the service only where `shows_details` allows that.
+The sentence says what to do next. It names files and quotes the service only if `is_verbose()`. It is a fragment that
+follows `directsuite: `, so it starts in lower case and has no full stop.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from directsuite.configuration import Configuration
 from directsuite.core.failures import ErrorScope, explain_os_error, find_error_scope
 
 Advice = Mapping[type[BaseException] | int | str, str]
-"""What to do, by the error's class in the table below, or before that by the service's own code."""
+"""What to do, by the error's class or by the service's code. A code takes precedence over a class."""
 
-NOT_TEXT_PROBLEM = "is no text in this machine's encoding: see to LC_ALL, as en_US.UTF-8, or write it anew"
-"""The predicate of the sentence about text that came as other bytes."""
+NOT_TEXT_PROBLEM = (
+    "is not text in this machine's encoding: set LC_ALL to a suitable locale such as en_US.UTF-8, or enter it again"
+)
+"""The predicate of the sentence about input that can't be decoded."""
 
 _ALLOW_HTTP_SETTING = "allow_insecure_http = true in the settings file"
 _CHECK_THE_URL = "check the URL in the settings"
@@ -29,31 +32,32 @@ _HINT_CONFIG_SHOW = " (`directsuite config show`)"
 _OUTCOME_UNKNOWN_TEXT = "it may or may not have happened"
 _TIMEOUT_SETTING = "timeout in the settings file"
 HINT_RENEW_CREDENTIAL = (
-    "the token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
-    "or DIRECTSUITE_TOKEN"
+    "the token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
+    "DIRECTSUITE_TOKEN"
 )
-"""What to do where a service refuses an access token."""
+"""What to do if a service rejects an access token."""
 _TOKEN_SERVICES = ("signing", "fax")  # services that take an access token
-_MAX_QUOTED_CHARS = 300  # characters of a service's words
+_MAX_QUOTED_CHARS = 300
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTION_PROBLEMS = {
-    "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or that one is for another host or "
-    "has expired",
-    "ClientConnectorDNSError": "its name has no address",
-    "ClientConnectorSSLError": "it doesn't speak the TLS of this machine, or none: a sandbox's URL begins with http://",
-    "ClientHttpProxyError": "the proxy refuses",
-    "ConnectionTimeoutError": "nobody answers there",
-    "InvalidURL": "the proxy's URL is wrong",
+    "ClientConnectorCertificateError": "this machine doesn't trust its certificate, or the certificate is for another "
+    "host or has expired",
+    "ClientConnectorDNSError": "its host name has no address",
+    "ClientConnectorSSLError": "it doesn't support TLS or this machine's version of it; a sandbox's URL begins with "
+    "http://",
+    "ClientHttpProxyError": "the proxy rejected the connection",
+    "ConnectionTimeoutError": "it doesn't respond",
+    "InvalidURL": "the proxy's URL is invalid",
 }
-"""Why a connection failed, by the name of aiohttp's error."""
+"""The reason of a failed connection, by the name of aiohttp's error class. "It" is the service."""
 
 
 class UsageError(Exception):
-    """Options, files or the environment are not as they have to be; the text says what to do."""
+    """An option, a file or the environment is invalid. The text says what to do."""
 
 
 class ItemNotFoundError(Exception):
-    """What was asked for isn't there; the text says how to find what is."""
+    """The requested item does not exist. The text says how to find the existing ones."""
 
 
 _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
@@ -65,7 +69,7 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.ConnectFailedError: (
         ExitStatus.UNAVAILABLE,
-        "nothing was sent; `directsuite doctor` says what is wrong",
+        "nothing was sent; `directsuite doctor` shows what is wrong",
     ),
     errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "nothing was sent; the service is down: try again later"),
     errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
@@ -79,31 +83,34 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
         ExitStatus.DENIED,
         "check that the name or address is right, and that the password or token belongs to it",
     ),
-    errors.PermissionDeniedError: (ExitStatus.DENIED, "ask the service's provider to allow it, or use another account"),
-    errors.NotFoundError: (ExitStatus.NOT_FOUND, "check what you asked for, and the service's URL"),
+    errors.PermissionDeniedError: (
+        ExitStatus.DENIED,
+        "ask the service's provider for the permission, or use another account",
+    ),
+    errors.NotFoundError: (ExitStatus.NOT_FOUND, "check the command's arguments and the service's URL"),
     errors.ConflictError: (ExitStatus.REJECTED, "choose another domain"),
     errors.AddressError: (ExitStatus.REJECTED, "check the addresses"),
     errors.BadRequestError: (ExitStatus.REJECTED, "check the arguments and options of the command"),
-    errors.PaymentError: (ExitStatus.REJECTED, "see to the account with the service's provider"),
+    errors.PaymentError: (ExitStatus.REJECTED, "settle the account with the service's provider"),
     errors.RateLimitedError: (ExitStatus.UNAVAILABLE, "wait a while and try again"),
-    errors.ServerError: (ExitStatus.UNAVAILABLE, "the service itself fails: try again later, or ask its provider"),
+    errors.ServerError: (ExitStatus.UNAVAILABLE, "the service has a problem: try again later, or ask its provider"),
     errors.ResponseDecodeError: (
         ExitStatus.UNAVAILABLE,
         "check that the service's URL is right; if it is, ask its provider",
     ),
 }
-"""The exit status and what to do, by the error's class or its nearest base; empty where the error's text says it."""
+"""The exit status and what to do, by the error's class or its nearest base; empty if the error's text says it."""
 
 
 def with_value(label: str, value: object) -> str:
-    """`what`, with the value that was typed where stderr may show it."""
+    """Return `label`, followed by `value` in parentheses if stderr may show it."""
     return f"{label} ({make_printable(str(value))})" if is_verbose() else label
 
 
 def _insert_setting_value(explanation: str) -> str:
-    """The explanation of a ConfigurationError, with the value of its setting after the setting's name.
+    """Insert the setting's value into the explanation of a ConfigurationError, after the setting's name.
 
-    The value of `proxy`, and a URL with an @, may hold a password.
+    The value of `proxy` and a value with an @ are left out, because they may contain a password.
     """
     with contextlib.suppress(errors.ConfigurationError):
         for name, entry in Configuration.read().items():
@@ -114,8 +121,8 @@ def _insert_setting_value(explanation: str) -> str:
 
 
 def validate_text(text: str | None, source: str) -> None:
-    """Raise RefusedError where `text` came as bytes that are no text here. source: its option or variable."""
-    with contextlib.suppress(UnicodeEncodeError):  # the error would hold the text, as a cause or context
+    """Raise UsageError if `text` has bytes that could not be decoded. source: the text's option or variable."""
+    with contextlib.suppress(UnicodeEncodeError):  # as a context, the error would expose the text
         (text or "").encode()
         return
     raise UsageError(f"{source} {NOT_TEXT_PROBLEM}")
@@ -128,10 +135,12 @@ def exit_for_error(
     recovery_hint: str = "",
     advice: Advice = MappingProxyType({}),
 ) -> tuple[ExitStatus, str]:
-    """The exit status and the sentence for what ended a command.
+    """Return the exit status and the sentence for an error that ended a command.
 
-    options: the option of each parameter that an InvalidArgumentError may name. find_out: how one finds out, with
-    commands, what became of a change whose answer was lost. advice: what to do, in place of the table's.
+    option_names: the option of each parameter that an InvalidArgumentError may name.
+    recovery_hint: how to find out with commands whether a change happened if its response was lost. If empty, the
+        error's own hint is used.
+    advice: what to do, instead of the text in the table.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
         return ExitStatus.FAILED, _explain_file_error(error)
@@ -142,10 +151,10 @@ def exit_for_error(
     kind, (status, what_to_do) = next((kind, _EXIT_TABLE[kind]) for kind in type(error).__mro__ if kind in _EXIT_TABLE)
     if isinstance(error, errors.DirectSuiteError):
         if _CHECK_THE_URL in error.explanation:
-            what_to_do = ""  # it says that itself
+            what_to_do = ""  # the explanation contains it
         elif find_error_scope(error) is ErrorScope.ENDPOINT:
             url = _get_url_variable(error.service) or "the URL"
-            what_to_do = f"this isn't the service: check {url} and the proxy with `directsuite doctor`"
+            what_to_do = f"another server responded: check {url} and the proxy with `directsuite doctor`"
         elif isinstance(error, errors.ResponseDecodeError) and error.service:
             what_to_do = what_to_do.replace("URL is", f"URL ({_get_url_variable(error.service)}) is")
     if isinstance(error, errors.AuthenticationError) and error.service in _TOKEN_SERVICES:
@@ -164,20 +173,20 @@ def exit_for_error(
         explanation = f"{explain_error(error)}{quote_service_message(error)}"
         withheld = isinstance(error, errors.BadRequestError) and error.message and not is_verbose()
         if withheld and known_better not in advice:
-            what_to_do = f"{what_to_do}; --verbose adds what the service says"
+            what_to_do = f"{what_to_do}; --verbose adds the service's message"
         return status, f"{explanation}: {what_to_do}" if what_to_do else explanation
     return status, str(error)
 
 
 def quote_service_message(error: errors.DirectSuiteError) -> str:
-    """What the service says itself, in quotes; empty where it says nothing or nobody may see it."""
+    """Return the service's message in quotes and parentheses; empty if it has none or stderr may not show it."""
     if not isinstance(error, errors.ServiceError) or not is_verbose():
         return ""
     return quote_message(error.message)
 
 
 def quote_message(message: str | None) -> str:
-    """What the service says itself, in quotes after a sentence of ours; empty where it says nothing."""
+    """Return a service's message in quotes and parentheses, to follow a sentence; empty if there is none."""
     words = make_printable(" ".join((message or "").split()))
     if not words:
         return ""
@@ -185,20 +194,20 @@ def quote_message(message: str | None) -> str:
 
 
 def rewrite_explanation(explanation: str) -> str:
-    """Rewrite an error's explanation for people who write TOML and no Python."""
+    """Replace the Python terms in an error's explanation by settings and commands."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_ALLOW_HTTP_SETTING}")
     explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_HINT_CONFIG_SHOW}")
     return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NOT_TEXT_PROBLEM}")
 
 
 def _get_url_variable(service: str | None) -> str:
-    """The variable of a service's URL; empty for None."""
+    """Return the name of the environment variable with a service's URL; empty for None."""
     name = "message" if service == "messaging" else service
     return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
 
 
 def explain_error(error: errors.DirectSuiteError) -> str:
-    """What went wrong, without what to do about it."""
+    """Return what went wrong, without what to do."""
     explanation = error.explanation.rstrip(".")
     if isinstance(error, errors.ConfigurationError) and is_verbose():
         explanation = _insert_setting_value(explanation)
@@ -219,10 +228,10 @@ def _explain_connection(match: re.Match[str]) -> str:
 
 
 def _explain_file_error(error: OSError) -> str:
-    """The sentence has the file's name, which may be a patient's, only where `shows_details` allows that."""
+    # A file's name may contain a patient's name, so it is shown only if `is_verbose()`.
     reason = explain_os_error(error)
     if error.filename is not None and is_verbose():
         reason = f"{reason}: {make_printable(os.fsdecode(error.filename))}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full ({reason}): free some space and give the same command again"
-    return f"a file can't be read or written ({reason}): see to the files and folders that you named"
+    return f"a file can't be read or written ({reason}): check the files and folders that you named"

@@ -1,9 +1,9 @@
-"""The process that a command runs in: its streams, the width of what stands on them, and the libraries it needs.
+"""The process of a command: exit statuses, streams, terminal width, and required libraries.
 
-stdin, stdout   may be closed; no letter that they can't read or write is an error
-stderr          takes everything: what can't be written is lost, for it is for people, and changes no exit status
+stdin, stdout   may be closed; characters that can't be decoded or encoded are replaced
+stderr          ignores errors of writing, so that a lost message doesn't change the exit status
 
-This module imports neither cyclopts nor rich, so that it can say that they are missing.
+This module imports neither cyclopts nor rich, so that it can report that they are missing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any, Self, cast
 
 INSTALL_COMMAND = "pip install 'directsuite[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: give the same command again"
-"""How a command goes on that only reads, or has not begun."""
+"""What to do after the interruption of a command that only reads or has not started."""
 
 has_begun = False
-"""True once a command's work has begun, which `Command.run` notes: until then, modules are imported."""
+"""True if the work of a command has started; set by `Command.run`. Before that, modules are imported."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),
@@ -39,55 +39,57 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "storage": ("fsspec",),
     "testing": ("aioresponses",),
 }
-"""The modules that each extra brings, by which it is found to be installed."""
+"""The modules that each extra installs, to find out whether it is installed."""
 _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
-"""The categories of control characters, lone surrogates, and separators of lines and paragraphs."""
+"""The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _COLUMNS_RANGE = range(20, 10_001)
-"""The widths in which help and tables can be laid out."""
+"""The widths in columns that help and tables can use."""
 
 
 class ExitStatus(enum.IntEnum):
-    """The exit status of a command, and what it says."""
+    """The exit status of a command, and its meaning."""
 
     meaning: str
 
     def __new__(cls, number: int, meaning: str) -> Self:
-        """A number, and what it stands for."""
+        """Create a member from its number and its meaning."""
         status = int.__new__(cls, number)
         status._value_ = number
         status.meaning = meaning
         return status
 
     DONE = 0, "done"
-    FAILED = 1, "not done, or not all of it: stderr says why"
-    USAGE_ERROR = 2, "an option, a file or a variable is wrong: nothing was changed"
-    DENIED = 3, "the password, token or login is refused, or may not do this"
+    FAILED = 1, "not or not completely done: stderr has the reason"
+    USAGE_ERROR = 2, "an option, file or variable is invalid: nothing was changed"
+    DENIED = 3, "the password, token or login was rejected, or lacks a permission"
     NOT_FOUND = 4, "there is no such message, fax, patient or address, or the URL is wrong"
-    REJECTED = 5, "the service declines what was asked of it"
-    UNAVAILABLE = 6, "no usable answer from the service; the same command again does no harm"
-    UNKNOWN = 7, "it may or may not have happened: look before you repeat it"
+    REJECTED = 5, "the service rejected the request"
+    UNAVAILABLE = 6, "no usable response from the service: you can safely repeat the command"
+    UNKNOWN = 7, "the outcome is unknown: check before you repeat the command"
     INTERRUPTED = 130, "Ctrl-C"
     TERMINATED = 143, "SIGTERM"
 
 
 class MissingExtraError(Exception):
-    """Libraries of an extra are not installed; the text names them and the remedy."""
+    """Libraries of an extra are not installed. The text names them and the command to install them."""
 
 
 def find_missing(libraries: Sequence[str]) -> list[str]:
-    """Those of these modules that are not installed, found without importing them."""
+    """Return the modules that are not installed, without importing any."""
     return [library for library in libraries if find_spec(library) is None]
 
 
 def require_extra(extra: str) -> None:
     """Raise MissingExtraError unless all libraries of an extra are installed."""
     if absent := find_missing(EXTRAS[extra]):
-        raise MissingExtraError(f"this needs {', '.join(absent)}, which the extra '{extra}' brings: {INSTALL_COMMAND}")
+        raise MissingExtraError(
+            f"this needs {', '.join(absent)}, which the extra '{extra}' installs: {INSTALL_COMMAND}"
+        )
 
 
 def prepare_streams() -> None:
-    """Give the process the streams that this module promises. It may be called again."""
+    """Set up the standard streams as described at the top of this module. It may be called again."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
@@ -100,7 +102,7 @@ def prepare_streams() -> None:
 
 
 def prepare_width() -> None:
-    """Give the process a width in which text can be laid out, whatever COLUMNS and the terminal say."""
+    """Ignore an invalid COLUMNS, and set it to the minimum width if the terminal is narrower."""
     named = os.environ.get("COLUMNS")
     if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS_RANGE):
         del os.environ["COLUMNS"]
@@ -109,21 +111,21 @@ def prepare_width() -> None:
 
 
 def is_verbose() -> bool:
-    """Return True if stderr may show file names and the service's words: on a terminal, or if the user asks for it.
+    """Return True if stderr may show file names, values and the service's messages.
 
-    Elsewhere stderr may be a log, which others read.
+    That is so on a terminal and with --verbose. Otherwise stderr may be a log that other people read.
     """
     return sys.stderr.isatty() or get_verbosity() > 0
 
 
 def get_verbosity() -> int:
-    """How often --verbose was given, or what DIRECTSUITE_VERBOSE says: 1 for what is no number."""
+    """Return how often --verbose was given, or the value of DIRECTSUITE_VERBOSE; 1 if that is not a number."""
     text = os.environ.get("DIRECTSUITE_VERBOSE") or "0"
     return int(text) if text.isdecimal() else 1
 
 
 def make_printable(text: str) -> str:
-    """Replace each character that a terminal would act upon, or that hides or reorders the characters near it."""
+    """Replace each character that could control a terminal, or hide or reorder other characters."""
     return "".join(
         "\N{REPLACEMENT CHARACTER}"
         if letter in _BIDI_CONTROLS or unicodedata.category(letter) in _CONTROL_CATEGORIES
@@ -138,7 +140,7 @@ def show_line(text: str = "") -> None:
 
 
 def echo_err(sentence: str) -> None:
-    """Write a sentence for people to stderr, made printable."""
+    """Write a message to stderr, after the program's name. sentence: a fragment in lower case without a full stop."""
     echo_err_line(f"directsuite: {sentence}")
 
 
@@ -148,13 +150,13 @@ def echo_err_line(text: str) -> None:
 
 
 def end_line() -> None:
-    """On a terminal, end the line that ^C or a question has begun."""
+    """End the line with ^C or a question, if stderr is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write("\n")
 
 
 def discard_stdout() -> None:
-    """Have stdout take what is written from now on, and what it still holds: its reader has gone."""
+    """Redirect stdout to the null device, so that flushing its buffer can't fail. Call it after a failed write."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, sys.stdout.fileno())
@@ -164,7 +166,7 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
-    """Let stdout lose what can't be written, as stderr does. `lost` is called with the first error alone."""
+    """Ignore errors of writing to stdout during the context. on_loss: called with the first error only."""
     stdout: Any = sys.stdout
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = make_lossy_stream(stdout, on_loss)
@@ -177,31 +179,28 @@ def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
 def make_lossy_stream(
     stream: io.TextIOWrapper[Any], on_loss: Callable[[OSError], None] | None = None
 ) -> io.TextIOWrapper[Any]:
-    """A stream that writes to the same place, and loses what that doesn't take. lost: as in `forgiving_stdout`."""
-    raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # with python -u it is that itself
-    lossy_raw: Any = _LossyRawIO(
-        raw, on_loss
-    )  # without a buffer in between, which would write again what Ctrl-C came upon
+    """Return a stream to the same file that ignores errors of writing. on_loss: called with the first error only."""
+    raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer in between
+    # No buffer, because after Ctrl-C it would write its content again.
+    lossy_raw: Any = _LossyRawIO(raw, on_loss)
     return io.TextIOWrapper(lossy_raw, encoding=stream.encoding, errors=stream.errors, line_buffering=True)
 
 
 class _LossyRawIO(io.RawIOBase):
-    """Bytes to a place that may be full, or that nobody reads any more."""
-
     def __init__(self, raw: io.RawIOBase, on_loss: Callable[[OSError], None] | None) -> None:
         super().__init__()
         self._raw = raw
         self._on_loss = on_loss
 
     def writable(self) -> bool:
-        """Return True: what can't be written is lost, and no error."""
+        """Return True."""
         return True
 
     def write(self, content: Any, /) -> int:
-        """Write `content`, or lose it; OSError is never raised."""
+        """Write `content`, and ignore an OSError. Return its full length."""
         rest = memoryview(content)
         try:
-            while rest and (written := self._raw.write(rest)):  # None where it would have to wait
+            while rest and (written := self._raw.write(rest)):  # None if a non-blocking file would block
                 rest = rest[written:]
         except OSError as error:
             if self._on_loss is not None:
@@ -210,9 +209,9 @@ class _LossyRawIO(io.RawIOBase):
         return len(content)
 
     def fileno(self) -> int:
-        """The descriptor of the place."""
+        """Return the descriptor of the underlying file."""
         return self._raw.fileno()
 
     def isatty(self) -> bool:
-        """Return True if the place is a terminal."""
+        """Return True if the underlying file is a terminal."""
         return self._raw.isatty()

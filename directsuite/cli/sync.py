@@ -1,9 +1,9 @@
-"""`directsuite sync run`: a worker that synchronises mailboxes, from its options to its exit status.
+"""`directsuite sync run`: a worker that synchronises mailboxes.
 
     run ──► addresses, folders, passwords ──► suite and store ──► Synchronizer, or with --postgres a Fleet's worker
                                                                     └─► a display, and the status file for `sync status`
 
-The worker outlasts whoever reads what it tells: mail matters more than lines about it.
+The worker continues if stdout fails, because synchronising matters more than output.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ _SUMMARY_INTERVAL = 60.0  # seconds
 _COUNT_FIELDS = ("new", "moved", "restored", "gone", "quarantined")
 _INBOX = "INBOX"
 _HINT_PASSWORD_SOURCES = (
-    f"give --passwords FILE, or {MAILBOX_PASSWORD_VAR} for a single mailbox, or put it into a keyring"
+    f"give --passwords FILE, set {MAILBOX_PASSWORD_VAR} for a single mailbox, or add it to a keyring"
 )
 _MailboxesFunction = Callable[[], Mapping[str, MailboxProgress]]
 _LOGGER = logging.getLogger("directsuite")
 
 
 class _SyncArguments(TypedDict, total=False):
-    """What a Synchronizer and a Fleet both take. What the options don't say is left out: their defaults hold."""
+    """The common arguments of Synchronizer and Fleet. One that no option sets is left out and keeps its default."""
 
     deliver: Deliver
     folders: Sequence[str] | None
@@ -107,22 +107,27 @@ class _SyncWorker:
 
 
 def run_sync(options: SyncRunOptions) -> int:
-    """Run a worker until it is done or a signal comes; the exit status."""
-    command = Command(resume_hint="the same command goes on from here", option_names={"folder": "--maildir"})
+    """Run a worker until it has finished or a signal stops it. Return the exit status."""
+    command = Command(resume_hint="the same command continues from here", option_names={"folder": "--maildir"})
     return command.run(lambda: _prepare_run(options))
 
 
 def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
-    """Check the options, and ask for passwords. Raises RefusedError and ConfigurationError."""
+    """Check the options, and ask for missing passwords. Return the coroutine that runs the worker.
+
+    Raises UsageError and ConfigurationError.
+    """
     addresses = read_addresses(
         options.mailbox, options.mailboxes, None if options.postgres else read_setting("mailbox")
     )
     if not addresses and not options.postgres:
         raise UsageError(
-            f"which mailbox? Give --mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set {MAILBOX_VAR}"
+            f"no mailbox is given: give --mailbox ADDRESS for each, or --mailboxes FILE, or set {MAILBOX_VAR}"
         )
     if options.postgres and options.once:
-        raise UsageError("--once is for a worker of its own: one of a fleet runs until it is stopped")
+        raise UsageError(
+            "--once doesn't go with --postgres, because a worker of a fleet runs until it is stopped: leave it out"
+        )
     arguments = _SyncArguments()
     if options.all_folders:
         arguments["folders"] = None
@@ -181,7 +186,7 @@ async def _run_worker(
         received = list[int]()
 
         def handle_signal(number: int) -> None:
-            """Stop the worker at the first signal; break it off at the second, or when its grace is over."""
+            """Stop the worker at the first signal. Cancel it at the second, or after `options.grace` seconds."""
             received.append(number)
             if len(received) > 1:
                 work.cancel()
@@ -189,24 +194,24 @@ async def _run_worker(
                 worker.stop()
                 grace = f"{options.grace:g} s"
                 display.show_event(
-                    "stopping", f"stopping: what is under way gets {grace}; another signal breaks it off"
+                    "stopping", f"stopping: work in progress has {grace} to finish; another signal cancels it"
                 )
                 asyncio.get_running_loop().call_later(options.grace, work.cancel)
 
         with display, handle_signals(handle_signal, (signal.SIGINT, signal.SIGTERM)):
-            display.show_event("started", f"messages go into {_describe_destination(options)}")
+            display.show_event("started", f"messages are written into {_describe_destination(options)}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.run())
             async with _report_progress(worker, status_file, display):
                 await _wait_for_end(work)
             mailboxes = worker.get_mailboxes()
             if not options.once:
                 display.show_event(
-                    "stopped", f"stopped: {format_status_counts(mailboxes)}; the same command goes on from here"
+                    "stopped", f"stopped: {format_status_counts(mailboxes)}; the same command continues from here"
                 )
                 return ExitStatus.DONE
             if received:
-                display.show_event("stopped", "broken off, nothing is lost: the same command goes on from here")
-                return 128 + received[0]  # as shells count it
+                display.show_event("stopped", "interrupted; nothing is lost: the same command continues from here")
+                return 128 + received[0]  # the convention of shells
             quarantined = sum(each.mailbox in mailboxes for each in await worker.store.quarantined())
             messages = "message" if quarantined == 1 else "messages"
             and_more = f", {quarantined} {messages} quarantined" if quarantined else ""
@@ -216,14 +221,17 @@ async def _run_worker(
 
 
 def _describe_destination(options: SyncRunOptions) -> str:
-    """Where messages are written."""
     if options.maildir is not None:
         return f"Maildirs below {options.maildir.absolute()}"
-    return f"the database of {CONNINFO_VAR}" if options.postgres else f"{(options.store or DEFAULT_STORE).absolute()}"
+    return (
+        f"the database named by {CONNINFO_VAR}"
+        if options.postgres
+        else f"{(options.store or DEFAULT_STORE).absolute()}"
+    )
 
 
 async def _wait_for_end(work: asyncio.Future[Any]) -> None:
-    """Return when the work has ended or was broken off. Raises what it raised."""
+    """Wait until the work has ended or was cancelled; if this task is cancelled, cancel the work. Raise its error."""
     try:
         await asyncio.wait([work])
     finally:
@@ -237,7 +245,10 @@ async def _wait_for_end(work: asyncio.Future[Any]) -> None:
 async def _report_progress(
     worker: _SyncWorker, status_file: Path | None, display: LiveTable | LineDisplay
 ) -> AsyncGenerator[None]:
-    """Show how the mailboxes stand, and write it to the status file, meanwhile and at the end."""
+    """Show the mailboxes' progress and write it to the status file, during the context and at its end.
+
+    status_file: None for a worker without one.
+    """
     started = time.time()
 
     def write_report(*, ended: bool) -> None:
@@ -254,12 +265,13 @@ async def _report_progress(
         try:
             write_status(status_file, status)
         except OSError as error:
-            _LOGGER.warning("the status file can't be written (%s)", type(error).__name__)
+            _LOGGER.warning("the status file can't be written (%s): the worker continues", type(error).__name__)
 
     async def report_and_show() -> None:
         reported_at = float("-inf")
         while True:
-            if time.monotonic() - reported_at >= _REPORT_INTERVAL:  # first, for whoever asks whether the worker lives
+            # Before the display, because monitoring depends on the report.
+            if time.monotonic() - reported_at >= _REPORT_INTERVAL:
                 write_report(ended=False)
                 reported_at = time.monotonic()
             display.show_progress(worker.get_mailboxes(), time.time())
@@ -276,9 +288,12 @@ async def _report_progress(
 
 
 def read_addresses(option_values: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
-    """The addresses of --mailbox and of a file, each once; where neither is given, that of the variable.
+    """Return the addresses of --mailbox and of a file, without duplicates.
 
-    Raises RefusedError, which says where an address stands.
+    file: the value of --mailboxes, one address per line.
+    variable: the configured mailbox, which is used if neither option is given.
+
+    Raises UsageError, which names the position of the invalid address.
     """
     addresses = [(source, address.strip()) for source, address in number_addresses(option_values)]
     if file is not None:
@@ -289,25 +304,28 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
     for source, address in addresses:
         validate_text(address, source)
         if not is_address(address):
-            raise UsageError(f"{with_value(source, address)} is no address: nurse@direct.example.org is one")
-        earlier, spelt = unique_addresses.setdefault(address.lower(), (source, address))
-        if spelt != address:  # a store would have it twice, with all its messages
             raise UsageError(
-                f"{earlier} and {source} are one mailbox, in large and small letters: leave one of them out"
+                f"{with_value(source, address)} is not an e-mail address: expected something like "
+                "nurse@direct.example.org"
+            )
+        earlier, spelt = unique_addresses.setdefault(address.lower(), (source, address))
+        if spelt != address:  # the store would have the mailbox twice, with all its messages
+            raise UsageError(
+                f"{earlier} and {source} are the same mailbox in upper and lower case: leave one of them out"
             )
     return [address for _, address in unique_addresses.values()]
 
 
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    """The addresses of a file, one a line; blank lines and those that begin with # don't count."""
+    """Yield the position and the address of each line. Blank lines and lines that begin with # are skipped."""
     try:
-        lines = file.read_text("utf-8-sig").splitlines()  # Windows editors begin a file with a mark
+        lines = file.read_text("utf-8-sig").splitlines()  # Windows editors write a byte order mark
     except FileNotFoundError:
-        raise UsageError(f"there is no file {file}: give --mailboxes a file with one address a line") from None
+        raise UsageError(f"the file {file} does not exist: give --mailboxes a file with one address per line") from None
     except OSError as error:
-        raise UsageError(f"the file {file} can't be read ({explain_os_error(error)}): give another") from None
+        raise UsageError(f"the file {file} can't be read ({explain_os_error(error)}): give another file") from None
     except UnicodeDecodeError:
-        raise UsageError(f"the file {file} is no text in UTF-8: save it as such") from None
+        raise UsageError(f"the file {file} is not text in UTF-8: save it in UTF-8") from None
     for number, line in enumerate(lines, start=1):
         address = line.strip()
         if address and not address.startswith("#"):
@@ -315,13 +333,16 @@ def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def parse_folders(option_values: Sequence[str]) -> list[str]:
-    """The folders of --folder, each once; INBOX in whatever case, as RFC 3501, 5.1 has it. Raises RefusedError."""
+    """Return the folders of --folder without duplicates. Raises UsageError for an invalid name.
+
+    INBOX is not case-sensitive (RFC 3501, 5.1).
+    """
     for number, name in enumerate(option_values, start=1):
         source = f"number {number} of --folder"
         validate_text(name, source)
-        if not name.strip() or name in (".", ".."):  # which no URL can have
+        if not name.strip() or name in (".", ".."):  # a URL can't contain these
             raise UsageError(
-                f"{with_value(source, name)} is no folder's name: give one as INBOX.Sent, or --all-folders"
+                f"{with_value(source, name)} is not a folder name: give a name such as INBOX.Sent, or --all-folders"
             )
     return list(dict.fromkeys(_INBOX if name.upper() == _INBOX else name for name in option_values))
 
@@ -332,11 +353,14 @@ def make_password_source(
     environment: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] = getpass.getpass,
 ) -> Passwords:
-    """The source of the mailboxes' passwords. Raises RefusedError where there is none.
+    """Return the source of the mailboxes' passwords. Raises UsageError if there is none.
+
+    The first of these places that has a password is used:
 
         --passwords FILE ──► the configuration, for a single mailbox ──► the keyring ──► a question on a terminal
 
-    The first that has one counts.
+    addresses: the mailboxes to ask for on a terminal.
+    file: the value of --passwords.
     """
     if file is not None:
         passwords_file = _PasswordsFile(file)
@@ -344,7 +368,9 @@ def make_password_source(
         return passwords_file
     if (secret := Configuration.read(environment).read_secret("mailbox_password")) is not None:
         if len(addresses) != 1:
-            raise UsageError(f"{MAILBOX_PASSWORD_VAR} is for a single mailbox: give --passwords FILE for several")
+            raise UsageError(
+                f"{MAILBOX_PASSWORD_VAR} is only for a single mailbox: give --passwords FILE for several mailboxes"
+            )
         return _make_keyring_source({addresses[0]: secret})
     typed = dict[str, Secret]()
     if is_interactive():
@@ -352,11 +378,11 @@ def make_password_source(
         typed = {address: make_password_lookup(address, "--passwords").ask_for_secret(ask) for address in missing}
     if typed or has_keyring():
         return _make_keyring_source(typed)
-    raise UsageError(f"there are no passwords: {_HINT_PASSWORD_SOURCES}")
+    raise UsageError(f"no password is set: {_HINT_PASSWORD_SOURCES}")
 
 
 class _PasswordsFile:
-    """Passwords by address, in a private file that is read again where it has changed: no restart is needed."""
+    """Passwords by address in a private file. It is read again after a change, so no restart is needed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -364,22 +390,24 @@ class _PasswordsFile:
         self._passwords: dict[str, Secret] = {}
 
     async def __call__(self, address: str) -> Secret:
-        """The password of a mailbox. Raises ConfigurationError."""
+        """Return the password of a mailbox. Raises ConfigurationError if the file is invalid or lacks the mailbox."""
         try:
             self.load()
         except UsageError as error:
-            raise ConfigurationError(f"No password can be had: {error}") from None
+            raise ConfigurationError(f"No password is available: {error}") from None
         if address not in self._passwords:
-            raise ConfigurationError("The passwords file has none for this mailbox: add it, the file is read again.")
+            raise ConfigurationError(
+                "The passwords file has no password for this mailbox: add it; the file is read again."
+            )
         return self._passwords[address]
 
     def load(self) -> None:
-        """Read the file, if it is another than before. Raises RefusedError."""
+        """Read the file if it has changed. Raises UsageError if it can't be read."""
         name = f"the passwords file {self._path}"
         try:
             file_stat = self._path.stat()
         except OSError as error:
-            raise UsageError(f"{name} can't be read ({explain_os_error(error)}): give another") from None
+            raise UsageError(f"{name} can't be read ({explain_os_error(error)}): give another file") from None
         version = (file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_size, file_stat.st_ino)
         if version != self._version:
             self._passwords = read_private_passwords(self._path, name)
@@ -388,19 +416,17 @@ class _PasswordsFile:
 
 def _make_keyring_source(passwords: Mapping[str, Secret]) -> Passwords:
     async def get_password(address: str) -> Secret:
-        """The password that was given, or else the one that stands in the keyring by now."""
+        """Return the given password, or else the keyring's current one."""
         password = passwords.get(address) or await asyncio.to_thread(find_in_keyring, address)
         if password is None:
-            raise ConfigurationError(
-                f"The keyring has no password for this mailbox: put it there, or {_HINT_PASSWORD_SOURCES}."
-            )
+            raise ConfigurationError(f"The keyring has no password for this mailbox: {_HINT_PASSWORD_SOURCES}.")
         return password
 
     return get_password
 
 
 class LiveTable:
-    """On a terminal: a table that changes in place."""
+    """The display for a terminal: a table that is updated in place."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -414,23 +440,24 @@ class LiveTable:
         self._live.stop()
 
     def handle_event(self, event: Event) -> None:
-        """Do nothing with an event of the suite: the table shows it."""
+        """Ignore an event of the suite: the table shows its effect."""
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
-        """Show those mailboxes that need somebody first, as many as there is room for. now: Unix time."""
+        """Show as many mailboxes as fit on the screen, failing ones first. now: Unix time in seconds."""
         rows = [MailboxRow(progress=each, now=now) for each in mailboxes.values()]
         room = max(3, self._console.height - 6)
         self._live.update(build_mailbox_table(self._console, sort_by_urgency(rows), max_rows=room), refresh=True)
 
     def show_event(self, event: str, words: str) -> None:
-        """Print above the table what happened to the worker itself."""
+        """Print an event of the worker itself above the table."""
         self._console.print(make_printable(words), highlight=False, markup=False, soft_wrap=True)
 
 
 class LineDisplay:
-    """Elsewhere: a line for each round that brought something or failed, and one a minute; none names anybody.
+    """The display for anything else: a line for each round with changes or a failure, and a summary each minute.
 
-    mailboxes: gives those that lines may name, nevertheless.
+    as_json: True to print JSON lines.
+    get_mailboxes: the source of the addresses to show in lines; None to show only the mailboxes' numbers.
     """
 
     def __init__(self, *, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> None:
@@ -446,7 +473,7 @@ class LineDisplay:
         pass
 
     def handle_event(self, event: Event) -> None:
-        """Print a line about an event of the suite, unless nothing happened."""
+        """Print a line about a finished round that has changes or a problem."""
         if not isinstance(event, RoundFinished):
             return
         counts = {name: count for name in _COUNT_FIELDS if (count := getattr(event, name))}
@@ -465,13 +492,13 @@ class LineDisplay:
         )
 
     def _find_name(self, number: int | None) -> str | None:
-        """The name of a mailbox, which gets its number when its first round begins."""
+        # Reload unknown numbers: a mailbox gets its number when its first round begins.
         if self._get_mailboxes is not None and number not in self._names:
             self._names = {each.number: each.name for each in self._get_mailboxes().values() if each.number is not None}
         return self._names.get(number)
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
-        """Print a summary, a minute after the one before. now: Unix time."""
+        """Print a summary, at most once a minute; the first call prints none. now: Unix time in seconds."""
         if self._summarized_at is None:
             self._summarized_at = now
         if now - self._summarized_at < _SUMMARY_INTERVAL:
@@ -488,7 +515,7 @@ class LineDisplay:
         )
 
     def show_event(self, event: str, words: str) -> None:
-        """Print a line about what happened to the worker itself."""
+        """Print a line about an event of the worker itself."""
         self._write_line(event, words, {"words": words})
 
     def _write_line(self, event: str, words: str, members: Mapping[str, Any]) -> None:
@@ -499,7 +526,7 @@ class LineDisplay:
 
 
 def make_display(*, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> LiveTable | LineDisplay:
-    """The display that fits where the output goes; the parameters are those of Lines."""
+    """Return a LiveTable if stdout is a terminal and `as_json` is false, else a LineDisplay with these parameters."""
     console = Console(highlight=False)
     return (
         LiveTable(console)
@@ -509,18 +536,18 @@ def make_display(*, as_json: bool, get_mailboxes: _MailboxesFunction | None = No
 
 
 def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:
-    """How many mailboxes stand how, in words."""
+    """Return the number of mailboxes in each status, such as "3 up to date, 1 failing"."""
     counts = Counter(each.status for each in mailboxes.values())
     return ", ".join(f"{counts[status]} {status}" for status in SyncStatus if counts[status]) or "no mailboxes"
 
 
 def _warn_of_stdout_error(error: OSError) -> None:
-    _LOGGER.warning("stdout can't be written (%s): the worker goes on", type(error).__name__)
+    _LOGGER.warning("stdout can't be written (%s): the worker continues", type(error).__name__)
 
 
 @contextlib.contextmanager
 def _log_to_stderr(display: LiveTable | LineDisplay) -> Generator[None]:
-    """Write the package's warnings to stderr, unless they would tear a table."""
+    """Write the package's log records to stderr, except with a LiveTable, whose layout they would break."""
     if not isinstance(display, LineDisplay):
         yield
         return

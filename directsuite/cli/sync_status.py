@@ -1,8 +1,8 @@
-"""`directsuite sync status`, `audit` and `retry`, each beside the worker or without one.
+"""`directsuite sync status`, `audit` and `retry`, which work whether or not a worker is running.
 
 the worker's status file ─┐
 the store ────────────────┴─► StatusReport ──► a sentence and a table, or JSON
-audit, retry ──► a request in the store, which the worker that runs applies, or the next one
+audit, retry ──► a request in the store, which the running worker or the next one applies
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, b
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
 SILENT_AFTER_SECONDS = 30.0
-"""Seconds after which a worker that doesn't report is said to be silent; it reports every five."""
+"""Seconds without a report after which a worker counts as silent; a worker reports every 5 seconds."""
 CONNINFO_VAR = "DIRECTSUITE_POSTGRES"
 
 _STYLES = {
@@ -52,57 +52,57 @@ _STYLES = {
     SyncStatus.WAITING: "dim",
     SyncStatus.UP_TO_DATE: "green",
 }
-"""In the order in which they stand in the table: those that need somebody come first."""
+"""The statuses' colours, in the order of the table: failing mailboxes first."""
 _STATUS_ORDER = list(_STYLES)
-_MAX_TABLE_ROWS = 200  # of the table
+_MAX_TABLE_ROWS = 200
 _REQUEST_TEXTS = {
-    OperatorRequest.AUDIT: "everything is compared with the server",
-    OperatorRequest.RETRY: "what was quarantined, or fails, is tried again",
+    OperatorRequest.AUDIT: "all messages will be compared with the server",
+    OperatorRequest.RETRY: "quarantined messages and failing mailboxes will be retried",
 }
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class MailboxRow:
-    """What is shown of a mailbox."""
+    """A mailbox in the table or in the JSON document."""
 
     progress: MailboxProgress
-    """What its worker says."""
+    """The worker's report."""
     now: float
-    """Unix time."""
+    """Unix time in seconds."""
     folders: Sequence[FolderStatus] | None = None
-    """What the store has; None where nobody looked."""
+    """The folders in the store; None if they were not read."""
     is_reported: bool = True
-    """False where no worker says anything of it: a program of the user's own may synchronise it."""
+    """False if no worker reports the mailbox: the user's own program may synchronise it."""
 
     @property
     def status(self) -> str:
-        """How it stands, in words."""
+        """The mailbox's status as text; "unknown" if no worker reports it."""
         return str(self.progress.status) if self.is_reported else "unknown"
 
     @property
     def lag(self) -> float | None:
-        """Seconds since the mailbox was last up to date."""
+        """The number of seconds since the mailbox was last up to date; None if it never was."""
         return self.progress.lag(self.now)
 
     @property
     def failing_for(self) -> float | None:
-        """Seconds; None where it doesn't fail, or nobody knows since when."""
+        """The number of seconds for which the mailbox has been failing; None if it isn't failing or that is unknown."""
         since = self.progress.failing_since
         return None if since is None else max(0.0, self.now - since)
 
     @property
     def moved(self) -> int:
-        """Messages that came from another folder, since the worker began."""
+        """The number of messages that the worker has reported as moved or restored since its start."""
         return self.progress.changes[Kind.MOVED] + self.progress.changes[Kind.RESTORED]
 
     @property
     def messages(self) -> int | None:
-        """How many messages the store has."""
+        """The number of messages in the store; None if it was not read."""
         return None if self.folders is None else sum(_count_messages(each, MessageState.LIVE) for each in self.folders)
 
     @property
     def quarantined(self) -> int:
-        """How many messages can't be fetched."""
+        """The number of messages that can't be fetched."""
         return (
             self.progress.quarantined
             if self.folders is None
@@ -112,39 +112,39 @@ class MailboxRow:
 
 _SORT_KEYS: Mapping[str, Callable[[MailboxRow], Any]] = {
     "status": lambda row: (_STATUS_ORDER.index(row.progress.status), row.progress.number or 0),
-    "lag": lambda row: -math.inf if row.lag is None else -row.lag,  # first what was never up to date
+    "lag": lambda row: -math.inf if row.lag is None else -row.lag,  # those never up to date first
     "messages": lambda row: -(row.messages or 0),
     "mailbox": lambda row: row.progress.name,
     "number": lambda row: row.progress.number or math.inf,
 }
-"""The order of rows, by --sort."""
+"""The sort key of rows for each value of --sort."""
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class StatusReport:
-    """All that is known, from the worker and from the store."""
+    """The status of the workers and the mailboxes, from their reports and from the store."""
 
     worker_summary: str
-    """A sentence that says who synchronises the mailboxes."""
+    """A sentence about the workers."""
     is_silent: bool
-    """True where nobody synchronises them though nobody has ended it, as after `kill -9`."""
+    """True if no worker is running although none was stopped, as after `kill -9`."""
     worker_details: Mapping[str, object]
-    """What `worker` says, for programs."""
+    """The member `worker` of the JSON document."""
     mailboxes: Sequence[MailboxRow]
 
 
 def show_status(options: SyncStatusOptions) -> int:
-    """Tell how mailboxes stand; the exit status."""
+    """Show the status of the mailboxes. Return the exit status."""
     return Command().run(lambda: _show_status(options))
 
 
 def audit(options: StoreOptions) -> int:
-    """Have mailboxes compared with the server; the exit status."""
+    """Request a comparison of mailboxes with the server. Return the exit status."""
     return Command().run(lambda: _leave_request(OperatorRequest.AUDIT, options))
 
 
 def retry(options: StoreOptions) -> int:
-    """Have tried again what was quarantined, and mailboxes that fail; the exit status."""
+    """Request a retry of quarantined messages and failing mailboxes. Return the exit status."""
     return Command().run(lambda: _leave_request(OperatorRequest.RETRY, options))
 
 
@@ -164,7 +164,7 @@ async def _show_status(options: SyncStatusOptions) -> int:
     validate_mailboxes(options.mailbox, {each.progress.name for each in report.mailboxes})
     if options.failing:
         if not any(each.is_reported for each in report.mailboxes):
-            echo_err("no worker has reported: whether a mailbox fails is not known here")
+            echo_err("no worker has reported, so it is unknown whether a mailbox is failing")
         failing = [each for each in report.mailboxes if each.progress.status is SyncStatus.FAILING]
         report = attrs.evolve(report, mailboxes=failing)
     if options.mailbox:
@@ -178,7 +178,9 @@ async def _show_status(options: SyncStatusOptions) -> int:
         _show_report(attrs.evolve(report, mailboxes=rows[:limit]))
         if rows[limit:]:
             following = options.offset + limit
-            echo_err(f"{len(rows) - limit} more: --limit {len(rows)}, or --offset {following} for the next ones")
+            echo_err(
+                f"{len(rows) - limit} more: give --limit {len(rows)} for all, or --offset {following} for the next ones"
+            )
     is_failing = any(each.progress.status is SyncStatus.FAILING for each in report.mailboxes)
     return ExitStatus.FAILED if is_failing or report.is_silent else ExitStatus.DONE
 
@@ -222,7 +224,7 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
 
 
 async def _read_quarantined(store: DatabaseStore, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
-    """Those of some mailboxes, or of all."""
+    """Read the quarantined messages of the named mailboxes, or of all if there are no names."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return [each for each in await store.quarantined() if not names or each.mailbox in names]
@@ -247,13 +249,13 @@ def _message_to_dict(message: QuarantinedMessage) -> dict[str, Any]:
 
 def _show_age(path: Path | None, max_age: float) -> int:
     if path is None:
-        raise UsageError("--max-age is about one worker: name its report, --status-file FILE, as in its own command")
+        raise UsageError("--max-age needs one worker's report: give the --status-file FILE of that worker's command")
     status = read_status(path)
     if status is None or status.ended:
         show_line("no worker is running")
         return ExitStatus.FAILED
     age = status.age(time.time())
-    show_line(f"the worker has reported {age:.0f} s ago")
+    show_line(f"the worker reported {age:.0f} s ago")
     return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
 
 
@@ -273,40 +275,43 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
                 requested_mailboxes = await _store_request(store, request, options.mailbox)
     show_line(
         f"{_format_mailbox_count(len(requested_mailboxes))}: {_REQUEST_TEXTS[request]} "
-        "by the worker that runs, or by the next one"
+        "by the running worker or the next one"
     )
     return ExitStatus.DONE
 
 
 async def _store_request(store: DatabaseStore, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
-    """Leave a request, and return the mailboxes that it is for. A command that is refused has written nothing."""
+    """Store a request and return its mailboxes. Raises UsageError for an unknown name; then nothing is stored."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return await store.request(request, names)
 
 
 def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The addresses of --mailbox, each with words that say which one is meant without showing it."""
+    """Yield the addresses of --mailbox, each after a description that doesn't show it: "number 2 of --mailbox"."""
     return ((f"number {number} of --mailbox", address) for number, address in enumerate(addresses, start=1))
 
 
 def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
-    """Raise RefusedError where the store has none of the name that an option --mailbox gave."""
+    """Raise UsageError for an address of --mailbox that is not in the store. existing: the store's mailboxes."""
     for source, address in number_addresses(addresses):
         if address not in existing:
             raise UsageError(
-                f"{with_value(source, address)} is not known to the store: `directsuite sync status` without it tells "
-                "which ones are"
+                f"{with_value(source, address)} is not in the store: `directsuite sync status` without --mailbox shows "
+                "its mailboxes"
             )
 
 
 def read_conninfo() -> Secret:
-    """Where PostgreSQL is, from the environment: in an argument other users could read it. Raises RefusedError."""
+    """Read PostgreSQL's connection string from the environment. Raises UsageError if it is missing or invalid.
+
+    It is not an argument, because other users can read the arguments of a process.
+    """
     text = os.environ.get(CONNINFO_VAR)
     if not text:
-        raise UsageError(f"set {CONNINFO_VAR} to where PostgreSQL is: postgresql://user@host/database")
+        raise UsageError(f"{CONNINFO_VAR} is not set: set it to a URL such as postgresql://user@host/database")
     secret = Secret(text)
-    del text  # this frame may stand in a traceback
+    del text  # because this frame can be part of a traceback
     try:
         Connections(secret, error=StoreError)
     except ConfigurationError as error:
@@ -316,10 +321,7 @@ def read_conninfo() -> Secret:
 
 @contextlib.contextmanager
 def convert_store_errors(store: Path | None) -> Generator[None]:
-    """Have a store that can't be used refuse the command, which has done nothing by then. Raises RefusedError.
-
-    store: None for PostgreSQL.
-    """
+    """Convert an error of a store that can't be used to UsageError. store: None for PostgreSQL."""
     try:
         yield
     except (StoreError, OSError) as error:
@@ -327,8 +329,8 @@ def convert_store_errors(store: Path | None) -> Generator[None]:
 
 
 def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> UsageError:
-    """The refusal of a store that can't be used. store: None for PostgreSQL."""
-    what_to_do = f"check {CONNINFO_VAR}, and whether PostgreSQL runs"
+    """Return the error of a command whose store can't be used. store: None for PostgreSQL."""
+    what_to_do = f"check {CONNINFO_VAR}, and whether PostgreSQL is running"
     explanation = exit_for_error(error)[1].replace("the next call connects again", what_to_do)
     if store is not None and is_verbose():
         explanation = f"{with_value('--store', store)}: {explanation[:1].lower()}{explanation[1:]}"
@@ -336,22 +338,26 @@ def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> U
 
 
 async def build_worker_report(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
-    """From a worker's status file and its SQLite store. Raises StoreError."""
+    """Build the report from a worker's status file and its SQLite store. Raises StoreError.
+
+    status: None if there is no status file.
+    now: Unix time in seconds.
+    """
     async with SqliteStore(store, shared=True) as opened:
         stored = {each.name: each for each in await opened.status()}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
-    sentence = "no worker of `directsuite sync run` has reported: this is what the store knows"
+    sentence = "no worker of `directsuite sync run` has reported: the table shows only what is in the store"
     is_running = is_silent = False
     if status is not None:
         age = status.age(now)
         is_silent = not status.ended and (age >= SILENT_AFTER_SECONDS or status.is_killed())
         is_running = not status.ended and not is_silent
         worker = f"the worker (process {status.pid})"
-        sentence = f"no worker is running: the last one ended {age:.0f} s ago"
+        sentence = f"no worker is running: the last one stopped {age:.0f} s ago"
         if is_running:
-            sentence = f"{worker} has reported {age:.0f} s ago"
+            sentence = f"{worker} reported {age:.0f} s ago"
         elif is_silent:
-            sentence = f"{worker} is silent, or was killed: it reported {age:.0f} s ago for the last time"
+            sentence = f"{worker} doesn't respond or was killed: its last report was {age:.0f} s ago"
     return StatusReport(
         worker_summary=sentence,
         is_silent=is_silent,
@@ -368,12 +374,12 @@ async def build_worker_report(store: Path, status: WorkerStatus | None, now: flo
 
 
 async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
-    """From the tables of a fleet and its store. Raises StoreError."""
+    """Build the report from the tables of a fleet and its store. Raises StoreError. now: Unix time in seconds."""
     from directsuite.sync.fleet import FleetMailbox, FleetTable
     from directsuite.sync.postgres import PostgresStore
 
     def make_progress(each: FleetMailbox) -> MailboxProgress:
-        """What the table has of it, which doesn't know since when it fails."""
+        """Convert a row of the fleet's table, which has no start of the failures."""
         status = SyncStatus.UP_TO_DATE if each.up_to_date_at is not None else SyncStatus.CATCHING_UP
         if each.failures:
             status = SyncStatus.FAILING
@@ -396,19 +402,20 @@ async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
     workers = "no worker synchronises"
     if fleet.workers:
         workers = "1 worker synchronises" if fleet.workers == 1 else f"{fleet.workers} workers synchronise"
-    delay_text = (
-        f", the one that waits longest was due {fleet.late:.0f} s ago" if fleet.late > SILENT_AFTER_SECONDS else ""
-    )
+    delay_text = f", the most overdue one since {fleet.late:.0f} s" if fleet.late > SILENT_AFTER_SECONDS else ""
     return StatusReport(
         worker_summary=f"{workers} {_format_mailbox_count(fleet.mailboxes)}{delay_text}",
-        is_silent=not fleet.workers and fleet.late > SILENT_AFTER_SECONDS,  # its table doesn't tell an end from a kill
+        is_silent=not fleet.workers and fleet.late > SILENT_AFTER_SECONDS,  # the table has no record of a stop
         worker_details={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
         mailboxes=[_make_row(make_progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],
     )
 
 
 def build_mailbox_table(console: Console, rows: Sequence[MailboxRow], *, max_rows: int | None = None) -> Text:
-    """A table of at most `room` mailboxes; a last line says how many more there are."""
+    """Return a table of at most `max_rows` mailboxes, with the number of the others in a last line.
+
+    max_rows: None for all.
+    """
     with_messages = any(each.messages is not None for each in rows)
     numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
     cells = list[Sequence[object]]()
@@ -430,7 +437,7 @@ def build_mailbox_table(console: Console, rows: Sequence[MailboxRow], *, max_row
 
 
 def format_duration(seconds: float | None) -> str:
-    """A span of time for people; nothing for None."""
+    """Format a number of seconds in the largest unit of which it has two, such as "3 h"; "" for None."""
     if seconds is None:
         return ""
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -440,7 +447,7 @@ def format_duration(seconds: float | None) -> str:
 
 
 def sort_by_urgency(rows: Iterable[MailboxRow]) -> list[MailboxRow]:
-    """Rows in the order of --sort status."""
+    """Sort rows in the order of --sort status."""
     return sorted(rows, key=_SORT_KEYS["status"])
 
 
@@ -471,7 +478,7 @@ def _show_report(report: StatusReport) -> None:
 
 
 def _show_report_json(report: StatusReport) -> None:
-    """Times are in ISO 8601, in UTC; lag and failing_for are seconds."""
+    # Times are in ISO 8601, in UTC; lag and failing_for are seconds.
     document = {"worker": report.worker_details, "mailboxes": [_row_to_dict(each) for each in report.mailboxes]}
     show_json(document)
 

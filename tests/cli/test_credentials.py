@@ -139,7 +139,7 @@ def test_typed_non_text_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_another_encoding(_: str) -> str:
         return b"hunter\xe9".decode()
 
-    with pytest.raises(UsageError, match="the access token is no text in this machine's encoding") as raised:
+    with pytest.raises(UsageError, match="the access token is not text in this machine's encoding") as raised:
         PLACES.find_secret(None, {}, of_another_encoding)
     assert raised.value.__suppress_context__  # it has what was typed
 

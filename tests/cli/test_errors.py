@@ -100,13 +100,13 @@ def test_hint_in_error_message_is_not_repeated(said: str) -> None:
     [
         (
             "ClientConnectorCertificateError",
-            " (this machine doesn't trust its certificate, or that one is for another ",
+            " (this machine doesn't trust its certificate, or the certificate is for another ",
         ),
         (
             "ClientConnectorCertificateError, errno 1",
-            " (this machine doesn't trust its certificate, or that one is for ",
+            " (this machine doesn't trust its certificate, or the certificate is for ",
         ),
-        ("ClientConnectorDNSError, errno -2", " (its name has no address): "),
+        ("ClientConnectorDNSError, errno -2", " (its host name has no address): "),
         ("ClientConnectorError, errno 111", f" ({os.strerror(111)}): "),
         ("ClientConnectorError", ": "),
     ],
@@ -115,7 +115,7 @@ def test_why_there_is_no_connection_is_told_in_words(seen: str, told: str) -> No
     error = errors.ConnectFailedError(f"no connection to the fax service ({seen})", operation="x", service="fax")
     _, sentence = exit_for_error(error)
     assert sentence.startswith(f"x: no connection to the fax service{told}")
-    assert sentence.endswith(": nothing was sent; `directsuite doctor` says what is wrong")
+    assert sentence.endswith(": nothing was sent; `directsuite doctor` shows what is wrong")
     assert "Client" not in sentence
     assert "errno" not in sentence
 

@@ -274,9 +274,9 @@ def refused(ended: CliResult, named: str) -> None:
         (("--to", BOB, "--body", "x", "--attach", "pipe"), "number 1 of --attach is no file: save it as one"),
         (
             ("--to", BOB, "--to", f"j\udce9{BOB}", "--body", "x"),
-            "number 2 of --to is no text in this machine's encoding",
+            "number 2 of --to is not text in this machine's encoding",
         ),
-        (("--to", BOB, "--body", "x", "--from", "j\udce9@x.test"), "--from is no text in this machine's encoding"),
+        (("--to", BOB, "--body", "x", "--from", "j\udce9@x.test"), "--from is not text in this machine's encoding"),
         (("--to", BOB, "--body", "x", "--key", ""), "--key is empty"),
         (("--to", BOB, "--body", "x", "--from", "alice"), "--from"),
         (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is no text"),

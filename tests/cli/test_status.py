@@ -410,4 +410,4 @@ async def test_help_and_guide_say_how_long_a_message_is_watched(cli_runner: CliR
     for text in ((await cli_runner.run("status", "--help")).out, read_document("terminal")):
         words = " ".join(text.replace("│", " ").split())
         assert "for two hours at most" in words
-        assert "a quarter of an hour for a message that the service doesn't know" in words
+        assert "15 minutes for a message that the service doesn't know" in words

@@ -72,7 +72,7 @@ async def test_a_secret_that_is_no_text_is_told_by_its_variable(
 ) -> None:
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.setenv(variable, "hunter\udce9")
-    await fails(cli_runner, command, 2, f"{variable} is no text in this machine's encoding")
+    await fails(cli_runner, command, 2, f"{variable} is not text in this machine's encoding")
 
 
 @of_every_command
@@ -146,15 +146,15 @@ async def test_a_settings_file_that_is_wrong_is_told(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("inbox", "list", "--mailbox", "alice"), "--mailbox is no address"),
+        (("inbox", "list", "--mailbox", "alice"), "--mailbox is not an e-mail address"),
         (("inbox", "list", "--limit", "0"), "--limit"),
         (("inbox", "list", "--since", "yesterday"), "--since"),
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
-        (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it is no text in this machine's encoding"),
-        (("inbox", "list", "--mailbox", "j\udce9@x.test"), "--mailbox is no text in this machine's encoding"),
-        (("fax", "list", "\udce9"), "the fax number: it is no text in this machine's encoding"),
+        (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it is not text in this machine's encoding"),
+        (("inbox", "list", "--mailbox", "j\udce9@x.test"), "--mailbox is not text in this machine's encoding"),
+        (("fax", "list", "\udce9"), "the fax number: it is not text in this machine's encoding"),
         (("inbox", "read"), "UID"),
         (("inbox", "read", "one"), "UID"),
         (("inbox", "read", "-1"), "UID"),
@@ -231,8 +231,8 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is no SQLite database"),
-        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is no address"),
-        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is no folder's name"),
+        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is not an e-mail address"),
+        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is not a folder name"),
         (("patient", "by-username", "ada@x.test", *DOMAIN), "the username (ada@x.test) is the part before the @"),
         (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) is the part behind the @"),
         (("demo", "stray", "x" * 300), f"2 arguments too many (stray {'x' * 93}…)"),

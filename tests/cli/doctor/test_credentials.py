@@ -100,7 +100,7 @@ async def test_a_wrong_token_login_and_password_are_told(doctor_runner: DoctorRu
     assert (told.status, told.err) == (1, "directsuite: Checks failed: 4. Follow the advice in the table.\n")
     token = (
         "failed",
-        "The token is wrong or has run out: get a new one from the service's provider, and give it with --token-file "
+        "The token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
         "or DIRECTSUITE_TOKEN.",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token

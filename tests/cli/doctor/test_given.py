@@ -114,7 +114,7 @@ async def test_secrets_that_are_given_wrongly_are_told(doctor_runner: DoctorRunn
     result, said = told.checks["signing", "token"]
     assert result == "failed"
     assert said.startswith("others may read ")
-    assert told.checks["messaging", "mailbox"][1].startswith("--mailbox is no address")
+    assert told.checks["messaging", "mailbox"][1].startswith("--mailbox is not an e-mail address")
     assert told.checks["registration", "login"][0] == "failed"
     assert SECRET not in told.out + told.err
 

@@ -281,7 +281,7 @@ async def test_a_refused_token_is_told_as_one(sign_runner: SignRunner) -> None:
         ("info", "consent.pdf"),
     ):
         ended = await sign_runner.sign(*arguments)
-        assert (ended.status, "the token is wrong or has run out: get a new one" in ended.err) == (3, True)
+        assert (ended.status, "the token is wrong or has expired: get a new one" in ended.err) == (3, True)
 
 
 async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runner: SignRunner) -> None:

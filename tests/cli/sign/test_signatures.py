@@ -25,7 +25,7 @@ NOTHING = SignOptions(output=Path("out"))
     ],
 )
 def test_what_is_no_text_is_refused_and_not_shown(given: dict[str, Any], named: str) -> None:
-    with pytest.raises(UsageError, match=f"^{named} is no text in this machine's encoding: see to LC_ALL") as refused:
+    with pytest.raises(UsageError, match=f"^{named} is not text in this machine's encoding: set LC_ALL") as refused:
         make_signatures(attrs.evolve(NOTHING, **given))
     assert str(refused.value).isascii()
     assert refused.value.__context__ is None  # which would hold it

@@ -39,7 +39,7 @@ async def test_another_sink_is_refused_and_the_first_one_goes_on(
     assert told is not None
     assert [name.split()[0] for name in told.groups()] == ["maildir" if each else "TableSink" for each in (first, then)]
     assert "alice" not in ended.out + ended.err
-    assert "messages go into" not in ended.out
+    assert "messages are written into" not in ended.out
     assert (await run(sync_runner, *first)).status == 0
 
 

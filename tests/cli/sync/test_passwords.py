@@ -56,7 +56,7 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
     password = make_password_source([ALICE], written(tmp_path / name, text))
     assert await password(ALICE) == Secret("pässword")
-    with pytest.raises(ConfigurationError, match="has none for this mailbox") as raised:
+    with pytest.raises(ConfigurationError, match="has no password for this mailbox") as raised:
         await password(BOB)
     assert "bob" not in str(raised.value)
 

@@ -77,12 +77,12 @@ async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: sign
         async with asyncio.timeout(20):  # less than the grace: there is nothing to wait for
             out, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
-    assert b"stopping: what is under way gets 30 s" in out
-    assert b"the same command goes on from here" in out
+    assert b"stopping: work in progress has 30 s to finish" in out
+    assert b"the same command continues from here" in out
     assert subjects(sync_runner.folder) == ["his", "one"]
     ended = await sync_runner.run("status")
     assert ended.status == 0
-    assert ended.out.startswith("no worker is running: the last one ended")
+    assert ended.out.startswith("no worker is running: the last one stopped")
 
 
 async def test_a_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner) -> None:
@@ -104,7 +104,7 @@ async def test_a_worker_outlasts_whoever_reads_its_lines(sync_runner: SyncRunner
             _, err = await process.communicate()
     assert process.returncode == 0
     (line,) = err.decode().splitlines()
-    assert line.endswith("WARNING stdout can't be written (BrokenPipeError): the worker goes on")
+    assert line.endswith("WARNING stdout can't be written (BrokenPipeError): the worker continues")
     assert (await sync_runner.run("status")).status == 0
 
 

@@ -27,19 +27,19 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ([], "--mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
-        (["--mailboxes", "none"], "which mailbox?"),
-        (["--mailbox", "alice"], "number 1 of --mailbox is no address"),
-        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is no address"),
-        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is no address"),
-        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is no address"),
-        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is no address"),
+        ([], "--mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
+        (["--mailboxes", "none"], "no mailbox is given"),
+        (["--mailbox", "alice"], "number 1 of --mailbox is not an e-mail address"),
+        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is not an e-mail address"),
+        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is not an e-mail address"),
+        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is not an e-mail address"),
+        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is not an e-mail address"),
         ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is no text"),
-        (["--mailboxes", "two"], "line 4 of the file two is no address"),
+        (["--mailboxes", "two"], "line 4 of the file two is not an e-mail address"),
         ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are one mailbox"),
         ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are one mailbox"),
         (["--mailboxes", "nothing"], "no file nothing"),
-        (["--mailboxes", "latin"], "the file latin is no text in UTF-8"),
+        (["--mailboxes", "latin"], "the file latin is not text in UTF-8"),
         ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
         ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
         (HERS, "--passwords"),
@@ -47,8 +47,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--grace", "-1"], "--grace"),
         ([*HERS, "--store", "a", "--postgres"], "--postgres"),
         ([*HERS, "--folder", "INBOX", "--all-folders"], "--all-folders"),
-        ([*HERS, "--folder", "INBOX", "--folder", ""], "number 2 of --folder is no folder's name"),
-        ([*HERS, "--folder", ".."], "number 1 of --folder is no folder's name"),
+        ([*HERS, "--folder", "INBOX", "--folder", ""], "number 2 of --folder is not a folder name"),
+        ([*HERS, "--folder", ".."], "number 1 of --folder is not a folder name"),
         ([*HERS, "--folder", "INBOX.J\udce9"], "number 1 of --folder is no text"),
         (["--postgres", "--once", *HERS], "--once"),
         (
@@ -76,7 +76,7 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
     ended = await sync_runner.run("run", "--once")
-    assert ended.err == "directsuite: DIRECTSUITE_MAILBOX is no address: nurse@direct.example.org is one\n"
+    assert ended.err.startswith("directsuite: DIRECTSUITE_MAILBOX is not an e-mail address: expected ")
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
     ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
     assert "set DIRECTSUITE_POSTGRES" in ended.err
@@ -113,7 +113,7 @@ async def test_a_database_that_is_not_there_is_refused_with_what_to_check(
     ):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
-        assert ended.err.endswith(": check DIRECTSUITE_POSTGRES, and whether PostgreSQL runs\n")
+        assert ended.err.endswith(": check DIRECTSUITE_POSTGRES, and whether PostgreSQL is running\n")
         assert nowhere not in ended.err
 
 

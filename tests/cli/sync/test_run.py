@@ -127,7 +127,10 @@ async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
     assert {"event": "round", "mailbox": numbers[ALICE], "new": 2, "more": False, "problem": None} in lines
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
-    assert lines[0] == {"event": "started", "words": f"messages go into {sync_runner.folder / 'directsuite-sync.db'}"}
+    assert lines[0] == {
+        "event": "started",
+        "words": f"messages are written into {sync_runner.folder / 'directsuite-sync.db'}",
+    }
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
         "The password is refused: give the right one."
     ]
