@@ -1,8 +1,8 @@
-"""A command from its beginning to its exit status, whatever ends it.
+"""The run of a command from its start to its exit status.
 
-Command(resume=…).run(begin)
-    begin()        reads options, settings and secrets; may ask on the terminal; gives a coroutine
-    the coroutine  runs until it gives an exit status, or until Ctrl-C or SIGTERM cancels it
+Command(resume_hint=…).run(begin)
+    begin()        reads options, settings and secrets; may ask on the terminal; returns a coroutine
+    the coroutine  runs until it returns an exit status, or until Ctrl-C or SIGTERM cancels it
     an error       becomes a sentence on stderr and an exit status
 """
 
@@ -35,11 +35,11 @@ from directsuite.secret import Secret
 from directsuite.settings import Settings
 from directsuite.suite import DirectSuite
 
-_SILENT_FAILURE_SECONDS = 5.0  # seconds of failing that somebody at a terminal waits for without a word
+_SILENT_FAILURE_SECONDS = 5.0  # seconds of failures and waits after which a delay is reported
 
 
 class TerminatedError(KeyboardInterrupt):
-    """SIGTERM came, which ends a command as Ctrl-C does."""
+    """SIGTERM was received. It ends a command like Ctrl-C."""
 
 
 @attrs.define(kw_only=True)
@@ -47,27 +47,27 @@ class Command:
     """One run of a command."""
 
     resume_hint: str = process.NOTHING_CHANGED
-    """How to go on after Ctrl-C."""
+    """How to continue after Ctrl-C."""
     recovery_hint: str = ""
-    """How to find out, with commands, what became of a change whose answer was lost."""
+    """How to find out with commands whether a change happened if its response was lost."""
     unknown_status: process.ExitStatus = process.ExitStatus.UNKNOWN
-    """How the command ends where a change's answer was lost."""
+    """The exit status if the response to a change was lost."""
     option_names: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """The option of each parameter that an InvalidArgumentError may name."""
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
-    """What to do about an error, where the command knows better than the table of all."""
+    """What to do about an error, instead of the general text in `errors`."""
     _is_outcome_unknown: bool = attrs.field(default=False, init=False)
     _failing_seconds: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
-    """Seconds of failed attempts and of the waits after them, by the number of the call."""
+    """The seconds spent in failed attempts and in the waits after them, by the number of the call."""
     _is_delay_reported: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
-        """Run the coroutine that `begin` gives, and return the exit status when all has been said."""
+        """Run the coroutine that `begin` returns. Report an error on stderr. Return the exit status."""
         process.has_begun = True
         try:
             work = begin()
             with contextlib.closing(work), contextlib.closing(_run_until_sigterm(work)) as main:
-                return int(asyncio.run(main))  # which Ctrl-C may keep from beginning either
+                return int(asyncio.run(main))  # after Ctrl-C, it may not have started either
         except KeyboardInterrupt as signalled:
             unknown = (
                 f"what was being sent may or may not have arrived: {self.recovery_hint}"
@@ -94,7 +94,7 @@ class Command:
         login: Login | None = None,
         listeners: Sequence[Listener] = (),
     ) -> DirectSuite:
-        """The suite that this command works with."""
+        """Create the command's suite. listeners: additional listeners."""
         listeners = [self._handle_event, *make_request_listeners(), *listeners]
         return DirectSuite(settings, token=token, login=login, listeners=listeners)
 
@@ -107,14 +107,14 @@ class Command:
                 self._report_delay(event)
 
     def _report_delay(self, event: RetryScheduled) -> None:
-        """Say once, to somebody at a terminal, why the command takes so long."""
+        """Report the reason for a delay, once, if stderr may show details."""
         if not self._is_delay_reported and process.is_verbose():
             self._is_delay_reported = True
-            echo_err(f"{event.operation}: the service gives no usable answer; it is tried again in {event.wait:.0f} s")
+            echo_err(f"{event.operation}: the service sent no usable response; next attempt in {event.wait:.0f} s")
 
 
 def make_request_listeners() -> list[Listener]:
-    """A listener that reports each request on stderr, where --verbose was given twice."""
+    """Return a listener that reports each request on stderr, if --verbose was given twice; else no listener."""
     return [_report_request] if process.get_verbosity() > 1 else []
 
 
@@ -129,25 +129,29 @@ _NO_RESPONSE_TEXTS = {
     "CircuitOpenError": "not sent, the service is down",
     "ConnectFailedError": "no connection",
     "ConnectionLostError": "the connection was lost",
-    "DeadlineExceededError": "no answer in time",
-    "AuthenticationError": "not sent, the login was refused",
+    "DeadlineExceededError": "no response in time",
+    "AuthenticationError": "not sent, the login was rejected",
 }
-"""What -vv says of an attempt that got no HTTP status, by the name of the error's class."""
+"""The text of -vv for an attempt without an HTTP status, by the name of the error's class."""
 
 
 def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
-    """Raise RefusedError unless somebody says yes. unasked: its text where nobody can be asked. declined: else."""
+    """Ask a yes-or-no question on the terminal. Raise UsageError unless the answer is yes.
+
+    no_terminal_message: the error's text if stdin is not a terminal.
+    declined_message: the error's text for another answer than yes.
+    """
     _ask_question(question, no_terminal_message)
     _require_yes(declined_message)
 
 
 async def confirm_in_coroutine(question: str, *, no_terminal_message: str, declined_message: str) -> None:
-    """Do as `confirm` does within a coroutine, which Ctrl-C and SIGTERM end while nobody answers."""
+    """Ask like `confirm`, in a coroutine that can be cancelled while it waits for the answer."""
     _ask_question(question, no_terminal_message)
     loop, is_typed = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(sys.stdin.fileno(), is_typed.set)
-    except (NotImplementedError, OSError, ValueError):  # Windows, and what only looks like a terminal
+    except (NotImplementedError, OSError, ValueError):  # Windows, or a stdin that can't be polled
         is_typed.set()
     else:
         try:
@@ -171,9 +175,9 @@ def _require_yes(declined_message: str) -> None:
 
 @contextlib.contextmanager
 def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Generator[None]:
-    """Have each of these signals call `came` with its number in the event loop, and do nothing else.
+    """Call `handler` with the number of each received signal, in the event loop, instead of the default action.
 
-    Windows has no such signals, nor do threads other than the main one: there each does what it does by itself.
+    On Windows and in other threads than the main one, signals keep their default action.
     """
     loop = asyncio.get_running_loop()
     with contextlib.ExitStack() as stack:
@@ -185,7 +189,10 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
 
 
 async def _run_until_sigterm(coroutine: Coroutine[Any, Any, int]) -> int:
-    """Await `work`, which SIGTERM cancels; Ctrl-C does by asyncio.run's own doing, and a second one doesn't wait."""
+    """Await `coroutine`, and cancel it on SIGTERM; then raise TerminatedError.
+
+    asyncio.run handles Ctrl-C: the first cancels the task, a second one interrupts it immediately.
+    """
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

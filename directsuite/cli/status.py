@@ -1,6 +1,6 @@
-"""`directsuite status`: how far messages have come, for each of their recipients.
+"""`directsuite status`: the delivery status of messages for each recipient.
 
-With --watch the messages are followed side by side, until all are over or the time is up.
+With --watch, the messages are polled concurrently until all statuses are final or the time is over.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from directsuite.messaging.tracking import (
 )
 
 MAX_UNKNOWN_SECONDS = 900.0
-"""Seconds for which a message that the service doesn't know is waited for.
+"""How many seconds --watch waits for a message that the service doesn't know.
 
-The specification doesn't say how soon after sending a message is known. A service that takes minutes to write it down
-is waited for several times over; one that is still unknown then was not sent from this mailbox, or under another id.
+The specification doesn't say how soon after sending the service knows a message. This time allows for services that
+need minutes. A message that is unknown afterwards was sent from another mailbox or with another id.
 """
 
-_HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows that of a message"
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # of a surrogate pair: a byte that the command line couldn't read
+_HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # Python's replacement for an undecodable byte of an argument
 
 
 def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
-    """Tell how far messages have come, and return the exit status."""
+    """Show the delivery status of messages. Return the exit status."""
     command = Command(
         option_names={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
         advice={BadRequestError: "check the SMTP ids and --mailbox"},
@@ -56,9 +56,9 @@ def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
 
     def begin() -> Coroutine[Any, Any, int]:
         if not all(normalize_smtp_id(each) for each in smtp_ids):
-            raise UsageError("an SMTP id is empty: give what `directsuite send` printed")
+            raise UsageError("an SMTP id is empty: give the id that `directsuite send` printed")
         if _LONE_SURROGATE.search("".join(smtp_ids)):
-            raise UsageError("an SMTP id has bytes that are no UTF-8: give what `directsuite send` printed")
+            raise UsageError("an SMTP id is not valid UTF-8: give the id that `directsuite send` printed")
         unique = list({normalize_smtp_id(each): each for each in smtp_ids}.values())
         return _report_statuses(command, get_mailbox_access(options.mailbox, options.password_file), unique, options)
 
@@ -67,20 +67,20 @@ def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class DeliveryWatch:
-    """Messages that are watched side by side."""
+    """The concurrent polling of several messages."""
 
     box: Mailbox
     records: dict[str, Sequence[DirectMessageLog]]
-    """What is known of each message, by its SMTP id; empty before the service knows it."""
+    """The records of each message by its SMTP id; empty if the service doesn't know the message yet."""
     given_up: set[str] = attrs.field(factory=set[str], init=False)
-    """SMTP ids of messages that came to no end in time, or were never known."""
+    """The SMTP ids of messages that had no final status in time or remained unknown."""
     failure: DirectSuiteError | None = attrs.field(default=None, init=False)
-    """Why it isn't known whether the records are the last."""
+    """The error of a poll, because of which the records may be out of date."""
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
-    """Seconds in which all has to be over."""
+    """The maximum time for all messages, in seconds."""
     clock: Clock = attrs.field(factory=SystemClock)
     _next_polls: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
-    """On the clock, of the messages that are followed."""
+    """The clock's time of the next poll of each message in progress."""
 
     @property
     def known_records(self) -> list[DirectMessageLog]:
@@ -88,7 +88,7 @@ class DeliveryWatch:
         return [record for records in self.records.values() for record in records]
 
     def render(self, console: Console) -> Text:
-        """What is known of each recipient, and the seconds until the next poll."""
+        """Return a table of the recipients' statuses with the seconds until the next poll."""
         rows, now = list[tuple[str | None, ...]](), self.clock.monotonic()
         for smtp_id, records in self.records.items():
             due = self._next_polls.get(smtp_id)
@@ -99,9 +99,9 @@ class DeliveryWatch:
         return build_table(console, ("to", "status", "details", "next poll in"), rows, no_wrap=("to",))
 
     async def run(self) -> None:
-        """Return when all are over or given up, or no look can succeed any more.
+        """Wait until each message is final or given up, or until polling fails for good.
 
-        How many recipients a message has is not known here: more may show when those that were known came to an end.
+        The number of a message's recipients is unknown: more may appear after the statuses of the known ones are final.
         """
         ends_at = self.clock.monotonic() + self.give_up_after
         counts = {smtp_id: len(select_latest_by_recipient(records)) for smtp_id, records in self.records.items()}
@@ -111,7 +111,7 @@ class DeliveryWatch:
                 counts = await self._find_late_recipients() if self.failure is None else {}
 
     async def _follow_messages(self, counts: Mapping[str, int], ends_at: float) -> None:
-        """Take in what becomes of these messages. counts: the recipients of each that are known."""
+        """Follow messages and store their records. counts: the number of known recipients of each."""
 
         async def follow_one(smtp_id: str, count: int) -> None:
             delivery = await self._follow_message(smtp_id, count, ends_at)
@@ -125,13 +125,14 @@ class DeliveryWatch:
             async with asyncio.TaskGroup() as group:
                 for smtp_id, count in counts.items():
                     group.create_task(follow_one(smtp_id, count))
-        except* DirectSuiteError:  # it ended the others, too, and is the failure
+        except* DirectSuiteError:  # stored in `failure`; the task group has cancelled the other tasks
             pass
 
     async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
-        """What became of a message; None where its looks fail, or are refused, to the end.
+        """Follow a message until its status is final or the time is over. Return None if the last polls failed.
 
-        count: its recipients that are known, 0 where the service doesn't know it yet.
+        count: the number of its known recipients, 0 if the service doesn't know the message yet.
+        ends_at: the clock's time at which to give up.
         """
 
         def handle_poll(records: Sequence[DirectMessageLog], wait: float) -> None:
@@ -149,7 +150,7 @@ class DeliveryWatch:
                 else:
                     if not (delivery.given_up and delivery.records):
                         return delivery
-            remaining = max(WAIT_TOLERANCE, ends_at - self.clock.monotonic())  # with no time left it is looked at once
+            remaining = max(WAIT_TOLERANCE, ends_at - self.clock.monotonic())  # if no time is left, poll once
             return await follow(recipients=max(1, count), give_up_after=remaining)
         except DirectSuiteError as error:
             if not _is_rejection(error):
@@ -159,7 +160,7 @@ class DeliveryWatch:
             return None
 
     async def _find_late_recipients(self) -> dict[str, int]:
-        """The recipients of each message of which more are seen now than when it was over: how many."""
+        """Return the number of recipients of each final message that has more recipients than before."""
         recorded = [smtp_id for smtp_id, records in self.records.items() if records]
         try:
             latest = (await self.box.get_message_statuses(recorded)).records
@@ -171,18 +172,18 @@ class DeliveryWatch:
             latest_records = list(select_latest_by_recipient(select_records(smtp_id, latest)).values())
             if len(latest_records) > len(self.records[smtp_id]):
                 self.records[smtp_id] = latest_records
-                if smtp_id not in self.given_up:  # a service may tell less of one message than of several
+                if smtp_id not in self.given_up:  # a poll of one message may return fewer recipients than this one
                     late[smtp_id] = len(latest_records)
         return late
 
 
 def _is_rejection(error: DirectSuiteError) -> bool:
-    """Return True if the service says no, as some do where they don't know a message, or not yet."""
+    """Return True if the service rejected the request, as some do for a message that they don't know yet."""
     return find_error_scope(error) is ErrorScope.ITEM
 
 
 def select_records(smtp_id: str, records: Iterable[DirectMessageLog]) -> list[DirectMessageLog]:
-    """The records of one message; ids count without their angle brackets, which some leave out."""
+    """Return the records of one message. Angle brackets around ids are ignored, because some services omit them."""
     return [
         each
         for each in records
@@ -197,7 +198,7 @@ async def _report_statuses(
         box = suite.mailbox(access.address, access.password)
         rejection: ServiceError | None = None
         denied: Mapping[str, PermissionDeniedError] = {}
-        async with show_progress("asking"):
+        async with show_progress("requesting statuses"):
             try:
                 records = (await box.get_message_statuses(smtp_ids)).records
             except ServiceError as error:
@@ -231,7 +232,7 @@ def _show_records(records: Sequence[DirectMessageLog], options: StatusOptions) -
 
 
 def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
-    """A row for each recipient; the SMTP id stands in the first of a message's."""
+    """Build a row for each recipient. Only the first row of a message has the SMTP id."""
     before = [None, *(each.message_id for each in records)]
     return [
         (each.to, each.status, each.status_details, each.ts, None if each.message_id == smtp_id else each.message_id)
@@ -240,16 +241,16 @@ def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
 
 
 def _may_concern_one_message(error: ServiceError) -> bool:
-    """Return True if the service may refuse to tell of one message alone."""
+    """Return True if the error may be about only one of the messages, so that the others can be requested."""
     return _is_rejection(error) or isinstance(error, PermissionDeniedError)
 
 
 async def _fetch_each(
     box: Mailbox, smtp_ids: Sequence[str], rejection: ServiceError
 ) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
-    """What is known, where the service refuses to tell of all together, and which messages the mailbox may not see.
+    """Request the messages one by one, after the service rejected the request for all of them.
 
-    Raises `refusal` where it tells of none.
+    Return the records, and the errors of messages that the mailbox may not see. Raise `rejection` if all are rejected.
     """
     records, rejected_count, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
     for smtp_id in smtp_ids:
@@ -267,18 +268,19 @@ async def _fetch_each(
 
 
 def _report_unknown(watch: DeliveryWatch, rejection: ServiceError | None) -> None:
-    """Say how long is waited for messages that the service doesn't know."""
-    until = f"up to {MAX_UNKNOWN_SECONDS / 60:.0f} minutes; where it was sent earlier, check --mailbox"
+    """Report how long the command waits for messages that the service doesn't know."""
+    minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
+    hint = f"waiting for up to {minutes}; if they were sent earlier, check --mailbox and the ids"
     unknown = sum(not records for records in watch.records.values())
     if rejection is not None:
         echo_err(
-            f"the service refuses to tell of {unknown} messages (HTTP {rejection.status}), as it may where it doesn't "
-            f"know one yet, right after sending: each is waited for {until}, the ids and the service's URL"
+            f"the service rejected the request for {unknown} messages (HTTP {rejection.status}), perhaps because it "
+            f"doesn't know one yet, shortly after sending: {hint}, and the service's URL"
         )
     elif unknown:
         echo_err(
-            f"the service doesn't know {unknown} of these messages of this mailbox, as it may right after sending: it "
-            f"is waited for {until} and the ids"
+            f"the service doesn't know {unknown} of these messages of this mailbox, which is normal shortly after "
+            f"sending: {hint}"
         )
 
 
@@ -288,11 +290,11 @@ def _get_exit_status(
     records: Sequence[DirectMessageLog],
     denied: Mapping[str, PermissionDeniedError],
 ) -> int:
-    """Say all that isn't well; the exit status of the worst. A poll that failed is: more may be wrong than is known."""
+    """Report all problems. Return the exit status of the worst; a failed poll is the worst, as it may hide others."""
     status = ExitStatus.DONE
     unknown = sum(not message_records for message_records in watch.records.values())
     if unknown and watch.failure is not None:
-        echo_err(f"nothing is known of {unknown} of these messages")
+        echo_err(f"the status of {unknown} of these messages is unknown")
     elif unknown:
         status = ExitStatus.NOT_FOUND
         echo_err(
@@ -305,21 +307,21 @@ def _get_exit_status(
     failed = sum(is_final(record.status) and not is_delivered(record.status) for record in records) - unconfirmed
     if failed:
         status = ExitStatus.FAILED
-        echo_err(f"{failed} of {len(records)} deliveries failed: see to the addresses, or send by another way")
+        echo_err(f"{failed} of {len(records)} deliveries failed: check the addresses, or use another way to send")
     if unconfirmed:
         status = ExitStatus.FAILED
         echo_err(
-            f"{unconfirmed} of {len(records)} deliveries unconfirmed: the message may have arrived; ask the recipient "
-            "before you send it again"
+            f"{unconfirmed} of {len(records)} deliveries were not confirmed: the message may have arrived; ask the "
+            "recipient before you send it again"
         )
     given_up = sum(bool(watch.records[each]) for each in watch.given_up)
     if given_up:
         status = ExitStatus.FAILED
-        echo_err(f"{given_up} of the messages came to no end in time: look again later with the same command")
+        echo_err(f"{given_up} of the messages had no final status in time: repeat the same command later")
     for error in [*denied.values()][:1]:
         status, sentence = exit_for_error(error, option_names=command.option_names)
-        echo_err(f"it isn't allowed to see {len(denied)} of these messages: {sentence}")
+        echo_err(f"the mailbox may not see {len(denied)} of these messages: {sentence}")
     if watch.failure is not None:
         status, sentence = exit_for_error(watch.failure, option_names=command.option_names)
-        echo_err(f"a poll failed, and what was known before it is shown: {sentence}")
+        echo_err(f"a poll failed, so the output may be out of date: {sentence}")
     return status

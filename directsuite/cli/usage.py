@@ -1,7 +1,7 @@
-"""The sentence for arguments that are wrong: what is wrong, and which `--help` says how it is right.
+"""The sentence for invalid arguments: what is wrong, and which `--help` explains it.
 
-It quotes what was typed only where `shows_details` allows that: elsewhere it names nothing but options, since the rest
-may be the words of a message, or somebody's name.
+It quotes typed values only if `process.is_verbose()`. Otherwise it names only options, because values may be the text
+of a message or a person's name.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from directsuite.cli import process
 
 _SECRET_OPTIONS = ("--password", "--token", "--secret")
 _SECRET_FILE_OPTIONS = ("--password-file", "--token-file", "--passwords")
-_MAX_QUOTED_CHARS = 100  # characters of what was typed
-_MIN_SIMILARITY = 0.75  # of 1: a letter too many, too few or in another's place
+_MAX_QUOTED_CHARS = 100
+_MIN_SIMILARITY = 0.75  # of 1: about one letter added, missing or replaced
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
 _EXPECTED_FORMATS: Mapping[object, str] = {
     int: "give an integer",
@@ -42,7 +42,7 @@ _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "
 
 
 def find_secret_argument(app: App, arguments: Sequence[str]) -> str | None:
-    """The sentence for a secret among the arguments; None where there is none."""
+    """Return the sentence for an option that would contain a secret; None if there is none."""
     for argument in arguments:
         if argument == "--":
             break
@@ -56,21 +56,20 @@ def find_secret_argument(app: App, arguments: Sequence[str]) -> str | None:
                 f"give {option} FILE, or " for option in _SECRET_FILE_OPTIONS if option in available_options
             )
             return (
-                f"there is no {name}, for others can read the arguments of a command: {files}set the variable that "
-                f"the command's --help names: see `{' '.join(('directsuite', *chain, '--help'))}`"
+                f"there is no {name}, because other users can read the arguments of a command: {files}set the variable "
+                f"that the command's --help names: see `{' '.join(('directsuite', *chain, '--help'))}`"
             )
     return None
 
 
 def _list_options(command: App) -> Sequence[str]:
-    """The names of a command's options; a group of commands has none."""
     if command.default_command is None:
         return ()
     return [name for argument in command.assemble_argument_collection() for name in argument.names]
 
 
 def explain_usage_error(error: CycloptsError) -> str:
-    """The sentence for arguments that cyclopts refuses."""
+    """Return the sentence for arguments that cyclopts rejects."""
     command = " ".join(("directsuite", *(error.command_chain or ()), "--help"))
     return f"{_explain_problem(error)}: see `{command}`"
 
@@ -80,18 +79,14 @@ def _explain_problem(error: CycloptsError) -> str:
         case UnusedCliTokensError():
             unused = error.unused_tokens or ()
             too_many = _with_value(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", " ".join(unused))
-            return f"{too_many}; what has blanks in it goes into quotes"
+            return f"{too_many}; put a value with spaces in quotes"
         case UnknownCommandError():
             return _explain_unknown_command(error)
         case UnknownOptionError():
             return _explain_unknown_option(error)
         case MissingArgumentError():
             name = _get_argument_name(error, error.keyword)
-            return (
-                f"{name} is missing"
-                if error.keyword is None
-                else f"{name} is given without a value{_make_dash_hint(error)}"
-            )
+            return f"{name} is missing" if error.keyword is None else f"{name} has no value{_make_dash_hint(error)}"
         case RepeatArgumentError():
             return f"{_get_argument_name(error, error.token.keyword)} is given more than once"
         case CoercionError():
@@ -106,19 +101,22 @@ def _explain_problem(error: CycloptsError) -> str:
             name = _get_argument_name(error, None if token is None else token.keyword)
             typed = " ".join(each.value for each in error.argument.tokens)
             return f"{_with_value(name, typed)}: {_describe_limit(error.exception_message)}"
-        case ValidationError():  # of a group, whose message names options alone
-            return f"not all of these go together: {error.exception_message.partition(': ')[2].strip('{}.')}"
+        case ValidationError():  # of an option group; its message contains only options
+            return f"these options can't be combined: {error.exception_message.partition(': ')[2].strip('{}.')}"
         case _:
-            return "the arguments can't be understood"
+            return "the arguments are invalid"
 
 
 def _explain_unknown_command(error: UnknownCommandError) -> str:
     available_commands = [name for name in error.app or () if not name.startswith("-")]
     typed = next(iter(error.unused_tokens or ()), "")
     if typed.startswith("-"):
-        return f"options stand behind the command; there are {', '.join(available_commands)}"
+        return f"give the command before its options; the commands are {', '.join(available_commands)}"
     command = f"command {_shorten(typed)}" if process.is_verbose() else "such command"
-    return f"there is no {command}{_suggest_name(typed, available_commands)}; there are {', '.join(available_commands)}"
+    return (
+        f"there is no {command}{_suggest_name(typed, available_commands)}; the commands are "
+        f"{', '.join(available_commands)}"
+    )
 
 
 def _explain_unknown_option(error: UnknownOptionError) -> str:
@@ -132,7 +130,7 @@ def _explain_unknown_option(error: UnknownOptionError) -> str:
 
 
 def _with_value(label: str, typed: str) -> str:
-    """`what`, with what was typed where stderr may show it."""
+    """Return `label`, followed by the typed value in parentheses if stderr may show it."""
     return f"{label} ({_shorten(typed)})" if typed and process.is_verbose() else label
 
 
@@ -144,7 +142,7 @@ def _make_dash_hint(error: MissingArgumentError) -> str:
     pairs = pairwise(error.unused_tokens or ())
     if not any(option == error.keyword and behind.startswith("-") for option, behind in pairs):
         return ""
-    return f"; a value that begins with - is given as {error.keyword}=…"
+    return f"; write a value that begins with - as {error.keyword}=…"
 
 
 def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
@@ -160,7 +158,7 @@ def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
 
 
 def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
-    """The option, or what stands in its place in a command's help."""
+    """Return the option's name, or the argument's name as the help shows it."""
     if keyword is not None:
         return keyword.partition("=")[0]
     if error.argument is None:
@@ -171,9 +169,9 @@ def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
 
 def _describe_expected(kind: object) -> str:
     if get_origin(kind) is Literal:
-        choices = sorted(map(str, get_args(kind)))  # typing has one order for all of the same members: the first seen
+        choices = sorted(map(str, get_args(kind)))  # because typing caches the order that it sees first
         return f"give one of {', '.join(choices)}"
-    return _EXPECTED_FORMATS.get(kind, "it can't be understood")
+    return _EXPECTED_FORMATS.get(kind, "the value is invalid")
 
 
 def _describe_limit(message: str) -> str:

@@ -69,14 +69,14 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nonsense"], "there are send, inbox, "),
+        (["nonsense"], "the commands are send, inbox, "),
         (["sned"], "did you mean send?"),
         (["inbox", "lsit"], "did you mean list?"),
         (["demo", "--nonsense"], "there is no option --nonsense"),
         (["send", "--sub", "Ada"], "did you mean --subject?"),
         (["send", "-Ada"], "there is no such option"),
         (["send", "--Ada Example"], "there is no such option"),
-        (["Ada Example"], "there are send, inbox, "),
+        (["Ada Example"], "the commands are send, inbox, "),
         (["inbox", "read", "Ada Example"], "UID: give an integer"),
         (["inbox", "list", "--since", "Ada"], "--since: give a date"),
         (["inbox", "list", "--unread=Ada"], "--unread: it takes no value"),
@@ -84,9 +84,9 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["--install-completion", "--shell", "Ada"], "--shell: give one of bash, fish, powershell, zsh"),
         (["patient", "find", "Ada", "--domian=Ada"], "--domain is missing"),
         (["inbox", "read"], "UID is missing"),
-        (["send", "--subject"], "--subject is given without a value: see"),
-        (["send", "--body", "-5 mg for Ada"], "without a value; a value that begins with - is given as --body=…: see"),
-        (["--json", "inbox", "list"], "options stand behind the command; there are send, "),
+        (["send", "--subject"], "--subject has no value: see"),
+        (["send", "--body", "-5 mg for Ada"], "--body has no value; write a value that begins with - as --body=…: see"),
+        (["--json", "inbox", "list"], "give the command before its options; the commands are send, "),
         (["send", "--boby=Ada"], "did you mean --body?"),
         (["sign", "--password", "Ada"], "give --token-file FILE, or set the variable"),
         (["sync", "run", "--token=Ada"], "give --passwords FILE, or set the variable"),
@@ -371,10 +371,10 @@ sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
 def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["no-such-command"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("directsuite: there is no such command; there are send, ")
+    assert told.startswith("directsuite: there is no such command; the commands are send, ")
     assert told.endswith("guide: see `directsuite --help`\n")
     assert main(["fax", "no-such-command"]) == 2
-    assert "there are list, show, watch: see `directsuite fax --help`" in capsys.readouterr().err
+    assert "the commands are list, show, watch: see `directsuite fax --help`" in capsys.readouterr().err
 
 
 @pytest.mark.by_default(10)

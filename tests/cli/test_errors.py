@@ -215,5 +215,5 @@ async def test_a_service_that_is_waited_for_is_told_once(
     cli_runner.sandbox.inject_fault("GetMessageMetaData", "status", status=status, times=2 if status == 503 else 1)
     ended = await cli_runner.run("inbox", "list", *more)
     assert ended.status == 0
-    told = r"directsuite: GetMessageMetaData: the service gives no usable answer; it is tried again in \d\d s\n"
+    told = r"directsuite: GetMessageMetaData: the service sent no usable response; next attempt in \d\d s\n"
     assert len(re.findall(told, ended.err)) == is_told

@@ -59,9 +59,9 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli_runner: CliRu
     ended = await cli_runner.run("status", smtp_id, *more)
     assert ended.status == 1
     assert ended.err.splitlines() == [
-        "directsuite: 1 of 3 deliveries failed: see to the addresses, or send by another way",
-        "directsuite: 1 of 3 deliveries unconfirmed: the message may have arrived; ask the recipient before you send "
-        "it again",
+        "directsuite: 1 of 3 deliveries failed: check the addresses, or use another way to send",
+        "directsuite: 1 of 3 deliveries were not confirmed: the message may have arrived; ask the recipient before you "
+        "send it again",
     ]
 
 
@@ -84,7 +84,7 @@ async def test_an_unknown_message_is_status_4_and_the_others_are_told(cli_runner
     alone = await cli_runner.run("status", "nope", "--json")
     assert (alone.status, json.loads(alone.out)) == (4, [])
     for each in (ended, alone):
-        assert "`directsuite inbox read UID --folder INBOX.Sent` shows that of a message" in each.err
+        assert "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id" in each.err
 
 
 async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli_runner: CliRunner) -> None:
@@ -110,7 +110,7 @@ async def test_every_problem_of_watched_messages_is_reported(
     ended = await cli_runner.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
     assert ended.status == 1
     assert "1 of 2 deliveries failed" in ended.err
-    assert "1 of the messages came to no end in time" in ended.err
+    assert "1 of the messages had no final status in time" in ended.err
     assert "doesn't know 1 of these messages of this mailbox: check those ids" in ended.err
 
 
@@ -143,7 +143,7 @@ async def test_failed_polls_do_not_make_message_unknown(cli_runner: CliRunner) -
     cli_runner.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=9)
     ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch")
     assert ended.status == 3
-    assert "nothing is known of 1 of these messages" in ended.err
+    assert "the status of 1 of these messages is unknown" in ended.err
     assert "the service knows none" not in ended.err
 
 
@@ -195,7 +195,7 @@ async def test_other_messages_are_reported_if_one_fails(
     monkeypatch.setattr(ds.Mailbox, "get_message_status", looked_at_one)
     ended = await cli_runner.run("status", smtp_id, denied, "--json", *more)
     assert (ended.status, [each["to"] for each in json.loads(ended.out)]) == (3, [BOB])
-    assert "it isn't allowed to see 1 of these messages" in ended.err
+    assert "the mailbox may not see 1 of these messages" in ended.err
     assert "doesn't know" not in ended.err
     alone = await cli_runner.run("status", denied, denied, *more)
     assert (alone.status, alone.out) == (3, "")
@@ -217,7 +217,7 @@ async def test_failed_last_poll_keeps_watched_statuses(cli_runner: CliRunner, mo
     assert ended.status == 6
     assert [each["status"] for each in json.loads(ended.out)] == ["Delivered", "Remotely Failed", "Delivered"]
     assert "1 of 3 deliveries failed" in ended.err
-    assert "a poll failed, and what was known before it is shown" in ended.err
+    assert "a poll failed, so the output may be out of date" in ended.err
 
 
 async def test_a_message_that_arrives_meanwhile_is_waited_for(
@@ -248,7 +248,7 @@ async def test_a_message_that_the_service_does_not_know_yet_is_waited_for(
     hide(monkeypatch, 0, "get_message_statuses")
     ended = await cli_runner.run("status", smtp_id, "--watch")
     assert (ended.status, "Delivered" in ended.out) == (0, True)
-    assert "doesn't know 1 of these messages of this mailbox, as it may right after sending" in ended.err
+    assert "doesn't know 1 of these messages of this mailbox, which is normal shortly after sending" in ended.err
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["people", "programs"])
@@ -266,8 +266,8 @@ async def test_how_long_an_unknown_one_is_waited_for_is_told_before_the_wait(
     monkeypatch.setattr(ds.Mailbox, "track", track)
     ended = await cli_runner.run("status", "<nobody@elsewhere.test>", "--watch", *more)
     assert told == [
-        "directsuite: the service doesn't know 1 of these messages of this mailbox, as it may right after sending: it "
-        "is waited for up to 15 minutes; where it was sent earlier, check --mailbox and the ids\n"
+        "directsuite: the service doesn't know 1 of these messages of this mailbox, which is normal shortly after "
+        "sending: waiting for up to 15 minutes; if they were sent earlier, check --mailbox and the ids\n"
     ]
     assert ended.status == 4
     assert "check --mailbox and the ids" in ended.err
@@ -327,7 +327,7 @@ async def test_a_message_that_is_given_up_is_told_and_status_1(
     smtp_ids = [await sent(cli_runner, "nomdn@elsewhere.test"), await sent(cli_runner, BOB)]
     ended = await cli_runner.run("status", *smtp_ids, "--watch")
     assert (ended.status, "Waiting" in ended.out) == (1, True)
-    assert "1 of the messages came to no end in time" in ended.err
+    assert "1 of the messages had no final status in time" in ended.err
 
 
 async def test_all_messages_are_followed_at_a_time(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:

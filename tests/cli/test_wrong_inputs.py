@@ -82,7 +82,7 @@ async def test_a_wrong_secret_is_told(
     variable = SECRETS[SERVICES[command.split()[0]]]
     monkeypatch.setenv(variable, "hunter2")
     is_token = variable == "DIRECTSUITE_TOKEN"
-    await fails(cli_runner, command, 3, "the token is wrong or has run out" if is_token else "check that")
+    await fails(cli_runner, command, 3, "the token is wrong or has expired" if is_token else "check that")
 
 
 @of_every_command

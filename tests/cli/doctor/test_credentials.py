@@ -101,7 +101,7 @@ async def test_a_wrong_token_login_and_password_are_told(doctor_runner: DoctorRu
     token = (
         "failed",
         "The token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
-        "or DIRECTSUITE_TOKEN.",
+        "DIRECTSUITE_TOKEN.",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
     assert told.checks["registration", "login"] == (

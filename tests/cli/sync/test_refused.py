@@ -34,11 +34,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is not an e-mail address"),
         ([*HERS, "--mailbox", ""], "number 2 of --mailbox is not an e-mail address"),
         ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is no text"),
+        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is not text"),
         (["--mailboxes", "two"], "line 4 of the file two is not an e-mail address"),
-        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are one mailbox"),
-        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are one mailbox"),
-        (["--mailboxes", "nothing"], "no file nothing"),
+        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are the same mailbox"),
+        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are the same mailbox"),
+        (["--mailboxes", "nothing"], "the file nothing does not exist"),
         (["--mailboxes", "latin"], "the file latin is not text in UTF-8"),
         ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
         ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
@@ -49,11 +49,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--folder", "INBOX", "--all-folders"], "--all-folders"),
         ([*HERS, "--folder", "INBOX", "--folder", ""], "number 2 of --folder is not a folder name"),
         ([*HERS, "--folder", ".."], "number 1 of --folder is not a folder name"),
-        ([*HERS, "--folder", "INBOX.J\udce9"], "number 1 of --folder is no text"),
+        ([*HERS, "--folder", "INBOX.J\udce9"], "number 1 of --folder is not text"),
         (["--postgres", "--once", *HERS], "--once"),
         (
             ["--password", "secret"],
-            "there is no --password, for others can read the arguments of a command: give --passw",
+            "there is no --password, because other users can read the arguments of a command: give --passw",
         ),
     ],
 )
@@ -79,7 +79,7 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
     assert ended.err.startswith("directsuite: DIRECTSUITE_MAILBOX is not an e-mail address: expected ")
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
     ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
-    assert "set DIRECTSUITE_POSTGRES" in ended.err
+    assert "DIRECTSUITE_POSTGRES is not set" in ended.err
 
 
 async def test_a_password_as_an_argument_is_told_of_the_options_that_there_are(sync_runner: SyncRunner) -> None:
@@ -99,7 +99,7 @@ async def test_a_fleet_without_a_database_is_refused(sync_runner: SyncRunner) ->
     for arguments in (("run", *BOTH, "--passwords", sync_runner.write_passwords()), ("status",), ("audit",)):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert ended.status == 2
-        assert "set DIRECTSUITE_POSTGRES" in ended.err
+        assert "DIRECTSUITE_POSTGRES is not set" in ended.err
 
 
 async def test_a_database_that_is_not_there_is_refused_with_what_to_check(
