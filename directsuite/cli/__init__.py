@@ -1,25 +1,25 @@
-"""The command `directsuite`: what the SDK does, for people at a terminal and for scripts.
+"""The command `directsuite`, for use on a terminal and in scripts.
 
     main ──► app ──► send      sends one message
-              ├────► inbox     lists, shows and saves messages
-              ├────► status    tells how far messages have come
+              ├────► inbox     lists, reads, saves, moves and answers messages
+              ├────► status    shows the delivery status of messages
               ├────► sync      runs a worker that synchronises mailboxes, and controls it
               ├────► sign      signs files and folders
-              ├────► fax       tells how faxes stand
+              ├────► fax       shows the status of faxes
               ├────► patient   finds and adds patients, sets their passwords
-              ├────► doctor    says what is wrong with URLs, credentials and clocks
-              ├────► demo      uses all four services, checks what they did, and reports
-              ├────► sandbox   serves until a signal comes
+              ├────► doctor    finds problems of URLs, credentials and clocks
+              ├────► demo      uses all four services of a sandbox, and checks their effects
+              ├────► sandbox   runs all four services until a signal, and controls them
               ├────► guide     shows the guides
-              └────► config    shows what is configured, and where
+              └────► config    shows the settings and their sources
 
-`app` and `options` say which commands and options there are. They import nothing of the client, so that `--help` is
-quick; the module that does a command's work is imported when the command runs. What commands have in common:
+`app` and `options` declare the commands and options. They import nothing of the client, so that `--help` is fast; a
+command's module is imported when the command runs. The commands share these modules:
 
-    process      exit statuses, the process's streams, and the libraries that have to be installed
-    usage        the sentence for arguments that are wrong
-    command      runs a command from its beginning to its exit status, whatever ends it
-    credentials  settings, passwords, tokens, and the private files that hold them
+    process      exit statuses, the process's streams, and required libraries
+    usage        the sentence for invalid arguments
+    command      runs a command from its start to its exit status
+    credentials  settings, passwords, tokens, and private files
     errors       the exit status and the sentence for each kind of error
     output       tables and JSON on stdout, progress bars on stderr
 """
@@ -28,27 +28,27 @@ from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # as in directsuite itself: what is imported before `main` runs, Ctrl-C ends with a traceback
+TYPE_CHECKING = False  # instead of importing `typing`: Ctrl-C during an import before `main` would print a traceback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status; without `arguments`, the process's own."""
+    """Run the command line and return its exit status. arguments: None for those of the process."""
     try:
         return _run_command_line(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
         from directsuite.cli import process
 
-        process.prepare_streams()  # which Ctrl-C may have prevented
+        process.prepare_streams()  # because Ctrl-C may have prevented it before
         process.end_line()
         process.echo_err("interrupted" if process.has_begun else f"stopped; {process.NOTHING_CHANGED}")
         return process.ExitStatus.INTERRUPTED
 
 
 def _run_command_line(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit status, whatever but Ctrl-C ends it."""
+    """Run the command line and return its exit status. Only KeyboardInterrupt is raised."""
     import contextlib
 
     from directsuite.cli import process
@@ -66,27 +66,27 @@ def _run_command_line(arguments: Sequence[str]) -> int:
     except MissingExtraError as missing:
         echo_err(str(missing))
         return ExitStatus.FAILED
-    except BrokenPipeError:  # as after `| head`: it has read what it wanted
+    except BrokenPipeError:  # such as with `| head`, which closes the pipe early
         with contextlib.suppress(Exception):
             process.discard_stdout()
         return ExitStatus.FAILED
-    except OSError as error:  # of files, where no command knows better
+    except OSError as error:  # of files and stdout, if the command doesn't handle it
         from directsuite.cli.errors import exit_for_error
 
         try:
             sys.stdout.flush()
         except OSError:
-            process.discard_stdout()  # else Python tries again when it ends
+            process.discard_stdout()  # otherwise Python flushes it again at exit
         echo_err(exit_for_error(error)[1])
         return ExitStatus.FAILED
-    except Exception as error:  # noqa: BLE001  its text, and the values in its traceback, may be a patient's
-        echo_err(f"directsuite itself is at fault ({_describe_location(error)}): report that, with the command's name")
+    except Exception as error:  # noqa: BLE001  its text and traceback may contain a patient's data
+        echo_err(f"this is a bug in directsuite ({_describe_location(error)}): report it with the command's name")
         return ExitStatus.FAILED
     return status
 
 
 def _describe_location(error: Exception) -> str:
-    """The error's type, and the file and line that raised it, for whoever mends it."""
+    """Return the error's type, and the file and line that raised it."""
     from pathlib import Path
 
     place, trace = "", error.__traceback__

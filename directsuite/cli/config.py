@@ -1,4 +1,4 @@
-"""`directsuite config`: what is configured, and where each value comes from."""
+"""`directsuite config`: the settings and their sources."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from directsuite.errors import ConfigurationError
 from directsuite.settings import PLAIN_SETTINGS, Settings, make_settings
 
 _HIDDEN_VALUE = "(set)"
-"""In place of what is a secret, or may hold one."""
+"""Shown instead of a value that is or may contain a secret."""
 
 
 def show_config(options: ConfigOptions) -> int:
-    """Print each setting, its value and where that comes from."""
+    """Print each setting with its value and source, and report an invalid one. Return the exit status."""
 
     async def show_settings() -> int:
-        """Read the configuration and print it."""
         configuration = Configuration.read()
         problem: ConfigurationError | None = None
         try:
@@ -42,8 +41,8 @@ def show_config(options: ConfigOptions) -> int:
             )
         else:
             profiles = ", ".join(configuration.profiles) or "none"
-            show_text(f"# settings file: {configuration.file or f'none; {DEFAULT_FILE} would be read'}")
-            show_text(f"# profile: {configuration.profile or 'none'}; the file has {profiles}")
+            show_text(f"# settings file: {configuration.file or f'none; the default is {DEFAULT_FILE}'}")
+            show_text(f"# profile: {configuration.profile or 'none'}; profiles in the file: {profiles}")
             for name, value, origin in rows:
                 if value is not None:
                     shown = _HIDDEN_VALUE if value is _HIDDEN_VALUE else json.dumps(value, default=str)
@@ -58,7 +57,7 @@ def show_config(options: ConfigOptions) -> int:
 
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
-    """Each setting, its value and its origin."""
+    """Return the name, value and origin of each setting. Secrets are included only if a variable sets them."""
     defaults = {field.name: field.default for field in attrs.fields(Settings)}
     defaults["retry_attempts"] = Settings().retry.attempts
     rows = list[tuple[str, object, str]]()

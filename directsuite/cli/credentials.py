@@ -1,12 +1,13 @@
-"""What a command needs to call a service: its URL, who calls, and the password or token.
+"""The settings, user names and secrets that a command needs to call a service.
 
-A secret is never an argument, which other users of the machine can see. The first of these places that has it counts:
+A secret is never an argument, because other users of the machine can see arguments. It is read from the first of these
+places that has it:
 
-    the option's file ──► the variable ──► the file that the configuration names ──► the keyring
-        ──► a question, where stdin is a terminal
+    the option's file ──► the variable ──► the file named in the configuration ──► the keyring
+        ──► a question, if stdin is a terminal
 
-Files of secrets and of people are read only where others can't read them. Every refusal is a RefusedError, or a
-ConfigurationError, that says what to set and holds no word of a secret or a file.
+Files with secrets or personal data are read only if other users can't read them. The functions raise UsageError or
+ConfigurationError, which say what to set and contain nothing of a secret or a file.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ MAILBOX_VAR = "DIRECTSUITE_MAILBOX"
 MAILBOX_PASSWORD_VAR = "DIRECTSUITE_MAILBOX_PASSWORD"  # noqa: S105  a variable's name
 LOGIN_VAR = "DIRECTSUITE_LOGIN_USERNAME"
 KEYRING_SERVICE = "directsuite"
-"""The name under which secrets stand in a keyring: `keyring set directsuite ADDRESS`."""
+"""The service name of secrets in a keyring: `keyring set directsuite ADDRESS`."""
 
 Service = Literal["signing", "fax", "message", "registration"]
 
 
 @attrs.frozen
 class MailboxAccess:
-    """A mailbox, and the settings to reach it with."""
+    """A mailbox, its password and the settings to connect."""
 
     settings: Settings
     address: str = attrs.field(repr=False)
@@ -53,19 +54,20 @@ class MailboxAccess:
 
 @attrs.frozen(kw_only=True)
 class SecretLookup:
-    """The places of one secret."""
+    """The places where one secret may be."""
 
     description: str
-    """The secret's kind in a sentence, as in "access token"."""
+    """The kind of secret, such as "access token", for messages."""
     prompt: str = attrs.field(repr=False)
-    """The question on a terminal, which may name whose secret it is."""
+    """The question on a terminal, which may contain the owner's name."""
     option: str
+    """The option with the secret's file."""
     setting: str
-    """Its name among the settings, which has a variable and, with `_file` at its end, a place in the settings file."""
+    """The setting's name: in upper case it names a variable, with `_file` appended a key of the settings file."""
     keyring_name: str = attrs.field(repr=False)
-    """The secret's name in the keyring."""
+    """The secret's user name in the keyring."""
     keyring_placeholder: str
-    """What `name` is, in a sentence that names nobody."""
+    """The kind of `keyring_name`, such as ADDRESS, for messages that must not contain the name."""
 
     def find_secret(
         self,
@@ -73,7 +75,11 @@ class SecretLookup:
         environment: Mapping[str, str] = os.environ,
         ask: Callable[[str], str] = getpass.getpass,
     ) -> Secret:
-        """The secret. file: that of the option, if it was given."""
+        """Return the secret. Raises UsageError or ConfigurationError if it is missing or invalid.
+
+        file: the option's value; None if it was not given.
+        ask: asks a question on the terminal and returns the typed text.
+        """
         if file is not None:
             return read_secret_file(file, f"the file of {self.option}")
         validate_text(environment.get(self._variable), self._variable)
@@ -84,8 +90,8 @@ class SecretLookup:
         if is_interactive():
             return self.ask_for_secret(ask)
         raise UsageError(
-            f"there is no {self.description}: set {self._variable}, give {self.option} FILE, "
-            f"or put it into a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`"
+            f"no {self.description} is set: set {self._variable}, give {self.option} FILE, "
+            f"or add it to a keyring with `keyring set {KEYRING_SERVICE} {self.keyring_placeholder}`"
         )
 
     @property
@@ -93,12 +99,12 @@ class SecretLookup:
         return f"{PREFIX}{self.setting.upper()}"
 
     def ask_for_secret(self, ask: Callable[[str], str] = getpass.getpass) -> Secret:
-        """The secret that somebody types."""
+        """Ask for the secret on the terminal. Raises UsageError if the text is empty or can't be decoded."""
         text = ""
         with contextlib.suppress(EOFError):
             try:
                 text = ask(f"{self.prompt}: ")
-            except UnicodeDecodeError:  # which has what was typed
+            except UnicodeDecodeError:  # replaced, because it contains the typed bytes
                 raise UsageError(f"the {self.description} {NOT_TEXT_PROBLEM}") from None
         if not text:
             raise UsageError(f"no {self.description} was typed")
@@ -107,31 +113,38 @@ class SecretLookup:
 
 
 def load_settings(service: Service) -> Settings:
-    """The settings of the environment, which have the URL of this service. Raises ConfigurationError, too."""
+    """Return the configured settings. Raises UsageError if this service's URL is missing, or ConfigurationError."""
     settings = Settings.from_env()
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
         raise UsageError(
-            f"where is the {name} service? Set DIRECTSUITE_{service.upper()}_URL, "
+            f"the URL of the {name} service is not set: set DIRECTSUITE_{service.upper()}_URL, "
             f"or {service}_url in the settings file, {DEFAULT_FILE}; "
-            "to try things, `directsuite sandbox` runs all services on this machine"
+            "for trials, `directsuite sandbox` runs all services on this machine"
         )
     return settings
 
 
 def read_setting(name: str) -> str | None:
-    """A text of the configuration. Raises ConfigurationError, too."""
+    """Return a text from the configuration; None if it is not set. Raises ConfigurationError."""
     return Configuration.read().get_text(name)
 
 
 def get_mailbox_access(
     address: str | None, password_file: Path | None, *, option: str = "--mailbox", settings: Settings | None = None
 ) -> MailboxAccess:
-    """The mailbox of `option`, and its password. settings: None for the environment's, which have to have its URL."""
+    """Return a mailbox with its password. Raises UsageError or ConfigurationError.
+
+    address: the value of `option`; None for the configured mailbox.
+    password_file: the value of --password-file, if given.
+    settings: None to load them; then they must include the messaging URL.
+    """
     settings = load_settings("message") if settings is None else settings
     address = address or read_setting("mailbox")
     if not address:
-        raise UsageError(f"which mailbox? Give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file")
+        raise UsageError(
+            f"no mailbox is given: give {option} ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file"
+        )
     validate_text(address, option)
     if not is_address(address):
         raise UsageError(
@@ -141,7 +154,7 @@ def get_mailbox_access(
 
 
 def is_address(text: str) -> bool:
-    """Return True if the services' calls take `text` as an address and it has no blanks."""
+    """Return True if the services accept `text` as an address and it contains no whitespace."""
     try:
         arguments.validate_address(text, "address")
     except InvalidArgumentError:
@@ -150,7 +163,7 @@ def is_address(text: str) -> bool:
 
 
 def make_password_lookup(address: str, option: str) -> SecretLookup:
-    """The places of a mailbox's password. option: that of its file."""
+    """Return the places of a mailbox's password. option: the option with the password's file."""
     return SecretLookup(
         description="mailbox password",
         prompt=f"Password of {address}",
@@ -162,10 +175,10 @@ def make_password_lookup(address: str, option: str) -> SecretLookup:
 
 
 def read_token(file: Path | None) -> Secret:
-    """The access token for signing and fax."""
+    """Return the access token for signing and fax. file: the value of --token-file, if given."""
     places = SecretLookup(
         description="access token",
-        prompt="Access token, which the service's provider gives",
+        prompt="Access token from the service's provider",
         option="--token-file",
         setting="token",
         keyring_name="token",
@@ -175,11 +188,11 @@ def read_token(file: Path | None) -> Secret:
 
 
 def read_login(username: str | None, password_file: Path | None) -> Login:
-    """The login for registration. username: None for the environment's."""
+    """Return the login for registration. username: None for the configured one."""
     username = username or read_setting("login_username")
     if not username:
         raise UsageError(
-            f"who logs in? Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file"
+            f"no login is given: give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file"
         )
     validate_text(username, "--login")
     places = SecretLookup(
@@ -194,22 +207,22 @@ def read_login(username: str | None, password_file: Path | None) -> Login:
 
 
 def is_interactive() -> bool:
-    """Return True if somebody can be asked: stdin is a terminal."""
+    """Return True if stdin is a terminal, so that the command can ask questions."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def has_keyring() -> bool:
-    """Return True if there is a keyring to ask."""
+    """Return True if the package keyring is installed and has a usable back end."""
     if importlib.util.find_spec("keyring") is None:
         return False
-    with contextlib.suppress(Exception):  # a keyring that can't be set up has as many errors as back ends
+    with contextlib.suppress(Exception):  # each back end raises its own errors
         keyring: Any = importlib.import_module("keyring")
-        return bool(keyring.get_keyring().priority > 0)  # the back end that always fails has 0
+        return bool(keyring.get_keyring().priority > 0)  # keyring's back end that always fails has 0
     return False
 
 
 def find_in_keyring(name: str) -> Secret | None:
-    """A secret of the keyring; None where it has none, is locked, or isn't there."""
+    """Return a secret from the keyring; None if the secret is missing, or the keyring is locked or missing."""
     if not has_keyring():
         return None
     with contextlib.suppress(Exception):  # as above
@@ -220,23 +233,25 @@ def find_in_keyring(name: str) -> Secret | None:
 
 
 def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:
-    """The table of TOML or the object of JSON in a private file. name: the file, for people. holding: its members.
+    """Read a TOML table or a JSON object from a private file or stdin. Raises UsageError or ConfigurationError.
 
     path: - for stdin.
+    name: the file's name in messages.
+    expected_members: the expected content in words, for messages.
     """
     content = sys.stdin.buffer.read() if str(path) == "-" else read_private_file(path, name)
     document: Any = None
-    with contextlib.suppress(ValueError, RecursionError):  # the errors of parsers hold what they read
+    with contextlib.suppress(ValueError, RecursionError):  # not chained, because parsers' errors quote the content
         text = content.decode("utf-8-sig")
         is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
         document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_reject_duplicate_keys)
     if not isinstance(document, dict):
-        raise UsageError(f"{name} can't be understood: it holds {expected_members}, as JSON or TOML")
+        raise UsageError(f"{name} has an invalid format: it must contain {expected_members}, as JSON or TOML")
     return cast("dict[str, Any]", document)
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. Raises ValueError where it names a member twice, as TOML does."""
+    """Return a JSON object. Raises ValueError for a duplicate key, as in TOML."""
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError
@@ -246,11 +261,15 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, Secret]:
-    """Names and their passwords, in a private file of TOML or JSON. name: the file, for people. keys: the names."""
+    """Read names and their passwords from a private TOML or JSON file. Raises UsageError or ConfigurationError.
+
+    name: the file's name in messages.
+    keys: the kind of names, for messages.
+    """
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):
         raise UsageError(
-            f"not all {keys} and passwords in {name.removeprefix('the passwords file ')} are texts: "
-            f'in TOML both go into quotes, "{"a@b" if keys == "addresses" else "ada"}" = "c"'
+            f"not all {keys} and passwords in {name.removeprefix('the passwords file ')} are strings: "
+            f'in TOML both must be in quotes, "{"a@b" if keys == "addresses" else "ada"}" = "c"'
         )
     return {address: Secret(password) for address, password in document.items()}

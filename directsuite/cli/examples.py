@@ -1,7 +1,7 @@
-"""The examples at the end of each command's `--help`, none of which is broken at 80 columns.
+"""The examples at the end of each command's `--help`. Each fits on one line of 80 columns.
 
-Given in this order, they work at `directsuite sandbox`, which prints the variables that they need and the password of
-its mailboxes. SMTP_ID stands for what `send` printed, and HANDLE for what `fax list` shows.
+In this order, they work with `directsuite sandbox`, which prints the variables that they need and the password of its
+mailboxes. SMTP_ID is the id that `send` printed, and HANDLE is a handle that `fax list` shows.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "sandbox reset": ("", "--at http://127.0.0.1:8025"),
     "guide": ("", "errors"),
 }
-"""The arguments of each command."""
+"""The arguments of the examples of each command."""
 
 _MAILBOX_COMMANDS = ("send", "inbox", "status", "sync", "doctor")
 
 
 def build_epilogue(command: str) -> str:
-    """The text below the help of a command."""
+    """Return the text below the help of a command."""
     lines = "\n".join(f"    directsuite {command} {arguments}".rstrip() for arguments in EXAMPLES[command])
     where = " with DIRECTSUITE_MAILBOX=alice@direct.example.test" if command.split()[0] in _MAILBOX_COMMANDS else ""
     return f"Examples{where}:\n\n{lines}\n\n{EPILOGUE}"

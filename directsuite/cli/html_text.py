@@ -1,4 +1,4 @@
-"""The text of HTML, for people who read mail at a terminal."""
+"""Conversion of HTML mail to plain text for a terminal."""
 
 from __future__ import annotations
 
@@ -23,28 +23,27 @@ _SPACED_ELEMENTS = frozenset(
 )
 _PREFORMATTED_ELEMENTS = frozenset(("pre", "textarea"))
 _STRIKETHROUGH_ELEMENTS = frozenset(("del", "s", "strike"))
-_DEL_OPEN, _DEL_CLOSE = "[DEL: ", " :DEL]"  # as w3m has them
+_DEL_OPEN, _DEL_CLOSE = "[DEL: ", " :DEL]"  # the markers of w3m
 _CDATA_PREFIX = "[CDATA["
-_LINE_END, _HARD_SPACE = "\v", "\x1f"  # of a line, and one that stays where it is
+_LINE_END, _HARD_SPACE = "\v", "\x1f"  # placeholders for a line break and for a space that must not be collapsed
 _WHITESPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _UNCLOSED_TITLE = re.compile(r"<title(?=[\s/>])[^<>]*+>(?=[^<]*+(?:\Z|<(?!/title\b)))", re.IGNORECASE)
 _NOSCRIPT = re.compile(r"(?<=<)(/?)noscript(?=[\s/>])", re.IGNORECASE)
 _COMMENT_END = re.compile("--!?>")
-_COMMENT_END_MARKER = "</--!>"  # which is nothing: the one way to end a comment, near the other
+_COMMENT_END_MARKER = "</--!>"  # HTML without effect that contains the rarer end of a comment, `--!>`
 
 
 def html_to_text(html: str) -> str:
-    """What a browser would show, without form: blocks are lines, and a link's address stands behind it.
+    """Return the text that a browser would show. Blocks become lines, and a link's URL follows its text.
 
-    Where programs differ the text is there: that of templates and CDATA sections, of pictures that aren't loaded, what
-    is for readers without scripts, and what follows a title that has no end. Struck text is marked as that.
+    Text that only some programs show is included: that of templates, CDATA sections, images and `noscript`, and the
+    text after an unclosed title. Struck-through text is marked.
     """
     reader = _TextReader()
     html = _NOSCRIPT.sub(r"\1no-script", _UNCLOSED_TITLE.sub("", html))
-    html = _COMMENT_END.sub(
-        f"-->{_COMMENT_END_MARKER}", html
-    )  # else it looks through all the rest for the other, at each comment
-    # Of tags and not of a tree, which can be made the square of its HTML: each paragraph in it has all open formats.
+    # For each comment, justhtml searches for both ends. With both nearby, it doesn't search the rest of the document.
+    html = _COMMENT_END.sub(f"-->{_COMMENT_END_MARKER}", html)
+    # Events instead of a tree, because a tree repeats all open formats in each paragraph: its size can be quadratic.
     for event in stream(html):
         if event[0] == "start":
             reader.begin_element(*event[1])
@@ -62,20 +61,21 @@ def html_to_text(html: str) -> str:
 
 @attrs.define
 class _OpenFraction:
-    """A fraction that is open. parts: those that began. depth: of the elements in it that are open."""
+    """A MathML fraction without its end tag yet."""
 
     parts: int = 0
+    """The number of parts that have started: the numerator and the denominator."""
     depth: int = 0
+    """The number of open elements in the fraction."""
 
 
 @attrs.define
 class _TextReader:
-    """Collects text, tag by tag. A sender may leave open, or end, what they like."""
+    """Collects the text of a sequence of tags, which need not be balanced."""
 
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
-    _pending_pieces: list[str] = attrs.field(
-        factory=list[str], init=False
-    )  # what is unseen if its element ends behind it
+    _pending_pieces: list[str] = attrs.field(factory=list[str], init=False)
+    """Text of a hidden element, which is dropped if the next tag is the element's end, and else shown."""
     _hidden_element: str | None = attrs.field(default=None, init=False)
     _link_url: str | None = attrs.field(default=None, init=False)
     _foreign_depth: int = attrs.field(default=0, init=False)
@@ -84,11 +84,10 @@ class _TextReader:
     _open_fractions: list[_OpenFraction] = attrs.field(factory=list[_OpenFraction], init=False)
 
     def begin_element(self, name: str, attributes: dict[str, str | None]) -> None:
-        """An element begins."""
+        """Process a start tag."""
         self._show_pending()
-        if name in _HIDDEN_ELEMENTS and not (
-            name == "title" and self._foreign_depth
-        ):  # an SVG's title is a part of its picture
+        # An SVG's title is part of its picture.
+        if name in _HIDDEN_ELEMENTS and not (name == "title" and self._foreign_depth):
             self._hidden_element = name
         self._foreign_depth += name in _FOREIGN_ELEMENTS
         self._preformatted_depth += name in _PREFORMATTED_ELEMENTS
@@ -100,16 +99,16 @@ class _TextReader:
         elif name == "input":
             self._pieces.append(f" {_collapse_control_chars(_get_input_text(attributes))} ")
         elif name == "sup":
-            self._pieces.append("^")  # 10 to the power of 9 isn't 109
+            self._pieces.append("^")  # otherwise 10 to the power of 9 would become 109
         elif name in _STRIKETHROUGH_ELEMENTS:
             self._strikethrough_depth += 1
             self._pieces.append(_DEL_OPEN)
         elif name == "a":
-            self._end_link()  # there are no links in links
+            self._end_link()  # links can't be nested
             self._link_url = attributes.get("href")
 
     def end_element(self, name: str) -> None:
-        """An element ends."""
+        """Process an end tag."""
         if name == self._hidden_element:
             self._pending_pieces.clear()
         self._show_pending()
@@ -127,19 +126,19 @@ class _TextReader:
             self._end_link()
 
     def add_text(self, text: str) -> None:
-        """Text, as it is written."""
+        """Process the text between two tags."""
         shown = _preserve_whitespace(text) if self._preformatted_depth else _collapse_control_chars(text)
         (self._pieces if self._hidden_element is None else self._pending_pieces).append(shown)
 
     def get_text(self) -> str:
-        """Return the whole text once the HTML is read."""
+        """Return the complete text. Call it after the last tag."""
         if self._foreign_depth:
             self._show_pending()
         self._end_link()
         return "".join((*self._pieces, _DEL_CLOSE * self._strikethrough_depth))
 
     def _show_pending(self) -> None:
-        """An element whose end isn't the next tag is none of those whose text is unseen: `<style/>` in an SVG."""
+        # If the end tag doesn't follow immediately, the element doesn't hide its text, as `<style/>` in an SVG.
         self._pieces += self._pending_pieces
         self._pending_pieces.clear()
         self._hidden_element = None
@@ -154,7 +153,7 @@ class _TextReader:
             fraction = self._open_fractions[-1]
             if not fraction.depth:
                 fraction.parts += 1
-                self._pieces.append("/" if fraction.parts == 2 else "")  # a half isn't 12
+                self._pieces.append("/" if fraction.parts == 2 else "")  # otherwise 1/2 would become 12
             fraction.depth += 1
             self._pieces.append("(" if name in ("mrow", "mfrac") else "")
         if name == "mfrac":
@@ -180,7 +179,7 @@ def _get_input_text(attributes: dict[str, str | None]) -> str:
 
 
 def _get_cdata_text(comment: str) -> str:
-    """What stands in a CDATA section, which to a browser is a comment up to the next `>`; nothing of others."""
+    """Return the text of a CDATA section, which a browser reads as a comment up to `>`; empty for other comments."""
     if not comment.startswith(_CDATA_PREFIX):
         return ""
     text = comment.removeprefix(_CDATA_PREFIX)

@@ -1,6 +1,6 @@
-"""What a command prints: a table for people or one JSON document for machines on stdout, and progress bars on stderr.
+"""The output of commands: tables and JSON documents on stdout, progress bars on stderr.
 
-Texts that came over the wire may hold what a terminal would act upon; people are shown a sign in its place.
+Tables and lines of text are made printable: characters that could control a terminal are replaced.
 """
 
 from __future__ import annotations
@@ -40,36 +40,41 @@ from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]
 
-_NON_TERMINAL_COLUMNS = 1_000  # columns where nobody says how many there are, so that a line stays a line
-_MIN_COLUMN_CHARS = 12  # columns of text that is broken into lines
+_NON_TERMINAL_COLUMNS = 1_000  # wide enough to keep each row on one line in a file or pipe
+_MIN_COLUMN_CHARS = 12  # of a wrapped column
 _BAR_DELAY = 1.0  # seconds before a bar is shown
 _EXCLUDED_FIELDS = ("extra", "source")
 
 
 def show_json(document: object, *, indent: int | None = 2) -> None:
-    """Print one JSON document, in ASCII, whatever the encoding of stdout. Moments are ISO 8601.
+    """Print one JSON document in ASCII, so that stdout's encoding doesn't matter. Times are ISO 8601.
 
-    indent: None for a single line.
+    indent: the number of spaces; None for a single line.
     """
     sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_text)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Print with `show` what was done. Return False where stdout didn't take it: then stderr says `done`."""
+    """Print the result of a change by calling `show`. If stdout can't be written, report that on stderr.
+
+    done: the change in words, for stderr.
+
+    Return False if stdout can't be written.
+    """
     try:
         show()
         sys.stdout.flush()
     except OSError as error:
         discard_stdout()
-        echo_err(f"{done}, and stdout can't be written ({explain_os_error(error)}): don't give the command again")
+        echo_err(f"{done}, but stdout can't be written ({explain_os_error(error)}): don't repeat the command")
         return False
     return True
 
 
 def model_to_dict(model: object) -> dict[str, Any]:
-    """A model's fields by their names in the API, for `show_json`: without secrets and without files' contents.
+    """Return a model's fields by their API names, for `show_json`, without secrets and file contents.
 
-    `extra` is left out unless the service sent something that the specification doesn't know.
+    `extra` is included only if the service sent members that are not in the specification.
     """
     kind: Any = type(model)
     names = [field.name for field in attrs.fields(kind) if field.name not in _EXCLUDED_FIELDS]
@@ -79,7 +84,7 @@ def model_to_dict(model: object) -> dict[str, Any]:
 
 
 def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]) -> None:
-    """Print a table: the parameters are those of `table`."""
+    """Print a table to stdout. The parameters are those of `build_table`."""
     console = make_table_console()
     with console.capture() as captured:
         console.print(build_table(console, titles, rows, **options), soft_wrap=True)
@@ -87,7 +92,7 @@ def show_table(titles: Sequence[str], rows: Iterable[Sequence[object]], **option
 
 
 def make_table_console() -> Console:
-    """Stdout, where a row stays a line if nobody says how wide it is."""
+    """Return a console for stdout that keeps each row on one line if stdout is not a terminal."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _NON_TERMINAL_COLUMNS
@@ -95,25 +100,28 @@ def make_table_console() -> Console:
 
 
 class TableOptions(TypedDict, total=False):
-    """The options of `table`."""
+    """The options of `build_table`."""
 
     right: Sequence[str]
-    """The titles of columns of numbers."""
+    """The titles of right-aligned columns."""
     no_wrap: Sequence[str]
-    """The titles of columns of ids, addresses and file names, which people copy: they are never broken. Where the
-    terminal is too narrow, each stands with its title on a line of its own below the row.
+    """The titles of columns that are never wrapped, because people copy their values, such as ids. If the terminal is
+    too narrow, each value is on a separate line below its row, with the title.
     """
     styles: Mapping[str, str]
-    """The colours of cells, by their text."""
+    """The rich style of cells, by their text."""
 
 
 def build_table(
     console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]
 ) -> Text:
-    """A table without lines, whose cells are made printable."""
+    """Return a table without borders, with printable cells.
+
+    If the first title is empty, the table shows one object, a property per line; then times have seconds.
+    """
     right, no_wrap, styles = options.get("right", ()), options.get("no_wrap", ()), options.get("styles", {})
     rows = [tuple(row) for row in rows]
-    is_list = bool(titles[0])  # and not one thing, with what it has in a line each
+    is_list = bool(titles[0])
     columns = list[_Column]()
     for index, title in enumerate(titles):
         has_moments = any(isinstance(row[index], datetime) for row in rows)
@@ -150,12 +158,12 @@ class _Column:
     index: int
     justify: Literal["left", "right"]
     is_flexible: bool
-    """Whether its texts may be broken into lines."""
+    """True if its texts may be wrapped."""
     width: int = 0
 
 
 def _fit_columns(columns: Sequence[_Column], width: int) -> bool:
-    """Make what may be broken narrower until the columns fit; False where they can't, with all as they were."""
+    """Make flexible columns narrower until all fit. If that is impossible, return False and change none."""
     widths = [column.width for column in columns]
     while sum(widths) + 2 * len(widths) - 2 > width:
         widest = max((n for n, each in enumerate(columns) if each.is_flexible), key=lambda n: widths[n], default=None)
@@ -168,7 +176,7 @@ def _fit_columns(columns: Sequence[_Column], width: int) -> bool:
 
 
 def _render_row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) -> Text:
-    """The lines of a row; what is longer than its column goes on in the next line."""
+    """Return the lines of a row; text that is longer than its column is wrapped."""
     cells = [text.wrap(console, column.width, overflow="fold") for column, text in zip(columns, texts, strict=True)]
     lines = list[Text]()
     for parts in zip_longest(*cells, fillvalue=Text()):
@@ -180,65 +188,63 @@ def _render_row(console: Console, columns: Sequence[_Column], texts: Sequence[Te
 
 
 def _get_zone_name() -> str:
-    """The name of this machine's time zone."""
     return datetime.now().astimezone().tzname() or "local"
 
 
 def show_text(text: str) -> None:
-    """Print lines for people, each made printable and none of them cut."""
+    """Print text line by line, made printable, without wrapping."""
     for line in text.splitlines():
         show_line(line.expandtabs())
 
 
 def format_cell(value: object) -> str:
-    """A value as people read it; nothing for None."""
+    """Return a value as printable text; "" for None."""
     if value is None:
         return ""
     return make_printable(format_time(value) if isinstance(value, datetime) else str(value))
 
 
 def format_time(value: datetime) -> str:
-    """A moment in the time zone of this machine, with its name."""
+    """Format a time to the second in this machine's time zone, with the zone's name."""
     value = _to_local_time(value)
     return f"{value.isoformat(' ', 'seconds')[:19]} {value.tzname() or ''}".rstrip()
 
 
 def format_time_to_minute(value: datetime) -> str:
-    """A moment to the minute, in the time zone that the column's title names."""
+    """Format a time to the minute in this machine's time zone, which the column's title names."""
     return _to_local_time(value).isoformat(" ", "minutes")[:16]
 
 
 def _to_local_time(value: datetime) -> datetime:
-    """A moment in the time zone of this machine; as it came, where it has none there."""
-    # Beyond the years 1 to 9999, or what the system knows, it has none.
+    # A time near year 1 or 9999, or outside the system's range, can't be converted and stays unchanged.
     with contextlib.suppress(OSError, OverflowError, ValueError):
         return value.astimezone()
     return value
 
 
 class Bar:
-    """How far a command has come; shown where there is a `progress` to show it on."""
+    """The progress of a command. It is not shown if `progress` is None."""
 
     def __init__(self, progress: Progress | None = None, title: str = "", total: float | None = None) -> None:
         self._progress = progress
         self._task = None if progress is None else progress.add_task(title, total=total)
 
     def advance(self, count: int = 1) -> None:
-        """Add `count` to what is done."""
+        """Add `count` completed items or bytes."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task, count)
 
     def update(self, done: int, total: int | None) -> None:
-        """Set what is done: what the `progress=` of a facade's method takes. total: None while nobody knows."""
+        """Set the completed and the total number, of which None means unknown. It fits `progress=` of the services."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
 
 def format_size(count: int) -> str:
-    """A count of bytes in the unit that people read it in."""
+    """Format a number of bytes in B, KB or MB."""
     for unit, length in (("MB", 1_000_000), ("KB", 1_000)):
         if count >= length:
-            tenths = (20 * count // length + 1) // 2  # whole numbers, since a server may tell of more than floats hold
+            tenths = (20 * count // length + 1) // 2  # integers, because a server may report more than floats can hold
             return f"{tenths // 10}.{tenths % 10} {unit}"
     return f"{count} B"
 
@@ -252,9 +258,13 @@ async def show_progress(
     console: Console | None = None,
     delay: float = _BAR_DELAY,
 ) -> AsyncGenerator[Bar]:
-    """A bar with rate and remaining time, or for `waiting` the time that has passed; gone at the end.
+    """Show a progress bar on a terminal during the context, and remove it at the end.
 
-    It is shown on a terminal alone, and after `delay` seconds. title: what is done, which names nobody.
+    title: the activity, without names of people.
+    unit: "waiting" shows only the elapsed time; the others also a rate and the remaining time.
+    total: the total number; None if it is unknown.
+    console: None for stderr.
+    delay: the seconds before the bar appears.
     """
     console = Console(stderr=True, highlight=False) if console is None else console
     if not console.is_terminal:
@@ -271,7 +281,11 @@ async def show_progress(
 
 @contextlib.contextmanager
 def show_live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
-    """Show what `render` gives, anew each second, on a terminal alone; gone at the end. It runs in another thread."""
+    """Show the result of `render` on a terminal, updated each second, and remove it at the end.
+
+    render: called in another thread.
+    console: None for stderr.
+    """
     console = Console(stderr=True, highlight=False) if console is None else console
     if not console.is_terminal:
         yield
@@ -281,10 +295,8 @@ def show_live(render: Callable[[Console], Text], *, console: Console | None = No
 
 
 class _RateColumn(ProgressColumn):
-    """Pieces per second."""
-
     def render(self, task: Task) -> Text:
-        """The rate, as far as it is known."""
+        """Return the number of items per second, or an empty text if it is unknown."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
 

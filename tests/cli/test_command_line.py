@@ -248,7 +248,7 @@ def test_internal_error_is_reported_by_place_not_message(
     assert main(["inbox"]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err.startswith("directsuite: directsuite itself is at fault (ValueError at test_command_line.py:")
+    assert told.err.startswith("directsuite: this is a bug in directsuite (ValueError at test_command_line.py:")
     assert "Ada" not in told.err
 
 

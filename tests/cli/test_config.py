@@ -21,7 +21,7 @@ async def test_each_setting_is_shown_with_its_origin(cli_runner: CliRunner) -> N
     assert (ended.status, ended.err) == (0, "")
     assert {
         "# settings file: suite.toml",
-        "# profile: test; the file has test",
+        "# profile: test; profiles in the file: test",
         "timeout = 30  # suite.toml, line 1",
         "burst = 7  # suite.toml, line 4",
         "attempt_timeout = 20.0  # default",

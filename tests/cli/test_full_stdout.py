@@ -36,7 +36,7 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
     assert process.returncode == 1
     [line] = told.decode().splitlines()
     assert line.startswith("directsuite: the message was sent as <")
-    assert line.endswith("don't give the command again")
+    assert line.endswith("don't repeat the command")
     assert len(await cli_runner.sandbox.ledger("Send")) == 1
 
 
@@ -53,8 +53,8 @@ async def test_what_was_saved_is_told_where_stdout_takes_nothing(
     _, told = await process.communicate()
     assert process.returncode == 1
     [line] = told.decode().splitlines()
-    assert line.startswith("directsuite: 1 file saved into the folder of --into, and stdout can't be written")
-    assert line.endswith("don't give the command again")
+    assert line.startswith("directsuite: 1 file saved into the folder of --into, but stdout can't be written")
+    assert line.endswith("don't repeat the command")
     assert len(list(cli_runner.folder.joinpath("saved").iterdir())) == 1
 
 
@@ -101,4 +101,4 @@ async def test_what_was_done_to_a_sandbox_is_reported_if_stdout_takes_nothing(
     [line] = told.decode().splitlines()
     assert process.returncode == 1
     assert line.startswith(f"directsuite: {done}")
-    assert line.endswith("don't give the command again")
+    assert line.endswith("don't repeat the command")

@@ -409,5 +409,5 @@ async def test_help_and_guide_say_how_long_a_message_is_watched(cli_runner: CliR
     assert (DEFAULT_GIVE_UP_AFTER, MAX_UNKNOWN_SECONDS) == (7_200, 900)
     for text in ((await cli_runner.run("status", "--help")).out, read_document("terminal")):
         words = " ".join(text.replace("│", " ").split())
-        assert "for two hours at most" in words
+        assert "at most two hours, or" in words
         assert "15 minutes for a message that the service doesn't know" in words

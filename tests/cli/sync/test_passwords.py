@@ -85,7 +85,7 @@ async def test_a_mailbox_without_a_password_is_told_by_its_number(sync_runner: S
         "run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else [])
     )
     assert ended.status == 1
-    told = [line.split(" ", 1)[1] for line in ended.out.splitlines() if "passwords file has none" in line]
+    told = [line.split(" ", 1)[1] for line in ended.out.splitlines() if "passwords file has no password" in line]
     numbers = {line.split()[1].rstrip(":") for line in told}
     assert len(told) == len(numbers) == 2
     assert numbers < {"1", "2", "3"}
