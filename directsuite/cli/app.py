@@ -1,4 +1,4 @@
-"""The commands, in the order in which `directsuite --help` shows them, and the function that runs one of them.
+"""The commands in the order of `directsuite --help`, and the function that runs a command.
 
 A command's docstring is its help.
 """
@@ -192,8 +192,8 @@ app.command(inbox)
 def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     """List messages, newest first.
 
-    The service sends the headers of all messages of a folder, or only of those that match --since and --until. The
-    command applies the other filters, so --from, --to and --subject don't make it faster.
+    The service sends the headers of all messages of a folder, or only of the messages that match --since and --until.
+    The command applies the other filters, so --from, --to and --subject don't make it faster.
     """
     from directsuite.cli import inbox
 
@@ -238,7 +238,7 @@ def list_folders(*, options: MailboxOptions = MailboxOptions()) -> int:
 
 @inbox.command(name="move", sort_key=5, help_epilogue=build_epilogue("inbox move"))
 def move_messages(uid: Uids, /, *, options: InboxMoveOptions) -> int:
-    """Move messages to another folder, where they get new numbers."""
+    """Move messages to another folder, in which they get new numbers."""
     from directsuite.cli import mailbox
 
     return mailbox.move(uid, options)
@@ -337,8 +337,7 @@ def run_sync_worker(options: SyncRunOptions = SyncRunOptions()) -> int:
 
     Exit status 0 means that the worker was stopped, or with --once that every mailbox is up to date; 1 that a mailbox
     is failing at the end of --once, or that the worker failed; 2 that it didn't start, because an option, a file or a
-    variable is wrong or the store can't be used; 130 and 143 that a signal interrupted --once, or came before the
-    start.
+    variable is invalid or the store can't be used; 130 and 143 that a signal interrupted --once or the start.
     """
     from directsuite.cli.sync import run_sync
 
@@ -351,7 +350,7 @@ def show_sync_status(options: SyncStatusOptions = SyncStatusOptions()) -> int:
 
     Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
     although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
-    is alive: 0 if its last report is no older than that, 1 if it is older or there is none.
+    is alive: 0 if its last report is at most that old, 1 if it is older or missing.
     """
     from directsuite.cli import sync_status
 

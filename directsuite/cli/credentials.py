@@ -54,7 +54,7 @@ class MailboxAccess:
 
 @attrs.frozen(kw_only=True)
 class SecretLookup:
-    """The places where one secret may be."""
+    """The places to look for a secret."""
 
     description: str
     """The kind of secret, such as "access token", for messages."""

@@ -99,7 +99,7 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
         "check that the service's URL is right; if it is, ask its provider",
     ),
 }
-"""The exit status and what to do, by the error's class or its nearest base; empty if the error's text says it."""
+"""The exit status and what to do, by the error's class or its nearest base; empty if the error's text contains it."""
 
 
 def with_value(label: str, value: object) -> str:
@@ -207,7 +207,7 @@ def _get_url_variable(service: str | None) -> str:
 
 
 def explain_error(error: errors.DirectSuiteError) -> str:
-    """Return what went wrong, without what to do."""
+    """Return the problem without the advice."""
     explanation = error.explanation.rstrip(".")
     if isinstance(error, errors.ConfigurationError) and is_verbose():
         explanation = _insert_setting_value(explanation)

@@ -126,7 +126,7 @@ def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
         )
     if options.postgres and options.once:
         raise UsageError(
-            "--once doesn't go with --postgres, because a worker of a fleet runs until it is stopped: leave it out"
+            "--once can't be combined with --postgres, because a worker of a fleet runs until it is stopped"
         )
     arguments = _SyncArguments()
     if options.all_folders:
@@ -310,9 +310,7 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
             )
         earlier, spelt = unique_addresses.setdefault(address.lower(), (source, address))
         if spelt != address:  # the store would have the mailbox twice, with all its messages
-            raise UsageError(
-                f"{earlier} and {source} are the same mailbox in upper and lower case: leave one of them out"
-            )
+            raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case: give only one")
     return [address for _, address in unique_addresses.values()]
 
 

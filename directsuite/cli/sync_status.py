@@ -224,7 +224,7 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
 
 
 async def _read_quarantined(store: DatabaseStore, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
-    """Read the quarantined messages of the named mailboxes, or of all if there are no names."""
+    """Read the quarantined messages of the named mailboxes, or of all if `names` is empty."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return [each for each in await store.quarantined() if not names or each.mailbox in names]
@@ -340,7 +340,7 @@ def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> U
 async def build_worker_report(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
     """Build the report from a worker's status file and its SQLite store. Raises StoreError.
 
-    status: None if there is no status file.
+    status: None if the status file doesn't exist.
     now: Unix time in seconds.
     """
     async with SqliteStore(store, shared=True) as opened:

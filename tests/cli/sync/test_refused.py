@@ -76,7 +76,9 @@ async def test_the_mailbox_of_the_environment_is_checked_too(
 ) -> None:
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", "bob")
     ended = await sync_runner.run("run", "--once")
-    assert ended.err.startswith("directsuite: DIRECTSUITE_MAILBOX is not an e-mail address: expected ")
+    assert ended.err == (
+        "directsuite: DIRECTSUITE_MAILBOX is not an e-mail address: expected something like nurse@direct.example.org\n"
+    )
     monkeypatch.setenv("DIRECTSUITE_MAILBOX", BOB)
     ended = await sync_runner.run("run", "--postgres")  # a fleet may have none of its own to add
     assert "DIRECTSUITE_POSTGRES is not set" in ended.err
