@@ -1,18 +1,5 @@
 """The command `directsuite`, for use on a terminal and in scripts.
 
-    main ──► app ──► send      sends one message
-              ├────► inbox     lists, reads, saves, moves and answers messages
-              ├────► status    shows the delivery status of messages
-              ├────► sync      runs a worker that synchronises mailboxes, and controls it
-              ├────► sign      signs files and folders
-              ├────► fax       shows the status of faxes
-              ├────► patient   finds and adds patients, sets their passwords
-              ├────► doctor    finds problems of URLs, credentials and clocks
-              ├────► demo      uses all four services of a sandbox, and checks their effects
-              ├────► sandbox   runs all four services until a signal, and controls them
-              ├────► guide     shows the guides
-              └────► config    shows the settings and their sources
-
 `app` and `options` declare the commands and options. They import nothing of the client, so that `--help` is fast; a
 command's module is imported when the command runs. The commands share these modules:
 
@@ -48,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_command_line(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit status. Only KeyboardInterrupt is raised."""
     import contextlib
 
     from directsuite.cli import process
@@ -86,7 +72,6 @@ def _run_command_line(arguments: Sequence[str]) -> int:
 
 
 def _describe_location(error: Exception) -> str:
-    """Return the error's type, and the file and line that raised it."""
     from pathlib import Path
 
     place, trace = "", error.__traceback__

@@ -49,7 +49,7 @@ class Command:
     resume_hint: str = process.NOTHING_CHANGED
     """How to continue after Ctrl-C."""
     recovery_hint: str = ""
-    """How to find out with commands whether a change happened if its response was lost."""
+    """What to do, with commands, if the response to a change was lost."""
     unknown_status: process.ExitStatus = process.ExitStatus.UNKNOWN
     """The exit status if the response to a change was lost."""
     option_names: Mapping[str, str] = attrs.field(factory=dict[str, str])
@@ -107,7 +107,6 @@ class Command:
                 self._report_delay(event)
 
     def _report_delay(self, event: RetryScheduled) -> None:
-        """Report the reason for a delay, once, if stderr may show details."""
         if not self._is_delay_reported and process.is_verbose():
             self._is_delay_reported = True
             echo_err(f"{event.operation}: the service sent no usable response; next attempt in {event.wait:.0f} s")
@@ -189,10 +188,7 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
 
 
 async def _run_until_sigterm(coroutine: Coroutine[Any, Any, int]) -> int:
-    """Await `coroutine`, and cancel it on SIGTERM; then raise TerminatedError.
-
-    asyncio.run handles Ctrl-C: the first cancels the task, a second one interrupts it immediately.
-    """
+    """Await `coroutine`. On SIGTERM, cancel it and raise TerminatedError."""
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

@@ -23,6 +23,7 @@ def show_config(options: ConfigOptions) -> int:
     """Print each setting with its value and source, and report an invalid one. Return the exit status."""
 
     async def show_settings() -> int:
+        """Print the configuration."""
         configuration = Configuration.read()
         problem: ConfigurationError | None = None
         try:

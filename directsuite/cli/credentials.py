@@ -78,7 +78,6 @@ class SecretLookup:
         """Return the secret. Raises UsageError or ConfigurationError if it is missing or invalid.
 
         file: the option's value; None if it was not given.
-        ask: asks a question on the terminal and returns the typed text.
         """
         if file is not None:
             return read_secret_file(file, f"the file of {self.option}")
@@ -136,8 +135,7 @@ def get_mailbox_access(
     """Return a mailbox with its password. Raises UsageError or ConfigurationError.
 
     address: the value of `option`; None for the configured mailbox.
-    password_file: the value of --password-file, if given.
-    settings: None to load them; then they must include the messaging URL.
+    settings: None to load them.
     """
     settings = load_settings("message") if settings is None else settings
     address = address or read_setting("mailbox")
@@ -251,7 +249,6 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object. Raises ValueError for a duplicate key, as in TOML."""
     document = dict(pairs)
     if len(document) < len(pairs):
         raise ValueError
@@ -263,8 +260,7 @@ def read_private_passwords(
 ) -> dict[str, Secret]:
     """Read names and their passwords from a private TOML or JSON file. Raises UsageError or ConfigurationError.
 
-    name: the file's name in messages.
-    keys: the kind of names, for messages.
+    name: the file's name in messages. keys: the kind of names in messages.
     """
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):

@@ -108,10 +108,7 @@ def with_value(label: str, value: object) -> str:
 
 
 def _insert_setting_value(explanation: str) -> str:
-    """Insert the setting's value into the explanation of a ConfigurationError, after the setting's name.
-
-    The value of `proxy` and a value with an @ are left out, because they may contain a password.
-    """
+    """Insert the setting's value into the explanation of a ConfigurationError, unless it may contain a password."""
     with contextlib.suppress(errors.ConfigurationError):
         for name, entry in Configuration.read().items():
             prefix = f"{entry.origin}: {name}"
@@ -138,8 +135,7 @@ def exit_for_error(
     """Return the exit status and the sentence for an error that ended a command.
 
     option_names: the option of each parameter that an InvalidArgumentError may name.
-    recovery_hint: how to find out with commands whether a change happened if its response was lost. If empty, the
-        error's own hint is used.
+    recovery_hint: what to do after an OutcomeUnknownError; if empty, the error's own hint is used.
     advice: what to do, instead of the text in the table.
     """
     if isinstance(error, OSError) and not isinstance(error, errors.DirectSuiteError):
@@ -201,7 +197,6 @@ def rewrite_explanation(explanation: str) -> str:
 
 
 def _get_url_variable(service: str | None) -> str:
-    """Return the name of the environment variable with a service's URL; empty for None."""
     name = "message" if service == "messaging" else service
     return f"DIRECTSUITE_{name.upper()}_URL" if name else ""
 

@@ -47,19 +47,14 @@ _EXCLUDED_FIELDS = ("extra", "source")
 
 
 def show_json(document: object, *, indent: int | None = 2) -> None:
-    """Print one JSON document in ASCII, so that stdout's encoding doesn't matter. Times are ISO 8601.
-
-    indent: the number of spaces; None for a single line.
-    """
+    """Print one JSON document in ASCII. Times are ISO 8601. indent: None for a single line."""
     sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_text)}\n")
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Print the result of a change by calling `show`. If stdout can't be written, report that on stderr.
+    """Print the result of a change by calling `show`. Return False if stdout can't be written, and report that.
 
     done: the change in words, for stderr.
-
-    Return False if stdout can't be written.
     """
     try:
         show()
@@ -176,7 +171,6 @@ def _fit_columns(columns: Sequence[_Column], width: int) -> bool:
 
 
 def _render_row(console: Console, columns: Sequence[_Column], texts: Sequence[Text]) -> Text:
-    """Return the lines of a row; text that is longer than its column is wrapped."""
     cells = [text.wrap(console, column.width, overflow="fold") for column, text in zip(columns, texts, strict=True)]
     lines = list[Text]()
     for parts in zip_longest(*cells, fillvalue=Text()):

@@ -111,9 +111,9 @@ def prepare_width() -> None:
 
 
 def is_verbose() -> bool:
-    """Return True if stderr may show file names, values and the service's messages.
+    """Return True if stderr may show file names, values and the service's messages: on a terminal or with --verbose.
 
-    That is so on a terminal and with --verbose. Otherwise stderr may be a log that other people read.
+    Otherwise stderr may be a log that other people read.
     """
     return sys.stderr.isatty() or get_verbosity() > 0
 
@@ -179,7 +179,7 @@ def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
 def make_lossy_stream(
     stream: io.TextIOWrapper[Any], on_loss: Callable[[OSError], None] | None = None
 ) -> io.TextIOWrapper[Any]:
-    """Return a stream to the same file that ignores errors of writing. on_loss: called with the first error only."""
+    """Return a stream to the same file that ignores errors of writing. on_loss: see `ignore_stdout_errors`."""
     raw: Any = getattr(stream.buffer, "raw", stream.buffer)  # `python -u` has no buffer in between
     # No buffer, because after Ctrl-C it would write its content again.
     lossy_raw: Any = _LossyRawIO(raw, on_loss)

@@ -37,10 +37,9 @@ from directsuite.messaging.tracking import (
 )
 
 MAX_UNKNOWN_SECONDS = 900.0
-"""How many seconds --watch waits for a message that the service doesn't know.
+"""The seconds that --watch waits for a message that the service doesn't know.
 
-The specification doesn't say how soon after sending the service knows a message. This time allows for services that
-need minutes. A message that is unknown afterwards was sent from another mailbox or with another id.
+The specification doesn't say how soon after sending the service knows a message; some services need minutes.
 """
 
 _HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id"
@@ -111,7 +110,6 @@ class DeliveryWatch:
                 counts = await self._find_late_recipients() if self.failure is None else {}
 
     async def _follow_messages(self, counts: Mapping[str, int], ends_at: float) -> None:
-        """Follow messages and store their records. counts: the number of known recipients of each."""
 
         async def follow_one(smtp_id: str, count: int) -> None:
             delivery = await self._follow_message(smtp_id, count, ends_at)
@@ -129,10 +127,9 @@ class DeliveryWatch:
             pass
 
     async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
-        """Follow a message until its status is final or the time is over. Return None if the last polls failed.
+        """Follow a message until its status is final or the clock reaches `ends_at`. Return None if polling failed.
 
         count: the number of its known recipients, 0 if the service doesn't know the message yet.
-        ends_at: the clock's time at which to give up.
         """
 
         def handle_poll(records: Sequence[DirectMessageLog], wait: float) -> None:
@@ -232,7 +229,6 @@ def _show_records(records: Sequence[DirectMessageLog], options: StatusOptions) -
 
 
 def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
-    """Build a row for each recipient. Only the first row of a message has the SMTP id."""
     before = [None, *(each.message_id for each in records)]
     return [
         (each.to, each.status, each.status_details, each.ts, None if each.message_id == smtp_id else each.message_id)
@@ -248,9 +244,9 @@ def _may_concern_one_message(error: ServiceError) -> bool:
 async def _fetch_each(
     box: Mailbox, smtp_ids: Sequence[str], rejection: ServiceError
 ) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
-    """Request the messages one by one, after the service rejected the request for all of them.
+    """Request the messages one by one. Raise `rejection` if the service rejects all of them.
 
-    Return the records, and the errors of messages that the mailbox may not see. Raise `rejection` if all are rejected.
+    Return the records, and the errors of messages that the mailbox may not see.
     """
     records, rejected_count, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
     for smtp_id in smtp_ids:
@@ -268,7 +264,6 @@ async def _fetch_each(
 
 
 def _report_unknown(watch: DeliveryWatch, rejection: ServiceError | None) -> None:
-    """Report how long the command waits for messages that the service doesn't know."""
     minutes = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes"
     hint = f"waiting for up to {minutes}; if they were sent earlier, check --mailbox and the ids"
     unknown = sum(not records for records in watch.records.values())

@@ -88,7 +88,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 
 class _SyncArguments(TypedDict, total=False):
-    """The common arguments of Synchronizer and Fleet. One that no option sets is left out and keeps its default."""
+    """The common arguments of Synchronizer and Fleet. Those that no option sets are left out."""
 
     deliver: Deliver
     folders: Sequence[str] | None
@@ -98,8 +98,6 @@ class _SyncArguments(TypedDict, total=False):
 
 @attrs.frozen
 class _SyncWorker:
-    """A Synchronizer, or the worker of a Fleet."""
-
     run: Callable[[], Awaitable[object]]
     stop: Callable[[], None]
     get_mailboxes: _MailboxesFunction
@@ -113,10 +111,7 @@ def run_sync(options: SyncRunOptions) -> int:
 
 
 def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
-    """Check the options, and ask for missing passwords. Return the coroutine that runs the worker.
-
-    Raises UsageError and ConfigurationError.
-    """
+    """Check the options, ask for missing passwords, and return the coroutine that runs the worker."""
     addresses = read_addresses(
         options.mailbox, options.mailboxes, None if options.postgres else read_setting("mailbox")
     )
@@ -231,7 +226,7 @@ def _describe_destination(options: SyncRunOptions) -> str:
 
 
 async def _wait_for_end(work: asyncio.Future[Any]) -> None:
-    """Wait until the work has ended or was cancelled; if this task is cancelled, cancel the work. Raise its error."""
+    """Wait until the work has ended, and raise its error. If this task is cancelled, cancel the work."""
     try:
         await asyncio.wait([work])
     finally:
@@ -245,10 +240,7 @@ async def _wait_for_end(work: asyncio.Future[Any]) -> None:
 async def _report_progress(
     worker: _SyncWorker, status_file: Path | None, display: LiveTable | LineDisplay
 ) -> AsyncGenerator[None]:
-    """Show the mailboxes' progress and write it to the status file, during the context and at its end.
-
-    status_file: None for a worker without one.
-    """
+    """Show the progress and write it to the status file, during the context and at its end."""
     started = time.time()
 
     def write_report(*, ended: bool) -> None:
@@ -414,7 +406,6 @@ class _PasswordsFile:
 
 def _make_keyring_source(passwords: Mapping[str, Secret]) -> Passwords:
     async def get_password(address: str) -> Secret:
-        """Return the given password, or else the keyring's current one."""
         password = passwords.get(address) or await asyncio.to_thread(find_in_keyring, address)
         if password is None:
             raise ConfigurationError(f"The keyring has no password for this mailbox: {_HINT_PASSWORD_SOURCES}.")

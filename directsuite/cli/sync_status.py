@@ -224,7 +224,6 @@ async def _show_quarantined(options: SyncStatusOptions, path: Path) -> int:
 
 
 async def _read_quarantined(store: DatabaseStore, names: Sequence[str]) -> Sequence[QuarantinedMessage]:
-    """Read the quarantined messages of the named mailboxes, or of all if `names` is empty."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return [each for each in await store.quarantined() if not names or each.mailbox in names]
@@ -281,7 +280,7 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
 
 
 async def _store_request(store: DatabaseStore, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
-    """Store a request and return its mailboxes. Raises UsageError for an unknown name; then nothing is stored."""
+    """Store a request and return its mailboxes. Raises UsageError for an unknown name."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return await store.request(request, names)

@@ -130,7 +130,6 @@ def _explain_unknown_option(error: UnknownOptionError) -> str:
 
 
 def _with_value(label: str, typed: str) -> str:
-    """Return `label`, followed by the typed value in parentheses if stderr may show it."""
     return f"{label} ({_shorten(typed)})" if typed and process.is_verbose() else label
 
 
@@ -158,7 +157,6 @@ def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
 
 
 def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
-    """Return the option's name, or the argument's name as the help shows it."""
     if keyword is not None:
         return keyword.partition("=")[0]
     if error.argument is None:
