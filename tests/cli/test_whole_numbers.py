@@ -52,7 +52,7 @@ def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], op
     arguments = [*command, *REQUIRED.get(command, ()), f"{option}={text}" if option else text]
     with pytest.raises(CoercionError) as caught:
         application.app.parse_args(arguments, exit_on_error=False, print_error=False)
-    assert "whole number" in explain_usage_error(caught.value) or option == "--max-body"
+    assert "an integer" in explain_usage_error(caught.value) or option == "--max-body"
 
 
 async def test_delete_of_a_fraction_deletes_no_message(cli_runner: CliRunner) -> None:

@@ -54,7 +54,7 @@ async def test_where_no_url_is_set_it_says_which(
 ) -> None:
     variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
     monkeypatch.delenv(variable)
-    await fails(cli_runner, command, 2, f"Set {variable}", "the settings file")
+    await fails(cli_runner, command, 2, f"set {variable}", "the settings file")
 
 
 @of_every_command

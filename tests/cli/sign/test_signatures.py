@@ -41,5 +41,5 @@ async def test_the_command_ends_before_it_does_anything(sign_runner: SignRunner,
     sign_runner.write_pdfs("in/a.pdf")
     ended = await sign_runner.sign("in", "--output", "out", "--reason", "J\udce9", *form)
     assert (ended.status, ended.out) == (2, "")
-    assert "--reason is no text" in ended.err
+    assert "--reason is not text" in ended.err
     assert await sign_runner.count_requests("Save") == 0

@@ -94,7 +94,7 @@ async def test_no_url_is_refused(sync_runner: SyncRunner, monkeypatch: pytest.Mo
     monkeypatch.delenv("DIRECTSUITE_MESSAGE_URL")
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords())
     assert ended.status == 2
-    assert "Set DIRECTSUITE_MESSAGE_URL" in ended.err
+    assert "set DIRECTSUITE_MESSAGE_URL" in ended.err
 
 
 async def test_a_fleet_without_a_database_is_refused(sync_runner: SyncRunner) -> None:
