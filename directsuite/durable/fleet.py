@@ -1,12 +1,14 @@
-"""A worker of a fleet: many processes that share out what is due, of which any may be killed.
+"""The engine of a worker in a fleet: processes that share the work of due keys, any of which may be killed.
 
-    due ──► wake ─► queue of one worker ───────────────────────┬─► take(key), one at a time for each key
-     ▲              or the queue of all ◄── that one is no more ┘    └─► tables of the fleet's own, which say when
-     └─────────────────────────────────────────────────────────────────── the key is due again
+    list_due ──► wake ─► queue of one worker ─────────────┬─► run_key(key), not concurrently for one key
+     ▲                   or the shared queue ◄── it died ─┘       └─► the fleet's tables: when the key
+     └─────────────────────────────────────────────────────────────── is due again
 
-The queues hold jobs of procrastinate, which say no more than that a key may be due. A job that is lost or doubled does
-no harm: who may write is for the fleet's own tables to say, by a fencing number. So none is tried again, none is
-scheduled for later, and one whose worker died is removed. A key is a number, because procrastinate logs it.
+A key is a number that identifies a piece of recurring work, for example a mailbox. Procrastinate logs it.
+
+The queues contain procrastinate's jobs, which only say that a key may be due. A lost or duplicate job does no harm,
+because the fleet's tables decide which worker may write, with a lease number. So jobs are never retried or scheduled
+for later, and the jobs of a dead worker are deleted.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("directsuite")
 
-_SLACK = 5.0  # seconds in which a worker notes its end after the grace of what is under way
+_SLACK = 5.0  # seconds after the grace period for a worker to record its end
 _VERSION = 1
-_STALE_SECONDS = 24 * 3600.0  # seconds: fleets with other patience share the table, and `reap` finds the dead earlier
+_STALE_SECONDS = (
+    24 * 3600.0
+)  # long, because fleets with other timeouts share the table; `reap` detects dead workers earlier
 _SET_SEARCH_PATH = "SET LOCAL search_path TO directsuite"
 _OPTIONS = "-c search_path=directsuite -c default_transaction_isolation=read\\ committed"
 _CREATE_MIGRATION_TABLE = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
@@ -44,33 +48,44 @@ _CORRECT_HEARTBEATS = """
     UPDATE directsuite.procrastinate_workers SET last_heartbeat = clock_timestamp()
     WHERE last_heartbeat > clock_timestamp()
 """
-"""A heartbeat in the future was written while the clock was ahead, and would keep a dead worker alive until then. It
-counts as now: who lives writes another one soon."""
+"""Resets heartbeats from the future, which were written while the clock was ahead: until then, a dead worker would seem
+alive."""
 _LAST_UNTRACKED_MIGRATION = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
-"""The last migration of procrastinate 3.10, whose tables a database has in which no migrations are noted."""
+"""The last migration of procrastinate 3.10, which made the tables of databases that record no migrations."""
 
 
 class FleetEngine:
-    """Has the work of keys done that are due, here or in other processes. Raises ConfigurationError."""
+    """Dispatches due keys to the workers of the fleet, and runs the keys that this worker gets.
+
+    kind: the kind of work, the same in all processes.
+    worker: the unique id of this worker.
+    list_due: returns due keys for which no worker is awake, each with the worker to wake, or None for any. It may raise
+    the connections' error.
+    run_key: does the work of a key, if it is still due. Must not raise.
+    heartbeat: called every third of `worker_timeout`. It may raise the connections' error.
+    on_stop: called when no more work starts.
+    concurrency: the maximum number of keys in progress in this worker.
+    grace: seconds for work in progress to finish at the end.
+    worker_timeout: seconds without a heartbeat after which a worker counts as dead.
+    tick: seconds between two calls of `list_due`.
+
+    Raises ConfigurationError if procrastinate is not installed.
+    """
 
     def __init__(
         self,
         connections: Connections,
-        kind: str,  # of the work, the same in all processes
-        worker: str,  # this one, and no other
+        kind: str,
+        worker: str,
         *,
-        # Keys that are due and that nobody else wakes a worker for, each with the worker to wake, or None for any one.
         list_due: Callable[[], Awaitable[Iterable[tuple[int, str | None]]]],
-        # Does the work of a key, and passes over one that isn't due any more. It never raises.
         run_key: Callable[[int], Awaitable[None]],
-        # Called every third of `patience`. As `due`, it may raise the connections' error.
         heartbeat: Callable[[], Awaitable[None]],
-        # Called when no more work begins.
         on_stop: Callable[[], None] = lambda: None,
-        concurrency: int,  # keys that this worker has under way at a time
-        grace: float,  # seconds that work under way gets at the end
-        worker_timeout: float,  # seconds after which a worker that isn't heard of counts as dead
-        tick: float,  # seconds between two calls of `due`
+        concurrency: int,
+        grace: float,
+        worker_timeout: float,
+        tick: float,
         clock: Clock,
     ) -> None:
         self._error = connections.error
@@ -85,25 +100,25 @@ class FleetEngine:
         self._clock = clock
         self._grace = grace
         self._to_wake: dict[int, str | None] = {}
-        self._waking_lock = asyncio.Lock()  # held from the call of `due` until workers are woken for all of that
+        self._waking_lock = asyncio.Lock()  # held from the call of `list_due` until workers are woken for all its keys
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Let `run` return when the work under way has ended, or its grace has."""
+        """Make `run` return when the work in progress has ended, or after the grace period."""
         self._stopping.set()
 
     def wake_later(self, key: int, worker: str | None) -> None:
-        """Wake a worker for a key at the next tick, and again until PostgreSQL takes it."""
+        """Wake a worker for a key at the next tick. Retry until PostgreSQL accepts the job."""
         self._to_wake[key] = worker
 
     async def wake(self, key: int, worker: str | None) -> None:
-        """Wake a worker for a key at once."""
+        """Wake a worker for a key. worker: None for any."""
         await self._queue.wake(key, worker)
 
     async def run(self) -> None:
-        """Work until stopped or cancelled: either way the work under way gets its grace. Runs once.
+        """Work until stopped or cancelled, then give the work in progress the grace period. Can be called once.
 
-        Raises the connections' error where PostgreSQL is away at the beginning; afterwards it is waited for.
+        Raises the connections' error if PostgreSQL is not available at the start. Later failures are retried.
         """
         try:
             await self._queue.open()
@@ -147,10 +162,10 @@ class FleetEngine:
     async def _end(
         self, working: asyncio.Task[object], waking: asyncio.Task[object], *others: asyncio.Task[object]
     ) -> None:
-        self._queue.end()  # a cancellation may get lost within, or come out as an error
+        self._queue.end()  # procrastinate may lose a cancellation or turn it into an error
         await asyncio.gather(self._end_waking(waking), asyncio.wait([working], timeout=self._grace + _SLACK))
-        await self._queue.aclose()  # what still waits for PostgreSQL, which is away, ends then
-        await _cancel(working, *others)  # the worker was heard of while its work had its grace
+        await self._queue.aclose()  # ends waits for PostgreSQL if it is not available
+        await _cancel(working, *others)  # last, so that heartbeats continue during the grace period
 
     async def _wake(self) -> None:
         async with self._waking_lock:
@@ -158,7 +173,7 @@ class FleetEngine:
             await self._queue.release_finished()
             while self._to_wake:
                 key = next(iter(self._to_wake))
-                worker = self._to_wake.pop(key)  # it may come anew meanwhile
+                worker = self._to_wake.pop(key)  # `wake_later` may add the key again
                 try:
                     await self._queue.wake(key, worker)
                 except BaseException:
@@ -166,7 +181,7 @@ class FleetEngine:
                     raise
 
     async def _end_waking(self, waking: asyncio.Task[object]) -> None:
-        """Wake workers for all that was found due here: nobody else would before `patience` is over."""
+        """Wake workers for all keys of `list_due`: other workers do so only after `worker_timeout`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace), self._waking_lock:
                 pass
@@ -178,13 +193,16 @@ class FleetEngine:
 
 
 class FleetQueue:
-    """Jobs of procrastinate that wake workers for keys. Methods raise the connections' error."""
+    """The jobs of procrastinate that wake workers for keys. Methods raise the connections' error.
+
+    worker: a short id, because PostgreSQL limits the length of channel names, which contain it.
+    """
 
     def __init__(
         self,
         connections: Connections,
         kind: str,
-        worker: str,  # in a few letters: with the kind it is the name of a channel, which PostgreSQL bounds
+        worker: str,
         run_key: Callable[[int], Awaitable[None]],
         *,
         concurrency: int,
@@ -201,25 +219,24 @@ class FleetQueue:
         self._shared_queue = f"directsuite_{kind}"
         self._app = _make_app(connections)
         self._task: Any = self._app.task(name=self._name, queue=self._shared_queue, pass_context=True)(self._run_job)
-        self._procrastinate_worker: Any = None  # procrastinate's Worker, which is typed in part
+        self._procrastinate_worker: Any = None  # procrastinate's Worker, which is only partly typed
         self.is_stopping = False
         self._finished_jobs = set[int]()
-        """Jobs whose work ended here since the last call of `free_ended`."""
+        """Jobs whose work ended here since the last call of `release_finished`."""
         self._finished_jobs_before = set[int]()
         """Jobs whose work ended here before that call."""
 
     async def open(self) -> None:
-        """Connect; make procrastinate's tables in our schema where there are none, or bring them up to its version.
+        """Connect, and create procrastinate's tables in our schema, or migrate them to its version.
 
-        What its migrations take away that workers of the version before need, the first start takes away of which no
-        other worker is known: none that works, and none that ended without a word within the day before. Upgrade
-        release by release where some are to go on working meanwhile.
+        Migrations that break workers of the previous version ("post" migrations) wait for a start at which no other
+        worker has a heartbeat of the last day. To upgrade while workers run, do not skip releases.
         """
         schema = self._app.schema_manager.get_schema().encode()
         shipped = _read_migrations(self._app)
 
         async def prepare(connection: Connection) -> None:
-            """Procrastinate doesn't note which of its migrations a database has had."""
+            # Procrastinate does not record which migrations it has applied.
             error = self._connections.error
             is_new = await ensure_part(connection, "queue", _VERSION, [_SET_SEARCH_PATH, schema], error=error)
             if await ensure_part(connection, "queue: migrations", _VERSION, [_CREATE_MIGRATION_TABLE], error=error):
@@ -228,7 +245,7 @@ class FleetQueue:
                         await connection.execute(_RECORD_MIGRATION, (name,))
 
         async def migrate(connection: Connection) -> bool:
-            """Apply the next migration; False where there is none. Each is a transaction, as some of them need."""
+            """Apply the next migration in its own transaction, as some require. Return False if there is none."""
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
@@ -255,7 +272,7 @@ class FleetQueue:
             await self._app.close_async()
 
     async def wake(self, key: int, worker: str | None) -> None:
-        """Have the work of a key done by this worker, or by whichever is free."""
+        """Wake a worker for a key. worker: None for any."""
         from procrastinate.exceptions import AlreadyEnqueued
 
         lock = f"{self._shared_queue}:{key}"
@@ -264,26 +281,26 @@ class FleetQueue:
             await self._task.configure(queue=queue, lock=lock, queueing_lock=lock).defer_async(key=key)
 
     async def reap(self) -> None:
-        """Free what workers had under way that died."""
+        """Send a heartbeat, and delete the jobs of dead workers."""
         from procrastinate.jobs import Status
 
         await self._connections.fetch(_CORRECT_HEARTBEATS)
         with self._translate_errors():
             if self._procrastinate_worker is not None and self._procrastinate_worker.worker_id is not None:
-                # Its own signs of life end with the first that fails, and when it is to end.
+                # Procrastinate stops its own heartbeats at the first failure, and when it is stopped.
                 await self._app.job_manager.update_heartbeat(self._procrastinate_worker.worker_id)
             stalled = await self._app.job_manager.get_stalled_jobs(
                 task_name=self._name, seconds_since_heartbeat=self._worker_timeout
             )
         for job in stalled:
-            # Not tried again: a second job may wait already, and what is due is woken for anyway.
+            # Not retried, because another job is created for a due key anyway.
             with contextlib.suppress(self._connections.error), self._translate_errors():
                 await self._app.job_manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
     async def release_finished(self) -> None:
-        """Free keys whose work ended here before the last call, and whose jobs have not ended with it.
+        """Delete jobs whose work ended here before the previous call, if procrastinate failed to.
 
-        Where procrastinate can't note the end of a job, it does not try again, and the worker that has it lives.
+        Procrastinate does not retry that, and `reap` passes over the jobs of living workers.
         """
         from procrastinate.jobs import Status
 
@@ -295,7 +312,7 @@ class FleetQueue:
         self._finished_jobs_before, self._finished_jobs = self._finished_jobs, set[int]()
 
     async def work(self) -> None:
-        """Do what this worker is woken for until `end`. Ends where PostgreSQL is away for long, too."""
+        """Run this worker's jobs until `end`, or until PostgreSQL is unavailable for a long time."""
         from procrastinate.worker import Worker
 
         self._procrastinate_worker = Worker(
@@ -314,14 +331,14 @@ class FleetQueue:
             await self._procrastinate_worker.run()
 
     def end(self) -> None:
-        """Let `work` return when what is under way has ended, or its grace has."""
+        """Make `work` return when the jobs in progress have ended, or after the grace period."""
         self.is_stopping = True
         if self._procrastinate_worker is not None:
             self._procrastinate_worker.stop()
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Generator[None]:
-        """Errors of procrastinate and its connections become ours: their texts have values in them."""
+        """Replace errors of procrastinate and psycopg, whose texts contain values, by the connections' error."""
         import psycopg
         from procrastinate.exceptions import ProcrastinateException
 
@@ -331,7 +348,7 @@ class FleetQueue:
             return
         except (psycopg.Error, ProcrastinateException) as error:
             kind = type(error).__name__
-        raise self._connections.error(f"The fleet's queue in PostgreSQL failed ({kind}): it is tried again.")
+        raise self._connections.error(f"The fleet's queue in PostgreSQL failed ({kind}). It will be tried again.")
 
     async def _run_job(self, context: procrastinate.JobContext, key: int) -> None:
         try:
@@ -342,7 +359,7 @@ class FleetQueue:
 
 
 async def _finish(ending: Coroutine[Any, Any, None]) -> None:
-    """Wait for the end, though the caller be cancelled meanwhile, even twice: nothing that goes on is left behind."""
+    """Wait until `ending` is complete, even if cancelled repeatedly. Then raise the cancellation."""
     task, cancelled = asyncio.create_task(ending), None
     while not task.done():
         try:
@@ -370,19 +387,19 @@ def _make_app(connections: Connections) -> procrastinate.App:
         app = procrastinate.App(connector=_make_connector(connections))
         app.job_manager = _make_job_manager(app.connector)
         return app
-    raise ConfigurationError("A fleet needs the package procrastinate: pip install 'directsuite[fleet]'")
+    raise ConfigurationError("A fleet requires the package procrastinate. Run: pip install 'directsuite[fleet]'")
 
 
 def _read_migrations(app: procrastinate.App) -> dict[str, bytes]:
-    """Procrastinate's own, by the names whose order is theirs."""
+    """Return procrastinate's migrations by name. The names' order is the order to apply them."""
     folder = Path(app.schema_manager.get_migrations_path())
     return {each.name: each.read_bytes() for each in folder.glob("*.sql")}
 
 
 def _make_job_manager(connector: Any) -> Any:
-    """One for which an end that can't be noted is no error: nobody would hear of it, and the job is freed anyway.
+    """Return a job manager that ignores failures to finish a job: `release_finished` or `reap` deletes it later.
 
-    That is so where PostgreSQL is away, or the worker was paused for so long that others took it for dead.
+    It fails if PostgreSQL is unavailable, or if another worker has deleted the job of a paused worker.
     """
     from procrastinate.exceptions import ConnectorException
     from procrastinate.manager import JobManager

@@ -1,6 +1,6 @@
-"""A few connections to PostgreSQL, each call on one of them within a time-out, and its failures in plain words.
+"""A small pool of PostgreSQL connections with a timeout for each call, and a `Database` that uses it.
 
-A connection that broke is closed, and the next call makes another: nobody has to be told that PostgreSQL is back.
+A broken connection is closed, and the next call opens another.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 TIMEOUT = 30.0
-"""Seconds that a call may take."""
+"""The default timeout of a call, in seconds."""
 
-_MAX_SETTING_MS = 2**31 - 1  # milliseconds that PostgreSQL's settings take
-_ROWS_PER_TURN = 2000  # rows made between two turns of the event loop
-_GRACE = 1.0  # seconds in which PostgreSQL may still end a statement whose time is up
+_MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
+_ROWS_PER_TURN = 2000  # rows converted before the event loop may run other tasks
+_GRACE = 1.0  # seconds for PostgreSQL to cancel a statement after its timeout
 
-_UNREACHABLE = "PostgreSQL can't be reached or broke the connection off: the next call connects again."
-_SILENT = "PostgreSQL has not answered in time: the next call connects again."
-_REJECTED = "PostgreSQL refused what was asked of it"
+_UNREACHABLE = "PostgreSQL can't be reached, or the connection was lost: the next call connects again."
+_SILENT = "PostgreSQL has not responded in time: the next call connects again."
+_REJECTED = "PostgreSQL rejected the statement"
 _HINT_BY_SQLSTATE = {
     "08": _UNREACHABLE,
-    "25006": "PostgreSQL is read-only there: connect to the primary server.",
-    "28": "PostgreSQL refused the login: check the user and the password that it was given.",
-    "3D": "PostgreSQL has no such database: create it, or name another.",
-    "42501": "The user may not do this in PostgreSQL: grant it CREATE, SELECT, INSERT, UPDATE and DELETE.",
-    "53100": "PostgreSQL's disk is full, nothing of this was written: free some space.",
-    "53": "PostgreSQL has no room for this connection or statement: raise its limits, or run fewer workers.",
-    "55P03": "Another transaction holds a lock for too long: see what else uses the database.",
+    "25006": "The PostgreSQL server is read-only. Connect to the primary server.",
+    "28": "PostgreSQL rejected the login. Check the user and the password.",
+    "3D": "The database does not exist in PostgreSQL. Create it, or name another.",
+    "42501": "The PostgreSQL user lacks a permission. Grant it CREATE, SELECT, INSERT, UPDATE and DELETE.",
+    "53100": "PostgreSQL's disk is full, so nothing was written. Free some disk space.",
+    "53": "PostgreSQL has no resources left for this connection or statement. Raise its limits, or run fewer workers.",
+    "55P03": "Another transaction in PostgreSQL holds a lock for too long. Check what else uses the database.",
     "57014": _SILENT,
     "57": _UNREACHABLE,
 }
-"""By SQLSTATE, or the beginning of one; the longest counts."""
+"""Messages by SQLSTATE or its two-character class. The complete code takes precedence."""
 
 _SERVER_ERROR_CLASSES = (
     "08",
     "53",
     "57",
     "58",
-)  # SQLSTATE classes that are about no row: connections, resources, operators
+)  # SQLSTATE classes of errors that no single row causes: connection, resources, intervention, system
 
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
@@ -75,11 +75,10 @@ _SETTINGS = """
         set_config('idle_in_transaction_session_timeout', %(ms)s, false),
         set_config('default_transaction_isolation', 'read committed', false), current_setting('server_encoding')
 """
-"""A worker that is paused within a transaction holds locks that others wait for, and what it wrote is there for them to
-see then, whatever isolation the database has by default."""
+"""The timeouts release the locks of a worker that is paused within a transaction."""
 
 _SCHEMA_LOCK = 0x64732D736368656D
-"""Of those who make tables, of whom there may be many at the start of a fleet."""
+"""The advisory lock that serialises the creation of tables when the workers of a fleet start."""
 
 _CREATE_VERSION_TABLE = (
     "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
@@ -87,7 +86,10 @@ _CREATE_VERSION_TABLE = (
 
 
 def explain(error: psycopg.Error) -> str:
-    """What to do about an error of PostgreSQL, in words without values. The error itself has some, and is no cause."""
+    """Return the message for an error of PostgreSQL, without values.
+
+    Do not chain the error itself: its text contains values of the statement.
+    """
     import psycopg
 
     state = error.sqlstate
@@ -100,46 +102,48 @@ def explain(error: psycopg.Error) -> str:
 
 
 class Connections:
-    """Connections to one database, made when they are needed. They belong to one event loop.
+    """A pool of connections to one database, opened on demand, for one event loop.
 
-    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. Raises
-    ConfigurationError.
+    conninfo: a libpq connection string, of PostgreSQL or of a pooler in session mode.
+    error: the class of the errors that methods raise.
+    timeout: seconds for a call, including the wait for a connection.
+
+    Raises ConfigurationError if an argument is invalid or psycopg is not installed.
     """
 
     def __init__(
         self,
         conninfo: str | Secret,
         *,
-        error: type[DirectSuiteError],  # what is raised, with what to do about it
-        max_connections: int = 4,  # connections at a time
-        timeout: float = TIMEOUT,  # seconds for a call, its wait for a connection included
+        error: type[DirectSuiteError],
+        max_connections: int = 4,
+        timeout: float = TIMEOUT,
     ) -> None:
         self.conninfo = as_secret(conninfo)
-        del conninfo  # this frame may stand in a traceback
+        del conninfo  # a traceback may show the variables of this frame
         AT_LEAST_ONE.require("connections", max_connections)
         INTERVAL.require("timeout", timeout)
         self.timeout = timeout
         self.error = error
         self.connections_made = 0
-        """Connections that were made so far."""
+        """The number of connections opened so far."""
         self.breaks = 0
-        """How often PostgreSQL was not reached, was silent, or broke a connection off."""
+        """The number of failed calls because of a lost connection or a timeout."""
         self._free = asyncio.Semaphore(max_connections)
         self._idle: list[Connection] = []
-        self._process: int | None = None  # in which they were made
+        self._process: int | None = None  # the process that opened the connections
         self._closed = False
         problem = _find_conninfo_problem(self.conninfo)
         if problem is not None:
             raise ConfigurationError(problem)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """What work gives, in a transaction that is committed then, and undone where it raises. Raises `error`.
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises.
 
-        Where the connection breaks while it commits, nobody can tell here whether it is committed.
+        Raises `error` if PostgreSQL fails. If the connection is lost during the commit, the outcome is unknown.
         """
 
         async def transact(connection: Connection) -> T:
-            """Begin a transaction, work in it, and commit it."""
             async with connection.transaction():
                 return await work(connection)
 
@@ -149,10 +153,9 @@ class Connections:
     async def fetch(
         self, query: LiteralString | bytes, values: Sequence[Any] | Mapping[str, Any] = ()
     ) -> list[tuple[Any, ...]]:
-        """The rows that one statement returns, if any, committed by itself. Raises `error`."""
+        """Execute one statement, commit it, and return its rows. Raises `error`."""
 
         async def ask(connection: Connection) -> list[tuple[Any, ...]]:
-            """Execute the one statement."""
             return await _fetch_rows(await connection.execute(query, values, binary=True))
 
         with propagate_cancellation():
@@ -160,15 +163,15 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def borrow(self) -> AsyncGenerator[Connection]:
-        """A connection for some statements, without time-out and plain words. One that isn't idle then is closed.
+        """Yield a connection, without a timeout. Close it afterwards if a transaction is still open.
 
-        Raises ConfigurationError in a forked process: both would use the same sockets.
+        Raises psycopg's errors unchanged, and ConfigurationError in a forked process, which shares the sockets.
         """
         from psycopg.pq import TransactionStatus
 
         if self._is_forked():
             raise ConfigurationError(
-                "The connections to PostgreSQL were made before a fork: make them in the process that uses them."
+                "The connections to PostgreSQL were opened before a fork. Open them in the process that uses them."
             )
         async with self._free:
             connection = self._pop_live_connection() or await self._connect()
@@ -182,12 +185,12 @@ class Connections:
                     await connection.close()
 
     async def disconnect(self) -> None:
-        """Close those that are idle, except in a forked process. The next call connects again."""
+        """Close the idle connections, except in a forked process. The next call connects again."""
         while self._idle and not self._is_forked():
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close those that are idle; others when their calls end. Calls raise ClosedError from now on."""
+        """Close the idle connections now, and the others when their calls end. New calls raise ClosedError."""
         self._closed = True
         await self.disconnect()
 
@@ -195,28 +198,28 @@ class Connections:
         import psycopg
 
         if self._closed:
-            raise ClosedError("The connections to PostgreSQL are closed: keep them open while they are used.")
+            raise ClosedError("The connections to PostgreSQL are closed. Close them only after their last use.")
         bound = asyncio.timeout(self.timeout)
         try:
-            # psycopg asks a silent server for ten seconds to end the statement, unless it is cancelled again.
+            # psycopg waits ten seconds for the server to cancel the statement; the second timeout cuts that short.
             async with asyncio.timeout(self.timeout + _GRACE), bound, self.borrow() as connection:
                 return await work(connection)
         except psycopg.Error as error:
             failure = self.error(explain(error))
-        except UnicodeEncodeError:  # which has the text in it
-            failure = self.error("A name has half of a surrogate pair in it, which PostgreSQL can't keep: rename it.")
+        except UnicodeEncodeError:  # its text contains the name
+            failure = self.error("A name contains a lone surrogate, which PostgreSQL can't store. Rename it.")
         except TimeoutError:
             if not bound.expired():
                 raise
             failure = self.error(_SILENT)
-            await self.disconnect()  # they lead where this one led
+            await self.disconnect()  # they lead to the same unresponsive server
         self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
-        raise failure  # here, where PostgreSQL's own error is no context of it
+        raise failure  # outside the except block, so that psycopg's error is not its context
 
     def _pop_live_connection(self) -> Connection | None:
-        """An idle connection. Of one that PostgreSQL has ended meanwhile, the end is there to be read."""
         while self._idle:
             connection = self._idle.pop()
+            # If PostgreSQL has closed the connection, its socket is readable.
             if not connection.closed and not _is_readable(connection.pgconn.socket):
                 return connection
             connection.pgconn.finish()
@@ -241,18 +244,18 @@ class Connections:
             raise
         if encoding != "UTF8":
             await connection.close()
-            raise ConfigurationError("PostgreSQL's database has to be encoded in UTF8: create one that is.")
+            raise ConfigurationError("The PostgreSQL database is not encoded in UTF8. Create one with this encoding.")
         return connection
 
 
 class PostgresDatabase:
-    """The schema `directsuite` of a database."""
+    """The schema `directsuite` of a PostgreSQL database. Implements `Database`."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect, and do this in a first transaction."""
+        """Connect, and run `prepare` in the first transaction."""
         try:
             await self.transaction(prepare)
         except BaseException:
@@ -264,43 +267,43 @@ class PostgresDatabase:
         await self.connections.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """What work gives, once that is committed; what it raises, once it is undone."""
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
         return await self.connections.run(lambda connection: work(PostgresTransaction(connection, self.connections)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, committed by itself."""
+        """Execute one statement, commit it, and return its rows."""
         return await self.connections.fetch(statement.postgres, values)
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """What is made of each row that a statement reads, with turns for others in between."""
+        """Return the rows of a reading statement, each converted by `make`, without blocking the event loop."""
         return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
 
 
 @attrs.frozen
 class PostgresTransaction:
-    """What work does its work with, on one connection."""
+    """A transaction on one connection. Implements `Transaction`."""
 
     connection: Connection
     _connections: Connections
 
     def json(self, value: object) -> Any:
-        """Return `value` as psycopg takes it for JSON."""
+        """Return `value` as a parameter for a JSON column."""
         from psycopg.types.json import Jsonb
 
         return Jsonb(value)
 
     def time(self, time: datetime) -> datetime:
-        """Return `time` unchanged: psycopg takes it as it is."""
+        """Return `time` unchanged."""
         return time
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, if any."""
+        """Execute a statement and return its rows."""
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """The rows that a statement returns, done with each of these values: all in one trip to PostgreSQL."""
+        """Execute a statement for each set of values, in one round trip, and return all rows."""
         found, sent = list[Row](), list(rows)
         if not sent:
             return found
@@ -311,10 +314,10 @@ class PostgresTransaction:
         return found
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows, many with a statement."""
+        """Insert rows in batches, and return what the statement returns."""
         from psycopg import AsyncRawCursor
 
-        # psycopg parses a query with more than 50 parameters anew each time; for a raw cursor it parses none.
+        # psycopg does not cache the parsing of queries with more than 50 parameters; a raw cursor parses nothing.
         found = list[Row]()
         async with AsyncRawCursor(self.connection) as cursor:
             for some in batched(rows):
@@ -324,12 +327,12 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Make tables where there are none. Raises the database's error where they are of another version."""
+        """Create missing tables. Raises the database's error if existing tables have another version."""
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """What PostgreSQL says where an error is its own, in words without values, and the connection has held."""
+        """Return the rejection, without values, or None for another error or if the connection is closed."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
@@ -367,13 +370,13 @@ def _find_conninfo_problem(conninfo: Secret) -> str | None:
     except ModuleNotFoundError as error:
         if error.name != "psycopg":
             raise
-        return "PostgreSQL needs the package psycopg: pip install 'directsuite[fleet]'"
+        return "PostgreSQL requires the package psycopg. Run: pip install 'directsuite[fleet]'"
     except ImportError:
-        return "psycopg finds no libpq: pip install 'directsuite[fleet]', which brings one"
+        return "psycopg does not find libpq. Install it with: pip install 'directsuite[fleet]'"
     try:
         conninfo_to_dict(conninfo.reveal())
     except psycopg.ProgrammingError:
-        return "conninfo has to be a URI or keywords and values: postgresql://user@host/database"
+        return "conninfo must be a URI or keywords and values, for example postgresql://user@host/database"
     return None
 
 
@@ -385,13 +388,16 @@ async def ensure_part(
     *,
     error: type[DirectSuiteError],
 ) -> bool:
-    """Make the tables of a part where there are none, in a transaction. Return True if it made them.
+    """Create the tables of a part if they are missing. Return True if they were created.
 
-    Raises `error` where they are of another version.
+    connection: a connection within a transaction.
+    part: the name under which the version is stored.
+
+    Raises `error` if existing tables have another version.
     """
     await lock_schema(connection)
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
-    if await cursor.fetchone() == (True,):  # IF NOT EXISTS would ask for the right to make it even where it exists
+    if await cursor.fetchone() == (True,):  # IF NOT EXISTS requires the permission to create it even if it exists
         await connection.execute("CREATE SCHEMA directsuite")
     await connection.execute(_CREATE_VERSION_TABLE)
     cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
@@ -402,26 +408,26 @@ async def ensure_part(
         await connection.execute("INSERT INTO directsuite.version VALUES (%s, %s)", (part, version))
         return True
     if found[0] > version:
-        raise error("The tables in PostgreSQL were made by a newer directsuite: upgrade directsuite to use them.")
+        raise error("The tables in PostgreSQL were created by a newer directsuite. Upgrade directsuite to use them.")
     if found[0] < version:
         raise error(
-            "The tables in PostgreSQL were made by an earlier directsuite, whose form this one does not read: "
-            "finish with that one what it began, or give another database."
+            "The tables in PostgreSQL were created by an earlier directsuite, whose format this one does not read. "
+            "Finish the work with the earlier directsuite, or use another database."
         )
     return False
 
 
 async def lock_schema(connection: Connection) -> None:
-    """Keep others from changing the schema until the transaction ends."""
+    """Lock the schema against concurrent changes until the transaction ends."""
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
 
 
 @contextlib.contextmanager
 def propagate_cancellation() -> Generator[None]:
-    """Raise CancelledError at the end of the block where the task was cancelled within, and the block didn't tell.
+    """Raise CancelledError at the end of the block if the task was cancelled in it but the block lost the cancellation.
 
-    psycopg waits with asyncio.wait_for, which in Python 3.11 gives its result instead where that comes in the same
-    moment; and what psycopg does about a cancellation may fail in another way. Who is cancelled once would go on.
+    psycopg's asyncio.wait_for returns the result in Python 3.11 if it arrives with the cancellation, and psycopg's
+    handling of a cancellation may raise another error.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

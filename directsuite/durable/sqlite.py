@@ -1,7 +1,7 @@
-"""An SQLite file that is a program's own: locked, private, and opened for transactions in a thread of its own.
+"""An SQLite file that one process at a time opens for writing, with transactions in a separate thread.
 
-file.db, -wal, -shm    not on a network file system; for their owner alone
-file.db.lock           locked while a process has it open for writing
+file.db, -wal, -shm    readable by their owner only; not for network file systems
+file.db.lock           locked while a process has the file open for writing
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ E = TypeVar("E", bound=DirectSuiteError)
 T = TypeVar("T")
 
 _OPEN_DATABASES: dict[tuple[int, int, int], object] = {}
-"""The databases that are open for writing, by process id, device and inode."""
+"""The databases open for writing, by process id, device and inode."""
 
-_CHECKPOINT_BYTES = 32 * 1024 * 1024  # bytes of changes after which they are put in their places
+_CHECKPOINT_BYTES = 32 * 1024 * 1024  # size of the write-ahead log at which SQLite transfers it to the database
 _FILE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
-_ERRORS = (sqlite3.Error, MemoryError)  # the second is what SQLITE_NOMEM comes as
-_PRIMARY_CODE_MASK = 0xFF  # of SQLite's extended error codes, the bits that name the kind
+_ERRORS = (sqlite3.Error, MemoryError)  # sqlite3 raises MemoryError for SQLITE_NOMEM
+_PRIMARY_CODE_MASK = 0xFF  # the bits of an extended error code that contain the primary code
 _FILE_ERROR_CODES = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -64,39 +64,39 @@ _FILE_ERROR_CODES = frozenset(
     }
 )
 _HINT_BY_ERROR_CODE = {
-    sqlite3.SQLITE_FULL: "The disk of the {noun} is full, nothing of this was written: free some disk space.",
-    sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written: let this user write to it and to its folder.",
-    sqlite3.SQLITE_CANTOPEN: "The {noun}'s file can't be opened: let this user write to it and to its folder.",
-    sqlite3.SQLITE_PERM: "The {noun}'s file can't be opened: let this user write to it and to its folder.",
-    sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged: put a backup in its place, or begin with a new one.",
-    sqlite3.SQLITE_NOTADB: "The {noun}'s file is no SQLite database: give the {noun} another path.",
-    sqlite3.SQLITE_BUSY: "Another program keeps the {noun}'s file locked: close it there.",
-    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written: look after its disk.",
+    sqlite3.SQLITE_FULL: "The disk of the {noun} is full, so nothing was written. Free some disk space.",
+    sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written. Let this user write to it and to its folder.",
+    sqlite3.SQLITE_CANTOPEN: "The {noun}'s file can't be opened. Let this user write to it and to its folder.",
+    sqlite3.SQLITE_PERM: "The {noun}'s file can't be opened. Let this user write to it and to its folder.",
+    sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged. Restore a backup, or start with a new file.",
+    sqlite3.SQLITE_NOTADB: "The {noun}'s file is not an SQLite database. Use another path for the {noun}.",
+    sqlite3.SQLITE_BUSY: "Another program has locked the {noun}'s file. Close the file there.",
+    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check its disk.",
 }
 
 
 @attrs.frozen(kw_only=True)
 class SqliteFile(Generic[E]):
-    """A kind of file."""
+    """A kind of SQLite file."""
 
     noun: str
-    """What errors call it."""
+    """The name of the file in error messages, for example "store"."""
     error: Callable[[str], E]
     """The class of its errors."""
     application_id: int
-    """The number that says in the file which kind it is."""
+    """The number in the file that identifies its kind."""
     version: int = 1
-    """Of the tables in it. A file of another version is refused."""
+    """The version of the tables. A file of another version is rejected."""
     page_bytes: int = 4096
-    """Bytes of a page: large ones suit large values."""
+    """The page size. Large pages suit large values."""
 
     def explain(self, error: BaseException) -> E:
-        """What to do about an error of SQLite, or about whatever else has kept a transaction from being committed."""
-        code: int | None = getattr(error, "sqlite_errorcode", None)  # None where it isn't SQLite's own
+        """Return the file's error for an exception that prevented a transaction from being committed."""
+        code: int | None = getattr(error, "sqlite_errorcode", None)  # None if it is not an error of SQLite
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
-        words = f"SQLite refused what the {self.noun} asked for ({about}): see the error that caused this one."
+        words = f"SQLite rejected a statement of the {self.noun} ({about}). See the cause of this error."
         if isinstance(error, MemoryError):
-            words = "There is no memory left for the {noun}, nothing of this was written: give the process more of it."
+            words = "There is no memory left for the {noun}, so nothing was written. Give the process more memory."
         elif code is not None:
             words = _HINT_BY_ERROR_CODE.get(code & _PRIMARY_CODE_MASK, words)
         failure = self.error(words.format(noun=self.noun))
@@ -105,7 +105,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Within it, errors of SQLite become this kind's."""
+        """Raise errors of SQLite within the block as this kind's error."""
         try:
             yield
         except _ERRORS as error:
@@ -113,7 +113,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def open_writer(self, path: Path | None) -> Generator[sqlite3.Connection]:
-        """The connection that writes, to a file that is made where there is none. path: None for one in memory."""
+        """Yield a connection for writing. Create the file if it is missing. path: None for a database in memory."""
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._lock(path))
@@ -134,77 +134,78 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def open_shared(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
-        """A connection to a file that is there, beside whoever has it open. Within it, errors of SQLite are explained.
+        """Yield an autocommit connection to an existing file, which another process may have open for writing.
 
-        It commits by itself; what it writes should be short, for others wait meanwhile.
+        Write only briefly, because the other process waits. Errors of SQLite within the block become this kind's.
         """
         try:
-            path = Path(os.path.realpath(path))  # where SQLite has the files beside it, whatever link leads there
+            path = Path(os.path.realpath(path))  # SQLite's other files are beside the target of a link
             is_there = path.exists()
             self._validate_regular_file(path)
         except OSError as error:
             raise self._make_open_error(error) from None
         if not is_there:
-            raise self.error(f"There is no {self.noun} at this path: name the one that the worker writes.")
+            raise self.error(f"There is no {self.noun} at this path. Use the path that the worker uses.")
         self._make_private(path)
         with self.translate_errors(), contextlib.closing(_connect(path)) as connection:
             version = self._read_version(connection)
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
             if version == 0:
-                raise self.error(f"There is no {self.noun} in this file: name the one that the worker writes.")
+                raise self.error(f"There is no {self.noun} in this file. Use the path that the worker uses.")
             yield connection
 
     def _read_version(self, connection: sqlite3.Connection) -> int:
-        """0 for a file in which nothing is."""
+        """Return the version of the file, 0 if it is empty."""
         ((version,), (application,), (tables,)) = (
             connection.execute(each).fetchone()
             for each in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
         )
         if application != self.application_id and (version or application or tables):
-            raise self.error(f"The file is no {self.noun} of this kind: give the {self.noun} another path.")
+            raise self.error(f"The file contains another kind of database. Use another path for the {self.noun}.")
         if version > self.version:
             raise self.error(
-                f"The {self.noun}'s file was written by a newer directsuite: upgrade directsuite to use it."
+                f"The {self.noun}'s file was written by a newer directsuite. Upgrade directsuite to use it."
             )
         if 0 < version < self.version:
             raise self.error(
-                f"The {self.noun}'s file was written by an earlier directsuite, whose form this one does not read: "
-                f"finish with that one, and give the {self.noun} another path."
+                f"The {self.noun}'s file was written by an earlier directsuite, whose format this one does not read. "
+                f"Finish the work with the earlier directsuite, or use another path for the {self.noun}."
             )
         return int(version)
 
     def _create_file(self, path: Path) -> None:
-        """Make the file, for its owner alone; SQLite gives the files beside it the same mode. Raises OSError."""
+        """Create the file for its owner only. SQLite gives the same mode to its other files. Raises OSError."""
         self._validate_regular_file(path)
-        path.touch(0o600)  # under the lock: closing a file of this process takes SQLite's own locks from it
+        # The caller holds the lock, because closing the file here releases SQLite's own locks of this process.
+        path.touch(0o600)
 
     def _validate_regular_file(self, path: Path) -> None:
-        """Raise an error if the path is a folder, a pipe or a device: SQLite might wait for it forever."""
+        """Raise an error if the path is a folder, pipe or device, for which SQLite might wait forever."""
         if path.exists() and not path.is_file():
-            raise self.error(f"The {self.noun}'s path is no regular file: give the {self.noun} another path.")
+            raise self.error(f"The {self.noun}'s path is not a regular file. Use another path for the {self.noun}.")
 
     def _make_private(self, path: Path) -> None:
-        """Take the file, and those beside it, from others: a back-up may have been restored with another mode."""
+        """Remove the permissions of other users, which a restored backup may have."""
         if sys.platform == "win32":
             return
         try:
             for suffix in _FILE_SUFFIXES:
-                with contextlib.suppress(FileNotFoundError):  # SQLite removes some when it closes the file
+                with contextlib.suppress(FileNotFoundError):  # SQLite deletes some files when it closes the database
                     each = path.with_name(path.name + suffix)
                     if each.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                         each.chmod(stat.S_IRUSR | stat.S_IWUSR)
         except PermissionError:
             raise self.error(
-                f"Others than its owner may read the {self.noun}'s file, and this user may not change that: "
-                "run as its owner, or make this user its owner."
+                f"Other users than its owner may read the {self.noun}'s file, and this user can't change that. "
+                "Run as its owner, or make this user its owner."
             ) from None
         except OSError as error:
             raise self._make_open_error(error) from None
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Generator[None]:
-        """Lock the file beside the database, and the database itself against a second name for it in this process."""
+        """Lock file.db.lock, and the database itself against being opened under a second name in this process."""
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
@@ -214,7 +215,7 @@ class SqliteFile(Generic[E]):
                     raise BlockingIOError
             except BlockingIOError:
                 raise self.error(
-                    f"The {self.noun} is open already, in this program or in another: close it there first."
+                    f"The {self.noun} is already open, in this program or in another. Close it there first."
                 ) from None
             except OSError as error:
                 raise self._make_open_error(error) from None
@@ -222,18 +223,18 @@ class SqliteFile(Generic[E]):
             yield
 
     def _make_open_error(self, error: OSError) -> E:
-        """Without the path, which may name somebody."""
+        # The message does not contain the path, which may name a person.
         return self.error(
-            f"The {self.noun} can't be opened ({explain_os_error(error)}): "
-            "give it a path in a folder that this user may write to."
+            f"The {self.noun} can't be opened ({explain_os_error(error)}). "
+            "Use a path in a folder that this user may write to."
         )
 
 
 class SqliteDatabase:
-    """A file of one kind, for one process. Commits share a flush of the disk; reads have a connection of their own.
+    """A database in an SQLite file. Concurrent commits share a flush of the disk; reads use a second connection.
 
-    path: None for one in memory, which ends when it is closed. shared: for a short look beside the process that has
-    the file open, which is there already.
+    path: None for a database in memory, which is deleted when it is closed.
+    shared: True to use an existing file briefly, also while another process has it open for writing.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile[Any], *, shared: bool = False) -> None:
@@ -246,7 +247,7 @@ class SqliteDatabase:
             begin="BEGIN IMMEDIATE",
             explain=kind.explain,
         )
-        # What is in memory belongs to one connection; its reads, too, give nothing before what they saw is committed.
+        # A database in memory has a single connection, so its reads use the writer.
         self._reader = self._writer
         if where is not None:
             self._reader = GroupCommitter(
@@ -254,7 +255,7 @@ class SqliteDatabase:
             )
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Open the file, made where there is none, and do this in a first transaction; not beside another process."""
+        """Open the file, and run `prepare` in the first transaction. If shared, do not run it."""
         try:
             await self._writer.open()
             if not self._shared:
@@ -266,24 +267,24 @@ class SqliteDatabase:
             raise
 
     async def aclose(self) -> None:
-        """Finish what is under way, and close the file."""
+        """Finish the transactions in progress, and close the file."""
         try:
             await self._reader.aclose()
         finally:
             await self._writer.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """What work gives, once that is committed; what it raises, once it is undone."""
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
         return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, committed by itself."""
+        """Execute one statement, commit it, and return its rows."""
         return await self._run(self._writer, lambda transaction: transaction.open_cursor(statement, values).fetchall())
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """What is made of each row that a statement reads, in the file's own thread."""
+        """Return the rows of a reading statement, each converted by `make` in the database's thread."""
         return await self._run(
             self._reader, lambda transaction: [make(row) for row in transaction.open_cursor(statement, values)]
         )
@@ -295,21 +296,21 @@ class SqliteDatabase:
 
 @attrs.frozen
 class SqliteTransaction:
-    """What work does its work with, in the file's own thread. Nothing here waits for anything but the disk."""
+    """A transaction in the database's thread. Implements `Transaction`. The coroutines never suspend."""
 
     connection: sqlite3.Connection
     _kind: SqliteFile[Any]
 
     def json(self, value: object) -> str:
-        """A value as text in JSON."""
+        """Return `value` as JSON text."""
         return msgspec.json.encode(value).decode()
 
     def time(self, time: datetime) -> str:
-        """A time in UTC as text in ISO 8601."""
+        """Return a time in UTC as text in ISO 8601."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """The rows of a statement, one after the other. Each of a list of bytes has a place; another goes as JSON."""
+        """Execute a statement. A list of bytes gets a placeholder per item; another list becomes JSON."""
         text, bound = statement.sqlite, dict[str, Any]()
         for name, value in values.items():
             if not isinstance(value, list):
@@ -323,15 +324,15 @@ class SqliteTransaction:
         return self.connection.execute(text, bound)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, if any."""
+        """Execute a statement and return its rows."""
         return self.open_cursor(statement, values).fetchall()
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """The rows that a statement returns, done with each of these values."""
+        """Execute a statement for each set of values, and return all rows."""
         return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows, many with a statement: each gives the interpreter away, and waits to have it again."""
+        """Insert rows in batches, because each statement releases and reacquires the GIL."""
         found = list[Row]()
         for some in batched(rows):
             values = list(itertools.chain.from_iterable(some))
@@ -339,31 +340,36 @@ class SqliteTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Make tables where there are none."""
+        """Create missing tables."""
         for statement in tables.statements:
             self.connection.execute(statement.sqlite)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """What SQLite says where an error is its own."""
+        """Return the rejection if the error is SQLite's, else None."""
         if not isinstance(error, sqlite3.Error):
             return None
         return DatabaseRejection(self._kind.explain(error).explanation, is_about_no_row(error), error)
 
 
 def is_about_no_row(error: sqlite3.Error) -> bool:
-    """Whether an error of SQLite is about its file, the disk or memory."""
+    """Return True if an error of SQLite concerns its file, the disk or memory, and not the statement."""
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK in _FILE_ERROR_CODES
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives that awaits nothing but its transaction: there is no event loop here to wait in."""
+    """Run a coroutine that awaits only its transaction, without an event loop. Return its result.
+
+    Raises RuntimeError if it awaits anything else.
+    """
     try:
         work.send(None)
     except StopIteration as end:
         result: T = end.value
         return result
     work.close()
-    raise RuntimeError("Within a transaction of SQLite await nothing but what the transaction has.")
+    raise RuntimeError(
+        "The transaction awaited something else. In an SQLite transaction, await only the methods of the transaction."
+    )
 
 
 def _connect(path: Path | None) -> sqlite3.Connection:

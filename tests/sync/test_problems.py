@@ -51,7 +51,7 @@ def service(kind: type[ds.ServiceError], **more: Any) -> ds.ServiceError:
         (ds.CircuitOpenError("down"), "has not answered for a while"),
         (ds.DeadlineExceededError("late"), "does not answer in time"),
         (ds.ConnectionLostError("lost"), "breaks connections off"),
-        (StoreError("PostgreSQL has not answered in time: …"), "PostgreSQL has not answered"),
+        (StoreError("PostgreSQL has not responded in time: …"), "PostgreSQL has not responded"),
         (StaleLeaseError("Another worker has claimed it"), "Another worker"),
         (MaildirError("no", errno=errno.ENOSPC), "disk of the sink is full"),
         (MaildirError("no", errno=errno.EROFS), "folder of the sink can't be written"),

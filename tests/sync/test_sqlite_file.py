@@ -58,7 +58,7 @@ async def test_a_full_disk_is_told_and_got_over(path: Path) -> None:
         lease, inbox = await begun(store, 1)
         await pragma(store, "max_page_count = 12")
         many = ChangeSet(rows=[make_row(inbox, uid, digest=b"secret" * 10) for uid in range(1, 5000)])
-        with pytest.raises(StoreError, match="free some disk space") as refused:
+        with pytest.raises(StoreError, match="Free some disk space") as refused:
             await store.commit(lease, many, [])
         assert "secret" not in repr(refused.value)
         assert await store.states(inbox) == {0: MessageState.LIVE}
@@ -117,7 +117,7 @@ def test_lack_of_memory_is_told_and_what_is_acknowledged_stays(path: Path) -> No
 async def test_a_file_that_may_not_be_written_is_told(path: Path) -> None:
     async with SqliteStore(path) as store:
         await pragma(store, "query_only = ON")
-        with pytest.raises(StoreError, match="let this user write"):
+        with pytest.raises(StoreError, match="Let this user write"):
             await store.claim(MAILBOX)
 
 
@@ -166,7 +166,7 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_a_file_of_another_kind_is_left_as_it_is(path: Path) -> None:
     path.write_bytes(b"a letter" * 1000)
-    with pytest.raises(StoreError, match="no SQLite database"):
+    with pytest.raises(StoreError, match="not an SQLite database"):
         asyncio.run(opened_and_closed(path))
     assert path.read_bytes() == b"a letter" * 1000
 
@@ -196,7 +196,9 @@ def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there:
     if there == kind:
         asyncio.run(KINDS[kind](path))
         return
-    with pytest.raises(DirectSuiteError, match=r"The file is no (store|journal) of this kind"):
+    with pytest.raises(
+        DirectSuiteError, match=r"contains another kind of database. Use another path for the (store|journal)"
+    ):
         asyncio.run(KINDS[kind](path))
     assert path.read_bytes() == before
 
@@ -214,7 +216,7 @@ def test_a_damaged_file_is_told(path: Path) -> None:
         asyncio.run(opened_and_closed(path, lambda store: store.rows(inbox[0])))
 
 
-@pytest.mark.parametrize(("later", "told"), [(1, "upgrade directsuite"), (-1, "finish with that one")])
+@pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
 def test_another_schema_is_refused_and_left_as_it_is(path: Path, later: int, told: str) -> None:
     asyncio.run(opened_and_closed(path))
     with contextlib.closing(sqlite3.connect(path)) as connection:
@@ -307,7 +309,7 @@ def test_a_file_of_another_user_that_others_may_read_is_refused(use: str) -> Non
             check=True,
             text=True,
         )
-    assert said.stdout.startswith("StoreError(\"Others than its owner may read the store's file"), said
+    assert said.stdout.startswith("StoreError(\"Other users than its owner may read the store's file"), said
     assert str(folder) not in said.stdout
 
 
@@ -327,7 +329,7 @@ def link(path: Path) -> Path:
 async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path) -> None:
     async with SqliteStore(path):
         for same in (path, link):
-            with pytest.raises(StoreError, match="open already"):
+            with pytest.raises(StoreError, match="already open"):
                 await SqliteStore(same).open()
     async with SqliteStore(path):
         pass
@@ -336,14 +338,14 @@ async def test_a_second_store_on_the_same_file_is_refused(path: Path, link: Path
 async def test_a_second_store_on_a_hard_link_is_refused(path: Path) -> None:
     async with SqliteStore(path):
         path.with_name("link.db").hardlink_to(path)
-        with pytest.raises(StoreError, match="open already"):
+        with pytest.raises(StoreError, match="already open"):
             await SqliteStore(path.with_name("link.db")).open()
 
 
 async def test_a_second_store_is_refused_after_its_lock_was_removed(path: Path) -> None:
     async with SqliteStore(path):
         path.with_name("store.db.lock").unlink()
-        with pytest.raises(StoreError, match="open already"):
+        with pytest.raises(StoreError, match="already open"):
             await SqliteStore(path).open()
     async with SqliteStore(path):
         pass
@@ -362,7 +364,7 @@ async def test_a_path_that_is_no_regular_file_is_an_error(
     if special == "lock is a folder" and use is look_beside:
         pytest.skip("who looks beside a worker locks nothing")
     modes = {each.name: each.stat().st_mode for each in path.parent.iterdir()}
-    with pytest.raises(DirectSuiteError, match=r"no regular file|Is a directory"):
+    with pytest.raises(DirectSuiteError, match=r"not a regular file|Is a directory"):
         await use(path)
     assert {name: (path.parent / name).stat().st_mode for name in modes} == modes
 
@@ -448,7 +450,7 @@ async def test_a_second_process_is_refused(path: Path) -> None:
         return subprocess.run(command, capture_output=True, cwd=_HERE, check=False, text=True).stderr
 
     async with SqliteStore(path):
-        assert "StoreError: The store is open already" in await asyncio.to_thread(open_there)
+        assert "StoreError: The store is already open" in await asyncio.to_thread(open_there)
     assert not await asyncio.to_thread(open_there)
 
 

@@ -1,26 +1,20 @@
-"""Messages as files in Maildirs, one for each folder of a mailbox, which mail programs such as dovecot and mutt read.
+"""A sink that writes messages as files in Maildirs, one Maildir per folder, for mail programs such as dovecot and mutt.
 
     folder/nurse@direct.example.org/            INBOX of the mailbox
-        tmp/ ──► fsync ──► new/ ──► cur/        the last step is the mail program's
+        tmp/ ──► fsync ──► new/ ──► cur/        the last step is done by the mail program
         .Sent/tmp/ new/ cur/ maildirfolder      INBOX.Sent (Maildir++)
         directsuite-gone/                       empty files: the flags of deleted messages, for 30 days
 
-A file's name is a time, a hash of the message's key, and one of its digest: told again, a change finds what it did.
-A file is there whole or not at all. Mail programs may mark, copy, and delete.
+A file name consists of a time, a hash of the message's key and a hash of its digest, so a change that is delivered
+again finds its file. A read message is written to cur/ with the flag S, any other to new/. Existing files are never
+rewritten. Flags that a mail program has set survive a move, and a deletion that is undone.
 
-A message that the service reports as read is written to cur/ with the flag S. All others are written to new/. Flags
-that a mail program has set stay with the file when the message moves, and return if the message is deleted and comes
-back. An existing file is never changed.
-
-Names of folders are those of Maildir++ for what stands under INBOX, in modified UTF-7 (RFC 3501, 5.1.3):
+Directory names follow Maildir++, in modified UTF-7 (RFC 3501, 5.1.3), and differ for different folders:
 
     INBOX ──────────► (the mailbox's own directory)
     INBOX.Sent ─────► .Sent
-    INBOX.A.B/C ────► .A.B%2FC        printable ASCII that a directory can't have: percent-encoded
-    Bücher ─────────► .%~B&APw-cher   not under INBOX: marked
-
-No two folders have the same directory, and none has one outside of the mailbox's: every name is plain ASCII, begins
-with one dot, and has no slash. An empty part is a percent sign, and so begins what is not the folder's own.
+    INBOX.A.B/C ────► .A.B%2FC        printable ASCII that a file name cannot contain is percent-encoded
+    Bücher ─────────► .%~B&APw-cher   the prefix %~ marks folders outside INBOX
 """
 
 from __future__ import annotations
@@ -55,20 +49,20 @@ _NAME = re.compile(
     r"(?P<seconds>\d+)\.(?P<key>[0-9a-f]{32})-(?P<digest>[0-9a-f]{16})\.eml(?P<marks>[:;!].*)?", re.DOTALL
 )
 _TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
-_MAX_CACHED_KEYS = 250_000  # known of several Maildirs together
+_MAX_CACHED_KEYS = 250_000  # of all Maildirs together
 _MAX_TIMESTAMP = 253_402_300_799  # the last second of the year 9999
 _DELETED_FLAGS_DIR = "directsuite-gone"
-_DELETED_FLAGS_SECONDS = 30 * 86_400  # seconds for which the flags of a deleted message are kept
+_DELETED_FLAGS_SECONDS = 30 * 86_400
 _READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
-_MAX_SCANS = 3  # at a Maildir in which a mail program renames files
+_MAX_SCANS = 3  # a mail program may rename files during a scan
 
-_MAX_NAME_BYTES = 200  # bytes; file systems take 255
-_SHORT_NAME_CHARS = 20  # characters of a name that is too long: at most 8 bytes each
+_MAX_NAME_BYTES = 200  # file systems allow 255
+_SHORT_NAME_CHARS = 20  # kept of a name that is too long; a character takes at most 8 bytes
 _UNSAFE_CHARS = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
 
 
 class MaildirError(SinkError):
-    """The files could not be written. errno: the system's number for the reason, or None."""
+    """The files could not be written. errno: the error number of the operating system, or None."""
 
     def __init__(self, explanation: str, *, errno: int | None = None) -> None:
         super().__init__(explanation, is_general=errno in SYSTEM_ERRNOS)
@@ -77,19 +71,19 @@ class MaildirError(SinkError):
 
 @attrs.define
 class _CachedMaildir:
-    """What one delivery leaves to the next: the files that there may be, as long as the directories don't change.
+    """The keys that a delivery found. The next delivery uses them if `new` and `cur` are unchanged.
 
-    It is believed for messages that are new, which would be written again at worst; for all else the files are listed.
+    Used for new messages only. Other changes need the paths, so the directories are listed.
     """
 
     keys: set[int] = attrs.field(factory=set[int])
-    """Of all files, and of some that have gone, as numbers: a tenth of what their names would take."""
+    """The first 64 bits of each key, including keys of removed files: a tenth of the memory of the names."""
     change_stamps: tuple[tuple[int, int], ...] = ()
-    """Inode and last change of `new` and `cur`, in nanoseconds."""
+    """The inode and ctime in nanoseconds of `new` and `cur`."""
 
 
 class _MaildirCache:
-    """What is known of the Maildirs that were written last: in a large one, reading the directories takes longest."""
+    """The keys of the Maildirs written last, because listing a large directory takes longer than the delivery."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,16 +91,16 @@ class _MaildirCache:
         self._keys = 0
 
     def pop(self, path: Path) -> _CachedMaildir:
-        """What is known of a Maildir, forgotten until it is kept again."""
+        """Remove and return the entry of a Maildir, or return an empty one."""
         with self._lock:
             known = self._known.pop(path, _CachedMaildir())
             self._keys -= len(known.keys)
             return known
 
     def store(self, path: Path, known: _CachedMaildir) -> None:
-        """Know that of a Maildir, and forget others for it where it is much."""
+        """Store the entry of a Maildir. Drop the oldest entries if there are too many keys."""
         with self._lock:
-            if path in self._known:  # two deliveries at once: neither knows all
+            if path in self._known:  # two concurrent deliveries: each entry lacks keys
                 self._keys -= len(self._known.pop(path).keys)
                 return
             self._known[path] = known
@@ -117,14 +111,16 @@ class _MaildirCache:
 
 @scrub_class
 class MaildirSink:
-    """Delivers changes into Maildirs below a folder, which is made where its parent is there.
+    """Writes changes to Maildirs. Only one process may deliver the changes of a mailbox at a time.
 
-    keep_gone: whether the files of messages that are gone stay. One process writes for one mailbox at a time. Raises
-    MaildirError where the files can't be written, without the names of files: they tell a mailbox.
+    folder: the parent directory of the Maildirs, created if its own parent exists.
+    keep_gone: True to keep the files of deleted messages.
+
+    Raises MaildirError if a file cannot be written. The error names no file, because names contain the mailbox.
     """
 
     needs_read_state = True
-    """The synchronisation asks which new messages are unread: see `Deliver`."""
+    """Requests `Change.is_read` of new messages: see `Deliver`."""
 
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = to_path(folder, "folder")
@@ -132,30 +128,30 @@ class MaildirSink:
         self._cache = _MaildirCache()
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(PermissionError):  # the parent may be one to pass through only
+            with contextlib.suppress(PermissionError):  # the parent may not be readable
                 sync_folder(self._root.parent)
         except OSError as error:
             reason = explain_os_error(error)
         else:
             return
         raise InvalidArgumentError(
-            f"it can't be made a folder ({reason}): name one, or create it first", parameter="folder"
+            f"the directory can't be created ({reason}): create it first, or name another one", parameter="folder"
         )
 
     @property
     def sink_name(self) -> str:
-        """What a store knows this sink by: its folder, hashed, for a path may name somebody."""
+        """The name to which a store is bound: the hashed path, because a path may contain a person's name."""
         return f"maildir {hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:32]}"
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Have the changes on the disk. A cancellation waits for the one under way."""
+        """Write the changes and flush them to disk. If cancelled, finish the change in progress first."""
         stop = threading.Event()
         work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
             stop.set()
-            while not work.done():  # what still writes could undo what is delivered next
+            while not work.done():  # the thread must not write during the next delivery
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait([work])
             if not work.cancelled():
@@ -172,8 +168,8 @@ class MaildirSink:
             delivery.sync()
         except OSError as error:
             failure = MaildirError(
-                f"the Maildir can't be written ({explain_os_error(error)}): see to its disk and permissions; "
-                "the changes are told again",
+                f"the Maildir can't be written ({explain_os_error(error)}): check its disk and permissions; "
+                "the changes will be delivered again",
                 errno=error.errno,
             )
         else:
@@ -182,7 +178,7 @@ class MaildirSink:
 
 
 class _Maildir:
-    """One Maildir, and the files in it of the keys that concern a delivery."""
+    """One Maildir, with its files that have a key of the current delivery."""
 
     def __init__(self, path: Path, keys: set[str], known: _CachedMaildir) -> None:
         self.path = path
@@ -192,7 +188,7 @@ class _Maildir:
         self._has_saved_flags = False
 
     def begin(self) -> None:
-        """Make it where it isn't there, remove what a crash left, and look."""
+        """Create the Maildir if it is missing, clean up after a crash, and scan if the cache is outdated."""
         for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
             with contextlib.suppress(FileExistsError):
                 directory.mkdir(0o700)
@@ -207,10 +203,9 @@ class _Maildir:
             self.scan()
 
     def scan(self) -> None:
-        """See which files there are."""
         self._files.clear()
         self._cached.keys.clear()
-        for place in ("new", "cur"):  # in the order in which a mail program moves them
+        for place in ("new", "cur"):  # this order sees a file that a mail program moves during the scan
             for name in _list_names(self.path / place):
                 if found := _NAME.fullmatch(name):
                     self._cached.keys.add(_parse_key_number(found["key"]))
@@ -218,17 +213,16 @@ class _Maildir:
                         self._files[found["key"], found["digest"]] = self.path / place / name
 
     def find(self, key: str, digest: str | None) -> Path | None:
-        """The file of a message; any of its key where no digest is known."""
+        """Return the file of a message, or None. digest: None accepts any file with the key."""
         if digest is not None:
             return self._files.get((key, digest))
         return next((path for (each, _), path in self._files.items() if each == key), None)
 
     def find_others(self, key: str, digest: str) -> list[Path]:
-        """Files under the key with another digest."""
         return [path for (each, other), path in self._files.items() if each == key and other != digest]
 
     def write(self, name: str, message: MessageDetail, flags: str | None) -> None:
-        """Write a new file completely: to new/ if flags is None, or to cur/ with the flags."""
+        """Write a file. flags: None writes it to new/, otherwise it goes to cur/ with these flags."""
         temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
         path = self.path / "new" / name if flags is None else self.path / "cur" / f"{name}{flags}"
         with replace_file(path, temporary=temporary, synced=True) as file:
@@ -236,21 +230,19 @@ class _Maildir:
             file.flush()
             if message.received_date is not None:
                 received = _read_timestamp(message)
-                os.utime(temporary, (received, received))  # mail programs sort by it
+                os.utime(temporary, (received, received))  # mail programs sort by mtime
         self.add(path)
 
     def add(self, path: Path) -> None:
-        """A file is there now."""
         if found := _NAME.fullmatch(path.name):
             self._cached.keys.add(_parse_key_number(found["key"]))
             self._files[found["key"], found["digest"]] = path
 
     def forget(self, path: Path) -> None:
-        """A file is there no more."""
         self._files = {identifier: each for identifier, each in self._files.items() if each != path}
 
     def save_flags(self, path: Path) -> None:
-        """Record the flags of a file that is about to be deleted, if a mail program has seen it."""
+        """Record the flags of a file in cur/ before it is deleted, for 30 days."""
         found = _NAME.fullmatch(path.name)
         if path.parent.name != "cur" or found is None:
             return
@@ -274,7 +266,7 @@ class _Maildir:
                 Path(path).unlink(missing_ok=True)
 
     def sync(self) -> _CachedMaildir:
-        """Have all names on the disk. Give what is known now."""
+        """Flush the directories to disk. Return the entry for the cache."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
         if self._has_saved_flags:
@@ -288,8 +280,6 @@ class _Maildir:
 
 
 class _Delivery:
-    """The changes of one call."""
-
     def __init__(self, root: Path, changes: Sequence[Change], memory: _MaildirCache, *, keep_gone: bool) -> None:
         self._root = root
         self._cache = memory
@@ -305,7 +295,7 @@ class _Delivery:
             maildir.begin()
 
     def apply(self, change: Change) -> None:
-        """Do what a change says, where that isn't done already."""
+        """Apply a change. Scan again if a mail program has moved a file."""
         for _ in range(_MAX_SCANS - 1):
             with contextlib.suppress(FileNotFoundError):
                 return self._apply(change)
@@ -314,7 +304,6 @@ class _Delivery:
         return self._apply(change)
 
     def sync(self) -> None:
-        """Have all on the disk."""
         for path, maildir in self._maildirs.items():
             self._cache.store(path, maildir.sync())
         sync_folder(self._root)
@@ -338,7 +327,7 @@ class _Delivery:
         if path is None and change.message is not None:
             self._write(change, change.message, here, digest)
         if not self._keep_gone and digest is not None:
-            for other in here.find_others(_hash_key(change.key), digest):  # a key is of one message
+            for other in here.find_others(_hash_key(change.key), digest):  # a key identifies one message
                 self._remove(here, other)
 
     def _write(self, change: Change, message: MessageDetail, here: _Maildir, digest: str | None) -> None:
@@ -356,7 +345,7 @@ class _Delivery:
 
     def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
         found = _NAME.fullmatch(before.name)
-        assert found is not None  # noqa: S101 - only such names are looked at
+        assert found is not None  # noqa: S101 - `scan` and `add` accept only such names
         name = f"{found['seconds']}.{_hash_key(key)}-{found['digest']}.eml{found['marks'] or ''}"
         path = here.path / before.parent.name / name
         before.rename(path)
@@ -402,7 +391,7 @@ def _list_names(directory: Path) -> list[str]:
 
 
 def build_mailbox_dir(mailbox: str) -> str:
-    """The name of a mailbox's directory: for a Direct address, the address."""
+    """Return the name of a mailbox's directory. For most Direct addresses, it is the address."""
     name = _encode_component(mailbox)
     if name.startswith(".") or DEVICE.match(name):
         name = f"%{ord(name[0]):02X}{name[1:]}"
@@ -410,7 +399,7 @@ def build_mailbox_dir(mailbox: str) -> str:
 
 
 def build_folder_dir(folder: str) -> str:
-    """The name of a folder's directory in its mailbox's; empty for INBOX, which is the mailbox's itself."""
+    """Return the name of a folder's directory inside the mailbox's, empty for INBOX."""
     if folder == INBOX:
         return ""
     root, dot, below = folder.partition(".")
@@ -438,7 +427,7 @@ def _encode_match(odd: re.Match[str]) -> str:
 
 
 def _encode_end(name: str) -> str:
-    """The name with a blank or dot at its end encoded, which Windows drops."""
+    """Percent-encode a final space or dot, which Windows drops."""
     return f"{name[:-1]}%{ord(name[-1]):02X}" if name.endswith((" ", ".")) else name
 
 

@@ -246,14 +246,14 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignR
         told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert (
-        "the journal beside --output can't be opened. The journal is open already, in this program or in another"
+        "the journal beside --output can't be opened. The journal is already open, in this program or in another"
         in told.err
     )
     sign_runner.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
         told = await sign_runner.sign("a.pdf", "--output", "other", *more)
         assert told.status == 2
-        assert "is no SQLite database" in told.err
+        assert "is not an SQLite database" in told.err
 
 
 async def test_a_journal_s_error_is_told_in_the_words_of_commands(

@@ -67,7 +67,7 @@ async def test_a_signal_ends_it_gracefully(sync_runner: SyncRunner, number: sign
         second = await sync_runner.run("run", *options, "--once")
         assert (second.status, second.err) == (
             2,
-            "directsuite: The store is open already, in this program or in another: close it there first\n",
+            "directsuite: The store is already open, in this program or in another. Close it there first\n",
         )
         sync_runner.write_passwords()  # the right ones: the file is read again
         assert (await sync_runner.run("retry")).status == 0

@@ -27,20 +27,20 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ([], "--mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
-        (["--mailboxes", "none"], "no mailbox is given"),
-        (["--mailbox", "alice"], "number 1 of --mailbox is not an e-mail address"),
-        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is not an e-mail address"),
-        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is not text"),
-        (["--mailboxes", "two"], "line 4 of the file two is not an e-mail address"),
-        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are the same mailbox"),
-        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are the same mailbox"),
-        (["--mailboxes", "nothing"], "the file nothing does not exist"),
-        (["--mailboxes", "latin"], "the file latin is not text in UTF-8"),
-        ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: it can't be made a folder"),
+        ([], "--mailbox ADDRESS, as often as there are, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX"),
+        (["--mailboxes", "none"], "which mailbox?"),
+        (["--mailbox", "alice"], "number 1 of --mailbox is no address"),
+        (["--mailbox", "a b@direct.example.test"], "number 1 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "bob@bob@direct.example.test"], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", ""], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "bob@"], "number 2 of --mailbox is no address"),
+        ([*HERS, "--mailbox", "jos\udce9@direct.example.test"], "number 2 of --mailbox is no text"),
+        (["--mailboxes", "two"], "line 4 of the file two is no address"),
+        ([*BOTH, "--mailbox", ALICE.upper()], "number 1 of --mailbox and number 3 of --mailbox are one mailbox"),
+        ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are one mailbox"),
+        (["--mailboxes", "nothing"], "no file nothing"),
+        (["--mailboxes", "latin"], "the file latin is no text in UTF-8"),
+        ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: the directory can't be created"),
         ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
         (HERS, "--passwords"),
         ([*HERS, "--interval", "0"], "--interval"),
@@ -132,13 +132,13 @@ async def test_what_names_no_database_is_refused_by_the_variable_s_name(
     ):
         ended = await sync_runner.run(*arguments, "--postgres")
         assert (ended.status, ended.out) == (2, "")
-        assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES has to be a URI or keywords and values")
+        assert ended.err.startswith("directsuite: DIRECTSUITE_POSTGRES must be a URI or keywords and values")
         assert "nonsense" not in ended.err
 
 
 async def test_a_store_that_can_not_be_opened_is_refused(sync_runner: SyncRunner) -> None:
     sync_runner.folder.joinpath("letter.db").write_bytes(b"a letter" * 1000)
-    stores = {"letter.db": "no SQLite database", "letter.db/sync.db": "can't be opened"}
+    stores = {"letter.db": "not an SQLite database", "letter.db/sync.db": "can't be opened"}
     for store, said in stores.items():
         ended = await sync_runner.run(
             "run", *BOTH, "--passwords", sync_runner.write_passwords(), "--once", "--store", store
@@ -146,7 +146,7 @@ async def test_a_store_that_can_not_be_opened_is_refused(sync_runner: SyncRunner
         assert (ended.status, ended.out) == (2, "")
         assert said in ended.err
     for command in ("status", "audit", "retry"):
-        for store, said in {"letter.db": "no SQLite database", "s" * 5000: "File name too long"}.items():
+        for store, said in {"letter.db": "not an SQLite database", "s" * 5000: "File name too long"}.items():
             ended = await sync_runner.run(command, "--store", store)
             assert (ended.status, ended.out) == (2, "")
             assert said in ended.err

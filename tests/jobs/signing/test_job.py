@@ -211,7 +211,7 @@ async def test_a_journal_belongs_to_what_is_signed_with(job_factory: JobFactory)
 
 
 async def test_a_journal_is_open_once(job_factory: JobFactory, tmp_path: Path) -> None:
-    with pytest.raises(SigningJournalError, match="open already"):
+    with pytest.raises(SigningJournalError, match="already open"):
         async with SigningJournal(tmp_path / "journal.db"):
             pass
 

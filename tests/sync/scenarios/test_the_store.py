@@ -77,7 +77,7 @@ async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
         await scenario.deliver("meanwhile")
         with shaky_postgres.freeze():
             await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
-            assert worker.get_problem(ALICE).startswith("PostgreSQL has not answered in time")
+            assert worker.get_problem(ALICE).startswith("PostgreSQL has not responded in time")
             assert worker.read_status()[ALICE].failing_for is not None
         await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.UP_TO_DATE, within=60.0)
         await worker.advance_until(lambda: worker.get_status(BOB) is SyncStatus.UP_TO_DATE, within=60.0)

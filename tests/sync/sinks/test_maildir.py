@@ -358,7 +358,7 @@ async def test_the_loop_goes_on_while_a_large_message_is_written(tmp_path: Path)
 def test_a_folder_that_can_not_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for folder in (tmp_path / "file", tmp_path / "none" / "mail"):
-        with pytest.raises(ds.InvalidArgumentError, match="folder: it can't be made a folder") as caught:
+        with pytest.raises(ds.InvalidArgumentError, match="folder: the directory can't be created") as caught:
             MaildirSink(folder)
         assert caught.value.__context__ is None
 
