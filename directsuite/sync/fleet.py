@@ -1,10 +1,10 @@
-"""Many mailboxes, synchronised by many processes: each runs a worker, and whichever is free runs a mailbox's round.
+"""A fleet: workers in several processes that share the synchronisation of many mailboxes.
 
-    due ──► woken ──► a round by the worker that had the last one, if it lives and isn't late; else by any
-     ▲                 └─ next_due_at, and what went wrong ──► our own table
-     └────────────────────────────────────────────────────────┘
+    due ──► woken ──► a round by the worker of the last round if it is alive and not busy, else by any worker
+     ▲                 └─ next_due_at and the problem ──► table `schedule`
+     └────────────────────────────────────────────────────┘
 
-A worker that dies or hangs within a round loses the mailbox after `patience`, and its lease with the next claim.
+A worker that dies or hangs during a round loses the mailbox after `worker_timeout`, and its lease at the next claim.
 """
 
 from __future__ import annotations
@@ -35,41 +35,45 @@ __all__ = ["Fleet", "FleetStatus"]
 
 _LOGGER = logging.getLogger("directsuite")
 
-_WAKE_NOW_SECONDS = 1.0  # seconds: what is due sooner isn't left to the next look at what is due
-_MAX_DUE_MAILBOXES = 500  # mailboxes that workers are woken for at a time
+_WAKE_NOW_SECONDS = 1.0  # a round due sooner does not wait for the next tick
+_MAX_DUE_MAILBOXES = 500  # mailboxes woken per tick
 _MAX_PAUSE = 86_400.0  # seconds between two rounds of a mailbox, unless the interval is longer
 
 
 @attrs.frozen(kw_only=True)
 class FleetStatus:
-    """How a fleet stands."""
+    """The status of a fleet."""
 
     mailboxes: int
     waiting: int
-    """Mailboxes that had no round yet."""
+    """The number of mailboxes without a round so far."""
     failing: dict[str, int]
-    """How many mailboxes fail, by what is wrong, in words."""
+    """The number of failing mailboxes by problem."""
     late: float
-    """Seconds since the mailbox that waits longest was due."""
+    """Seconds since the most overdue mailbox was due."""
     workers: int
-    """Workers that were heard of lately."""
+    """The number of workers with a recent heartbeat."""
 
 
 @scrub_class
 class Fleet:
-    """A worker of a fleet, and a way to give the fleet its mailboxes.
+    """A worker of a fleet, and the methods that add mailboxes to the fleet and remove them.
 
         async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
             fleet = Fleet(suite, store, password_of)
             await fleet.add(["alice@direct.example.org"])
             await fleet.run()
 
-    store: opened; all processes give the same database. password, deliver, folders, interval: as the Synchronizer has
-    them, and the same in all processes. concurrency: mailboxes side by side in this process. requests_per_second: of
-    the whole fleet, which keeps to it where its suites share their limits (`directsuite.sync.shared_limits`). tick:
-    seconds between two looks at what is due. patience: seconds after which a worker that isn't heard of counts as dead.
-    grace: seconds that rounds under way get when this worker ends. clock, now: for tests. Raises ConfigurationError
-    where the extra `fleet` isn't installed.
+    store: an open store. All processes must use the same database.
+    password, deliver, folders, interval: as for `Synchronizer`, and the same in all processes.
+    concurrency: the maximum number of concurrent rounds in this process.
+    requests_per_second: the rate of the complete fleet. Enforced only by `directsuite.sync.shared_limits`.
+    tick: seconds between two searches for due mailboxes.
+    worker_timeout: seconds without a heartbeat after which a worker counts as dead.
+    grace: seconds for rounds in progress to finish when this worker ends.
+    clock, now: for tests.
+
+    Raises ConfigurationError if an argument is invalid or the extra `fleet` is not installed.
     """
 
     def __init__(
@@ -125,42 +129,42 @@ class Fleet:
         )
         self._connections = store.connections
         self._last_rounds: dict[int, LeasedRound] = {}
-        """The last round that this worker had of each mailbox."""
+        """The last round of each mailbox in this worker."""
         self._in_progress = set[int]()
 
     async def add(self, names: Iterable[str]) -> int:
-        """Have mailboxes synchronised, by their addresses; how many are new to the fleet. Raises StoreError."""
+        """Add mailboxes by address. Return how many are new to the fleet. Raises StoreError."""
         await self._table.prepare()
         return await self._table.add(names)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Synchronise mailboxes no more; how many there were. What is known of them stays. Raises StoreError."""
+        """Remove mailboxes from the fleet, but not from the store. Return how many were removed. Raises StoreError."""
         await self._table.prepare()
         return await self._table.remove(names)
 
     async def status(self) -> FleetStatus:
-        """How the whole fleet stands. Raises StoreError."""
+        """Return the status of the fleet. Raises StoreError."""
         await self._table.prepare()
         return await self._table.read_status()
 
     @property
     def progress(self) -> Mapping[str, MailboxProgress]:
-        """How the mailboxes stand whose last round was this worker's, by their addresses."""
+        """The progress of the mailboxes whose last round was in this worker, by address."""
         return self._worker.status
 
     def stop(self) -> None:
-        """Let `run` return when the rounds under way have ended, or their grace has."""
+        """Make `run` return when the rounds in progress have ended, or after the grace period."""
         self._engine.stop()
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `run` does before anything else. Raises ConfigurationError, StoreError."""
+        """Bind the store to the sink, as `run` does first. Raises ConfigurationError, StoreError."""
         await self._worker.bind()
 
     async def run(self) -> None:
-        """Work until stopped or cancelled: either way rounds under way get their grace. Runs once.
+        """Work until stopped or cancelled, then give rounds in progress the grace period. Can be called once.
 
-        Raises StoreError where PostgreSQL is away at the beginning; afterwards it is waited for. Raises
-        ConfigurationError where nothing takes the changes.
+        Raises StoreError if PostgreSQL is not available at the start; later failures are retried. Raises
+        ConfigurationError if there is no sink, or the store is bound to another one.
         """
         await self.bind()
         await self._table.prepare()
@@ -179,7 +183,7 @@ class Fleet:
             self._worker.forget(self._last_rounds.pop(mailbox).name)
 
     async def _run_round(self, mailbox: int) -> None:
-        """A round, if one is due. Where PostgreSQL is away, it is due as before, and as soon as that answers again."""
+        """Run a round if it is due. If PostgreSQL fails, wake this worker for it again."""
         try:
             leased = await self._table.claim(mailbox)
             if leased is not None:
@@ -194,14 +198,13 @@ class Fleet:
     async def _run_leased_round(self, leased: LeasedRound) -> None:
         last = self._last_rounds.get(leased.mailbox)
         if last is None or last.round_number != leased.round_number - 1:
-            self._worker.reset(
-                leased.name, leased.failures
-            )  # another worker had it since: what is remembered is out of date
+            # Another worker had the last round, so this worker's memory of the mailbox is outdated.
+            self._worker.reset(leased.name, leased.failures)
         self._last_rounds[leased.mailbox] = leased
         breaks = self._connections.breaks
         result = await self._worker.run_round(leased.name)
         if result.report is None and self._connections.breaks != breaks:
-            self._worker.reset(leased.name, leased.failures)  # it was no fault of the mailbox's
+            self._worker.reset(leased.name, leased.failures)  # PostgreSQL failed, not the mailbox
             self._engine.wake_later(leased.mailbox, self._id)
             return
         status = self._worker.status[leased.name]
@@ -212,14 +215,14 @@ class Fleet:
 
 @attrs.frozen
 class LeasedRound:
-    """A round that is this worker's, until another one claims the next."""
+    """A round that this worker has claimed. Valid until another worker claims the next."""
 
     mailbox: int
     name: str = attrs.field(repr=False)
     round_number: int
-    """The number of the round among all rounds of the mailbox."""
+    """The count of the mailbox's rounds, including this one."""
     failures: int
-    """Rounds that failed in a row."""
+    """The number of consecutive failed rounds."""
 
 
 @attrs.frozen
@@ -229,27 +232,30 @@ class FleetMailbox:
     name: str = attrs.field(repr=False)
     rounds: int
     up_to_date_at: float | None
-    """Unix time when it was last up to date."""
+    """Unix time when it was last up to date. None if never."""
     due_at: float
     """Unix time when the next round is due."""
     failures: int
-    """Rounds that failed in a row."""
+    """The number of consecutive failed rounds."""
     problem: str | None
-    """What is wrong, in words."""
+    """The message about the last failure. None if there is none."""
 
 
 class FleetTable:
-    """The rows of a fleet: a round is claimed by one worker, and a later claim makes the end of an earlier round void.
+    """The tables `schedule` and `worker`. Methods raise StoreError.
 
-    Methods raise StoreError.
+    One worker claims a round. A later claim makes the end of the earlier round void.
+
+    worker_timeout: seconds without a heartbeat after which a worker counts as dead.
+    max_pause: seconds. A later due time was stored while a clock was ahead, and counts as past.
     """
 
     def __init__(
         self,
         connections: Connections,
         worker: str,
-        worker_timeout: float,  # seconds after which a worker that isn't heard of counts as dead
-        max_pause: float = _MAX_PAUSE,  # seconds: a later time was stored by a clock that was ahead
+        worker_timeout: float,
+        max_pause: float = _MAX_PAUSE,
     ) -> None:
         self._database = PostgresDatabase(connections)
         self._worker = worker
@@ -257,71 +263,71 @@ class FleetTable:
         self._max_pause = max_pause
 
     async def prepare(self) -> None:
-        """Make the tables where there are none, beside those of the store."""
+        """Create missing tables."""
         await self._database.transaction(lambda transaction: transaction.ensure(sql.FLEET_TABLES))
 
     async def add(self, names: Iterable[str]) -> int:
-        """Have mailboxes synchronised, beginning now; how many are new to the fleet."""
-        values = {"names": sorted(set(names))}  # two that add the same ones wait for each other in one order
+        """Add mailboxes, due immediately. Return how many are new to the fleet."""
+        values = {"names": sorted(set(names))}  # sorted, so that two callers with the same names do not deadlock
 
         async def add(transaction: Transaction) -> int:
-            """Mailboxes and their rows in the schedule."""
             await transaction.execute(sql.ADD_MAILBOXES, values)
             return len(await transaction.execute(sql.ADD_TO_SCHEDULE, values))
 
         return await self._database.transaction(add)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Have no more rounds of mailboxes; how many there were. What the store knows of them stays."""
+        """Remove mailboxes from the schedule. Return how many were removed."""
         return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
 
     async def heartbeat(self) -> None:
-        """Note that this worker lives."""
+        """Record that this worker is alive."""
         await self._database.execute(sql.HEARTBEAT, {"worker": self._worker})
 
     async def leave(self) -> None:
-        """Note that this worker has ended."""
+        """Record that this worker has ended."""
         await self._database.execute(sql.LEAVE, {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
-        """Mailboxes to wake, by nobody else for a while, each with the worker that had its last round and lives."""
+        """Reserve due mailboxes for this worker to wake. Return each with the worker of its last round, if alive."""
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
         found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
 
     async def claim(self, mailbox: int) -> LeasedRound | None:
-        """Claim a round; None where none is due."""
+        """Claim a round. Return None if the mailbox is not due."""
         values = {"mailbox": mailbox, "worker": self._worker, "longest": self._max_pause}
         found = await self._database.execute(sql.CLAIM_ROUND, values)
         return LeasedRound(*found[0]) if found else None
 
     async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
-        """End a round: the next is due in so many seconds. Return False if another has been claimed meanwhile.
+        """Record the end of a round. Return False if a later round has been claimed.
 
-        failures: in a row.
+        next_in: seconds until the next round is due.
+        failures: the number of consecutive failed rounds.
         """
         values = {"mailbox": leased.mailbox, "fence": leased.round_number}
         outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
         return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
 
     async def reassign(self) -> None:
-        """Let any worker have the rounds that wait for one that is dead or busy."""
+        """Move jobs that wait for a dead or busy worker to the shared queue."""
         await self._database.execute(sql.REASSIGN, {"patience": self._worker_timeout})
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
-        """Have the next rounds of mailboxes due at once; how many there are in the fleet."""
+        """Make mailboxes due immediately. Return how many of them are in the fleet."""
         return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
 
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:
-        """Every mailbox, by their names."""
+        """Return the scheduled mailboxes, by name."""
         return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED_MAILBOXES)]
 
     async def list_own(self) -> Collection[int]:
-        """Mailboxes whose last round was this worker's."""
+        """Return the mailboxes whose last round was in this worker."""
         return {mailbox for (mailbox,) in await self._database.fetch(sql.WORKER_MAILBOXES, {"worker": self._worker})}
 
     async def read_status(self) -> FleetStatus:
-        """How the fleet stands."""
+        """Return the status of the fleet."""
         values = {"patience": self._worker_timeout}
         ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
         failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}

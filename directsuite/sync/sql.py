@@ -1,14 +1,14 @@
-"""The tables of a store, and every statement that it makes of them.
+"""The tables of a store, and all statements that use them.
 
 mailbox ─► folder ─► msg; a mailbox's fence counts its claims
-  └────► operator_request, left there by other processes
-sink: at most one row, of whoever was told of what the others say
-quarantine: why a msg is quarantined that is
+  └────► operator_request, written by other processes
+sink: the sink to which the store is bound, at most one row
+quarantine: the problem of each quarantined msg
 
-In PostgreSQL alone, for many processes:
-schedule: when the next round of each mailbox of a fleet is due; its fence counts the rounds that workers claimed
-worker: the workers of a fleet, and when they were last heard of
-rate: when the next request to a service may go, of all processes that share a rate
+Only in PostgreSQL, for several processes:
+schedule: when the next round of a fleet's mailbox is due; its fence counts the claimed rounds
+worker: the workers of a fleet, with their last heartbeats
+rate: when the next request to a service is allowed, for all processes that share the rate
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLES = Tables(
             ) /*+ WITHOUT ROWID */
         """),
         sql("CREATE TABLE directsuite.sink (kind text NOT NULL)"),
-        sql("CREATE UNIQUE INDEX sink_is_one ON directsuite.sink ((true))"),  # for workers that begin at once
+        sql("CREATE UNIQUE INDEX sink_is_one ON directsuite.sink ((true))"),  # workers may start at the same time
     ),
     version=2,
 )
@@ -98,8 +98,8 @@ SENTINELS = sql(f"""
     SELECT * FROM ({_CANDIDATES} DESC LIMIT 1) AS newest UNION SELECT * FROM ({_CANDIDATES} LIMIT 1) AS oldest
     ORDER BY uid DESC
 """)  # noqa: S608  of constants
-# Either database, left alone, reads whole folders: SQLite prefers the primary key, and PostgreSQL's statistics are
-# behind during a first synchronisation.
+# The hints prevent scans of complete folders: SQLite prefers the primary key, and PostgreSQL's statistics are outdated
+# during a first synchronisation.
 WITH_DIGESTS = sql(
     """
     SELECT f.name, m.* FROM directsuite.folder f CROSS JOIN unnest(:digests::bytea[]) AS w(digest) CROSS JOIN LATERAL (
@@ -217,7 +217,7 @@ REMOVE_FROM_SCHEDULE = sql("""
 HEARTBEAT = sql("""
     INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
 """)
-# A time further in the future than it can have been set was set by a clock that was ahead: it counts as past.
+# A time too far in the future was set while a clock was ahead, and counts as past.
 _IS_DUE = "(next_due_at <= now() OR next_due_at > now() + make_interval(secs => :longest))"
 _IS_RECENT = "BETWEEN now() - make_interval(secs => :patience) AND now() + make_interval(secs => :patience)"
 LEAVE = sql("""
@@ -258,7 +258,7 @@ REASSIGN = sql(f"""
             AND w.seen_at {_IS_RECENT})
         OR EXISTS (SELECT FROM directsuite.schedule s WHERE s.mailbox = (j.args ->> 'key')::bigint
             AND s.next_due_at < now() - make_interval(secs => :patience)))
-""")  # noqa: S608  of constants; procrastinate has no method that gives a waiting job to another queue
+""")  # noqa: S608  of constants; procrastinate has no method to move a waiting job to another queue
 SCHEDULED_MAILBOXES = sql("""
     SELECT m.name, s.fence, extract(epoch FROM s.up_to_date_at)::float8, extract(epoch FROM s.next_due_at)::float8,
         s.fail_count, s.last_error
@@ -277,7 +277,7 @@ RATE_TABLES = Tables(
     "rate",
     (
         sql("CREATE UNLOGGED TABLE directsuite.rate (name text PRIMARY KEY, arrival timestamptz NOT NULL)"),
-        # A crash empties a table that isn't logged: the row is made wherever it is missing.
+        # A crash empties an unlogged table, so a missing row is created.
         sql("""
             CREATE FUNCTION directsuite.take_slots(
                 rate_name text, places integer, spacing float8, tolerance float8, longest float8

@@ -1,10 +1,9 @@
-"""What is known of mailboxes, kept in SQLite for one process, or in PostgreSQL for any number of them.
+"""The store: the recorded state of mailboxes, in SQLite for one process or in PostgreSQL for several.
 
     claim ─► Lease ─► folder, states, rows … ─► commit(lease, change_set, changes)
-                                                   └─ StaleLeaseError where another has claimed the mailbox since
+                                                   └─ StaleLeaseError if another process has claimed the mailbox
 
-A sink that writes into the store's own database does so within that transaction: what it keeps and what is known are
-one.
+A sink that writes to the same database does so in the same transaction, so its data and the state agree.
 """
 
 from __future__ import annotations
@@ -40,41 +39,41 @@ from directsuite.sync.model import (
 )
 
 MEMORY = ":memory:"
-"""The path of a store that is kept nowhere: it ends when it is closed."""
+"""The path of a store in memory, which is deleted when it is closed."""
 
 FILE = SqliteFile(
     noun="store",
     error=StoreError,
     application_id=0x64735379,
     version=2,
-    page_bytes=16384,  # its sink may keep messages whole
+    page_bytes=16384,  # the sink may store complete messages
 )
 
-_STATES = {int(state): state for state in MessageState}  # quicker than to ask the enum, a hundred thousand times
+_STATES = {int(state): state for state in MessageState}  # faster than calling the enum for each of many rows
 _UNINDEXED_STATES = (MessageState.LIVE, MessageState.DELETED, MessageState.IN_DOUBT)
 
 
 class StoreSink(Protocol):
-    """A sink that writes changes into the store's own database, in the transaction that notes them as done.
+    """A sink that writes changes to the store's database, in the transaction that records them as done.
 
-    A store is for one sink, which it knows by the attribute `sink_name`, or else by the name of the sink's class.
-    In SQLite both methods run in the store's own thread, and may await only what the transaction has.
+    A store is bound to one sink, identified by its attribute `sink_name`, or else by the name of its class.
+    In SQLite, both methods run in the store's thread, and may await only methods of the transaction.
     """
 
     async def prepare(self, transaction: Transaction) -> None:
-        """Make its tables where there are none. Called at each opening; one process at a time."""
+        """Create missing tables. Called at each opening, by one process at a time."""
         ...
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write changes; it neither begins nor commits. What it raises undoes the whole commit.
+        """Write changes, without beginning or committing a transaction. An exception rolls back the commit.
 
-        An error of the database comes out as SinkError, any other as it is.
+        `DatabaseStore.commit` raises SinkError for an error of the database, and any other exception unchanged.
         """
         ...
 
 
 class DatabaseStore:
-    """A store in a database. Each method raises StoreError."""
+    """A store in a database. Methods raise StoreError."""
 
     def __init__(self, database: Database, sink: StoreSink | None) -> None:
         self.database = database
@@ -90,7 +89,7 @@ class DatabaseStore:
         await self.aclose()
 
     async def open(self) -> None:
-        """Make the tables where there are none. Raises StoreError, and what the sink raised."""
+        """Connect, and create missing tables. Raises StoreError, and exceptions of the sink."""
         await self.database.open(self._prepare)
 
     async def _prepare(self, transaction: Transaction) -> None:
@@ -100,22 +99,21 @@ class DatabaseStore:
             await self._sink.prepare(transaction)
 
     async def aclose(self) -> None:
-        """Finish what is under way, and close the store."""
+        """Finish the transactions in progress, and close the store."""
         await self.database.aclose()
 
     @property
     def sink_name(self) -> str | None:
-        """The name of the sink of its own that gets the changes; None where it has none."""
+        """The name of the store's sink. None if it has no sink."""
         if self._sink is None:
             return None
         name: str = getattr(self._sink, "sink_name", type(self._sink).__qualname__)
         return name
 
     async def bind(self, sink: str) -> None:
-        """Note which sink is told of what the store knows, if none is noted. Raises ConfigurationError for another."""
+        """Bind the store to a sink if it is not bound. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
-            """Insert the name unless another process was first."""
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND_SINK)
             validate_bound_sink(bound, sink)
@@ -123,16 +121,15 @@ class DatabaseStore:
         await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
-        """The right to commit for a mailbox; earlier leases of it are stale from now on."""
+        """Return a new lease, which permits commits for a mailbox. Earlier leases of the mailbox become stale."""
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """A folder, made where there is none. Raises StaleLeaseError where a stale lease would have to make it."""
+        """Return a folder. If it is missing, create it, or raise StaleLeaseError if the lease is stale."""
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
-            """The folder, unless somebody else was first."""
             await _validate_lease(transaction, lease)
             await transaction.execute(sql.MAKE_FOLDER, named)
 
@@ -143,25 +140,25 @@ class DatabaseStore:
         return folder
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """All folders of the mailbox that are known."""
+        """Return all recorded folders of the mailbox."""
         return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _make_folder)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """The state of each uid of the folder's uid_validity."""
+        """Return the state of each recorded uid of the folder's uid_validity."""
         return dict(await self.database.fetch(sql.STATES, _make_folder_values(folder), _make_uid_and_state))
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """The rows of the folder's uid_validity, by ascending uid: all, or those of these uids."""
+        """Return rows of the folder's uid_validity, by ascending uid. uids: None for all rows."""
         if uids is None:
             return await self.database.fetch(sql.ROWS, _make_folder_values(folder), _make_row)
         return await self.database.fetch(sql.ROWS_BY_UID, _make_folder_values(folder) | {"uids": list(uids)}, _make_row)
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """The newest and the oldest row, by uid, that is LIVE and has an identity and a date; none, one or two."""
+        """Return the newest and the oldest row, by uid, that are LIVE with an identity and a date: zero to two rows."""
         return await self.database.fetch(sql.SENTINELS, _make_folder_values(folder), _make_row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Rows of the mailbox with one of these digests, each with its folder's name, in the order of their keys."""
+        """Return the mailbox's rows with one of the digests, each with its folder's name, ordered by key."""
         if not (wanted := list(set(digests))):
             return ()
         found = await self.database.fetch(
@@ -172,20 +169,23 @@ class DatabaseStore:
     async def in_state(
         self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
     ) -> Sequence[tuple[str, MessageRow]]:
-        """The mailbox's rows in this state, each with its folder's name, by folder, uid_validity and uid."""
+        """Return the mailbox's rows in a state, each with its folder's name, by folder, uid_validity and uid.
+
+        but: names of folders to leave out.
+        """
         statement = sql.IN_STATE if state in _UNINDEXED_STATES else sql.IN_UNFINISHED_STATE
         values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
         return await self.database.fetch(statement, values, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write a change set, and hand the changes to the sink, as one. Raises StaleLeaseError.
+        """Write a change set, and pass the changes to the store's sink, in one transaction.
 
-        What the sink raised comes out as it is; where it raised an error of the database, that is a SinkError.
+        Raises StaleLeaseError if the lease is stale, SinkError for an error of the database in the sink, and other
+        exceptions of the sink unchanged.
         """
         rejections = list[DatabaseRejection]()
 
         async def work(transaction: Transaction) -> None:
-            """Both, unless the lease is stale."""
             await _validate_lease(transaction, lease)
             await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
@@ -205,11 +205,10 @@ class DatabaseStore:
         raise SinkError(rejection.explanation, is_general=rejection.is_general) from rejection.cause
 
     async def request(self, kind: OperatorRequest, names: Iterable[str] = ()) -> Sequence[str]:
-        """Leave a request for mailboxes, or for all; those for which it was left."""
+        """Record a request of the operator for known mailboxes, and return their names. names: empty for all."""
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
-            """For those of them that there are."""
             known = [name for (name,) in await transaction.execute(sql.MAILBOX_NAMES)]
             left = [name for name in known if not wanted or name in wanted]
             await transaction.execute(sql.ADD_REQUEST, {"kind": kind.value, "names": left})
@@ -218,26 +217,25 @@ class DatabaseStore:
         return await self.database.transaction(work)
 
     async def pending_requests(self) -> Sequence[str]:
-        """Mailboxes for which another process has left requests."""
+        """Return the names of the mailboxes with pending requests."""
         return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply the requests for a mailbox; return whether there were any. Rows and folders are to be read anew."""
+        """Apply the pending requests of a mailbox. Return True if there were any: then reload rows and folders."""
         if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 
         async def work(transaction: Transaction) -> bool:
-            """Write all in one transaction."""
             requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
             for identifier, kind in requests:
-                if kind in sql.APPLY_REQUEST:  # a later release may know others
+                if kind in sql.APPLY_REQUEST:  # a later release may have added other kinds
                     await transaction.execute(sql.APPLY_REQUEST[kind], {"mailbox": identifier})
             return bool(requests)
 
         return await self.database.transaction(work)
 
     async def status(self) -> Sequence[MailboxStatus]:
-        """What is known of every mailbox, by their names."""
+        """Return the recorded status of every mailbox, by name."""
         found = await self.database.fetch(sql.STATUS)
         by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
         return [
@@ -246,16 +244,17 @@ class DatabaseStore:
         ]
 
     async def quarantined(self) -> Sequence[QuarantinedMessage]:
-        """Every message that is quarantined, by its mailbox's name, its folder and its uid."""
+        """Return the quarantined messages, by mailbox, folder, uid_validity and uid."""
         return await self.database.fetch(sql.QUARANTINED_MESSAGES, make=_make_quarantined_message)
 
 
 @scrub_class
 class SqliteStore(DatabaseStore):
-    """Keeps what is known of mailboxes in an SQLite file, and beside it what its sink writes. It is opened once.
+    """A store in an SQLite file. Can be opened once. Methods raise StoreError.
 
-    path: of the file, or MEMORY. Commits of several mailboxes share a flush of the disk. shared: for a short look or a
-    request, beside the process that has the file open. Each method raises StoreError.
+    path: the path of the file, or MEMORY.
+    sink: a sink that writes to the same file.
+    shared: True to use an existing file briefly, also while another process has it open for writing.
     """
 
     def __init__(self, path: str | os.PathLike[str], sink: StoreSink | None = None, *, shared: bool = False) -> None:
@@ -263,15 +262,15 @@ class SqliteStore(DatabaseStore):
 
 
 async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
-    """Raise StaleLeaseError for a lease that is stale; no other can be claimed until the transaction ends."""
+    """Raise StaleLeaseError if the lease is stale. Otherwise lock the mailbox against claims in this transaction."""
     if await transaction.execute(sql.LOCK_LEASE, {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
-        raise StaleLeaseError("Another worker has claimed the mailbox since: claim it anew before the next round.")
+        raise StaleLeaseError("Another worker has claimed the mailbox. Claim it again before the next round.")
 
 
 async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) -> None:
     if change_set.renumbered:
         await transaction.execute(sql.RENUMBER, {"folders": change_set.renumbered})
-    rows = {row.key: row for row in change_set.rows}  # one statement writes a row once
+    rows = {row.key: row for row in change_set.rows}  # a statement may write a row only once
     await transaction.insert(sql.WRITE_ROWS, [_make_row_values(row) for row in rows.values()])
     if change_set.problems:
         await transaction.execute(sql.FORGET_PROBLEMS, {"folders": list({folder for folder, *_ in rows})})
@@ -302,7 +301,6 @@ def _make_row(values: Sequence[Any]) -> MessageRow:
 
 
 def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
-    """In the order of the columns."""
     before = (row.folder, row.uid_validity, row.uid, int(row.state), row.identity, row.digest)
     return (*before, row.size, row.received_ms, row.attempts, row.retry_ms)
 
@@ -337,7 +335,7 @@ def _make_quarantined_message(values: Sequence[Any]) -> QuarantinedMessage:
 
 
 def _make_folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:
-    """Each of several rows, one for each state. A mailbox without folders has one row with nothing in it."""
+    # A folder has a row per state. A mailbox without folders has one row, with NULLs.
     named = (values[2:] for values in found if values[2] is not None)
     return [
         FolderStatus(
