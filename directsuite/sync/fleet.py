@@ -46,7 +46,7 @@ class FleetStatus:
 
     mailboxes: int
     waiting: int
-    """The number of mailboxes without a round so far."""
+    """The number of mailboxes that never had a round."""
     failing: dict[str, int]
     """The number of failing mailboxes by problem."""
     late: float
@@ -164,7 +164,7 @@ class Fleet:
         """Work until stopped or cancelled, then give rounds in progress the grace period. Can be called once.
 
         Raises StoreError if PostgreSQL is not available at the start; later failures are retried. Raises
-        ConfigurationError if there is no sink, or the store is bound to another one.
+        ConfigurationError if a sink is missing, or the store is bound to another one.
         """
         await self.bind()
         await self._table.prepare()

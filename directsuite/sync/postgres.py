@@ -14,11 +14,14 @@ __all__ = ["PostgresSink", "PostgresStore"]
 
 @scrub_class
 class PostgresStore(DatabaseStore):
-    """Keeps what is known of mailboxes in PostgreSQL, in the schema `directsuite`, and beside it what its sink writes.
+    """A store in PostgreSQL, in the schema `directsuite`.
 
-    conninfo: a URI, or keywords and values, as libpq has it; PostgreSQL itself or a pooler in session mode. sink: one
-    that writes in the same transaction. connections: at a time, of this process. timeout: seconds for a method. Each
-    method raises StoreError; where that was for a broken connection, the next one connects again.
+    conninfo: a libpq connection string (URI, or keywords and values), of PostgreSQL or of a pooler in session mode.
+    sink: a sink that writes in the same transaction.
+    connections: the maximum number of connections of this process.
+    timeout: seconds for a method.
+
+    Methods raise StoreError. If the connection was lost, the next call connects again.
     """
 
     def __init__(
@@ -30,5 +33,5 @@ class PostgresStore(DatabaseStore):
         timeout: float = TIMEOUT,
     ) -> None:
         self.connections = Connections(conninfo, error=StoreError, max_connections=connections, timeout=timeout)
-        del conninfo  # this frame may stand in a traceback
+        del conninfo  # a traceback may show the variables of this frame
         super().__init__(PostgresDatabase(self.connections), sink)

@@ -1,14 +1,14 @@
-"""Limits that the suites of all processes of a fleet share, through PostgreSQL.
+"""Limits that suites in several processes share through PostgreSQL.
 
 async with SharedLimits(conninfo, processes=4, connections=20) as shared:
     async with ds.DirectSuite(settings, shared_limits=shared) as suite:
         ...
 
-Requests a second are slots in PostgreSQL, of which each process leases some at a time:
+A slot is the permission to send one request at a given time. Each process leases slots from PostgreSQL:
 
-    try_acquire ◄── slots leased, each with its time ◄── take_slots, one row for all (GCRA)
-     ▲                                                     └─ no answer: this process's share, until there is one
-     └──── none is used later than its slack allows: it lapses
+    try_acquire ◄── leased slots ◄── take_slots, one row for all processes (GCRA)
+     │                                 └─ if PostgreSQL fails, this process uses its share of the rate
+     └─ a slot that is older than its slack lapses
 """
 
 from __future__ import annotations
@@ -31,41 +31,42 @@ from directsuite.sync.model import StoreError
 
 __all__ = ["SharedLimits"]
 
-_TIMEOUT = 2.0  # seconds for an answer of PostgreSQL, while which nobody goes
-_RETRY_DELAY = 1.0  # seconds until PostgreSQL is asked again after none
-_MAX_LEASE_AHEAD = (
-    1.0  # seconds ahead of which no place is leased, for the pause that a service asks for may come before
-)
-_MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds: a request that is due later was scheduled by a clock that was ahead
-_MIN_WAIT = 0.005  # seconds in which PostgreSQL may have answered
-_SLACK = 0.05  # seconds after its time in which a place is used, where the burst leaves room for it
+_TIMEOUT = 2.0  # seconds for PostgreSQL to respond; no request is sent during that time
+_RETRY_DELAY = 1.0  # seconds until the next attempt after PostgreSQL failed
+_MAX_LEASE_AHEAD = 1.0  # seconds; slots further ahead would delay the effect of a pause
+_MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds; a later time was stored while a clock was ahead
+_MIN_WAIT = 0.005  # seconds until PostgreSQL may have responded
+_SLACK = 0.05  # seconds for which a slot may be used late, if the burst permits
 
 
 @scrub_class
 class SharedLimits:
-    """What suites in several processes may do together, service by service: `DirectSuite(shared_limits=...)`.
+    """Limits that suites in several processes share, for each service: `DirectSuite(shared_limits=...)`.
 
-    The settings' requests_per_second and burst hold for all processes together then, and are the same in each; an
-    answer that asks one process for a pause pauses all. conninfo: as PostgresStore has it; connections to PostgreSQL
-    are made when a service is first called. processes: how many there are at most; where PostgreSQL doesn't answer,
-    each keeps to its part of the rate. connections: to one service, of all processes together, of which each has an
-    equal part; None for max_connections in each. name: of those who share, where one database has several. Open it
-    before the suite; it belongs to one event loop. Raises ConfigurationError.
+    The settings' requests_per_second and burst then apply to all processes together, and must be the same in each. A
+    response that requests a pause pauses all processes. Open it before the suite, in the same event loop.
+
+    conninfo: as for `PostgresStore`. Connections are opened at the first call of a service.
+    processes: the maximum number of processes. If PostgreSQL fails, each uses an equal share of the rate.
+    connections: the total for one service, divided equally among the processes. None: max_connections in each.
+    name: identifies the group of processes, if several groups use the database.
+
+    Raises ConfigurationError if an argument is invalid or psycopg is not installed.
     """
 
     def __init__(
         self, conninfo: str | Secret, *, processes: int, connections: int | None = None, name: str = "directsuite"
     ) -> None:
         self._conninfo = as_secret(conninfo)
-        del conninfo  # this frame may stand in a traceback
+        del conninfo  # a traceback may show the variables of this frame
         AT_LEAST_ONE.require("processes", processes)
         AT_LEAST_ONE.allow_none().require("connections", connections)
         if connections is not None and connections < processes:
-            raise ConfigurationError("connections has to be one or more for each process")
+            raise ConfigurationError("connections must be at least the number of processes")
         Connections(self._conninfo, error=StoreError)
         self._processes = processes
         self.connections = None if connections is None else connections // processes
-        """To one service, of this process."""
+        """The maximum number of connections from this process to each service. None: use the settings."""
         self._name = name
         self._rates: list[SharedRate] = []
 
@@ -78,7 +79,7 @@ class SharedLimits:
         await self.aclose()
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
-        """Places for requests to a service. For the suite."""
+        """Return the shared rate limiter of a service. Called by the suite."""
         rate = SharedRate(
             self._conninfo,
             f"{self._name} {service}",
@@ -91,18 +92,22 @@ class SharedLimits:
         return rate
 
     async def aclose(self) -> None:
-        """Give everything back, and close the connections to PostgreSQL."""
+        """Stop all requests to PostgreSQL, and close the connections."""
         for part in self._rates:
             await part.aclose()
 
 
 class SharedRate:
-    """So many requests per second, and a burst, for all processes that give the same name. One event loop each.
+    """A rate limiter that all processes with the same `name` share.
 
-    In any second no more than per_second + burst go, to within the time that PostgreSQL takes to answer; a burst of 1
-    counts as 2, since PostgreSQL takes some. conninfo: as PostgresStore has it. processes: how many share it; where
-    PostgreSQL doesn't answer, this one keeps to its part of per_second. lease: slots taken at a time at most, by a
-    process that uses them all. Raises ConfigurationError.
+    Any second has at most per_second + burst requests, apart from PostgreSQL's response time. A burst of 1 counts as 2,
+    because some of it compensates for that time.
+
+    conninfo: as for `PostgresStore`.
+    processes: the number of processes. If PostgreSQL fails, this process uses its share of per_second.
+    lease: the maximum number of slots leased at a time.
+
+    Raises ConfigurationError if conninfo is invalid or psycopg is not installed.
     """
 
     def __init__(
@@ -117,13 +122,13 @@ class SharedRate:
         clock: Clock | None = None,
     ) -> None:
         self._database = PostgresDatabase(Connections(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT))
-        del conninfo  # this frame may stand in a traceback
+        del conninfo  # a traceback may show the variables of this frame
         self.interval = 1.0 / per_second
         self._name = name
         self._max_lease = lease
         self._lease_size = 1
         self._clock = clock or SystemClock()
-        # Of what the burst allows, some is for slots that are used late, and the rest for those taken early.
+        # Part of the burst permits late use of slots, the rest early use.
         early = self.interval * max(1, burst - 1)
         self._slack = min(early, max(_SLACK, 2 * self.interval))
         self._tolerance = early - self._slack
@@ -147,11 +152,11 @@ class SharedRate:
 
     @property
     def is_lost(self) -> bool:
-        """Whether PostgreSQL gave no answer, and this process keeps to its share."""
+        """True if PostgreSQL failed, so that this process uses its share of the rate."""
         return self._is_lost
 
     def try_acquire(self) -> bool:
-        """Take the next place, if it is there."""
+        """Consume a slot if one is available now. Return False if none is."""
         now = self._clock.monotonic()
         while self._slots and self._slots[0] + self._slack < now:
             self._slots.popleft()
@@ -167,7 +172,7 @@ class SharedRate:
         return goes
 
     def seconds_until_slot(self) -> float:
-        """Seconds until a request that came now might go, as far as is known; it may be more."""
+        """Return the estimated number of seconds until the next request is allowed. It may take longer."""
         now = self._clock.monotonic()
         if self._is_lost:
             return self._share.seconds_until_slot()
@@ -177,12 +182,15 @@ class SharedRate:
         return max(_MIN_WAIT, self._ask_at - now)
 
     async def acquire(self) -> None:
-        """Return when a request may go."""
+        """Wait for a slot, and consume it."""
         while not self.try_acquire():
             await self._clock.sleep(self.seconds_until_slot())
 
     def pause(self, seconds: float) -> bool:
-        """Let nobody go for so many seconds, in any process; begun here, and at once there. Whether that is news."""
+        """Block all requests for `seconds`, here immediately, in other processes in the background.
+
+        Return False if a pause at least as long is already in effect.
+        """
         news = self._pause_locally(seconds)
         if news:
             task = asyncio.ensure_future(self._push_back(seconds))
@@ -191,12 +199,12 @@ class SharedRate:
         return news
 
     async def push_back(self, seconds: float) -> None:
-        """As `pause`, for an answer of 429 or 503; returns when the other processes' next leases know."""
+        """Block all requests for `seconds`. Return when the pause applies to the next leases of other processes."""
         self._pause_locally(seconds)
         await self._push_back(seconds)
 
     async def aclose(self) -> None:
-        """Give up what is under way, and close the connections."""
+        """Cancel the requests to PostgreSQL in progress, and close the connections."""
         tasks = [*self._pushing, *([] if self._asking is None else [self._asking])]
         for task in tasks:
             task.cancel()
@@ -218,12 +226,12 @@ class SharedRate:
             values = {"rate": self._name, "seconds": seconds + self._tolerance}
             await self._database.execute(sql.PUSH_BACK, values)
         except DirectSuiteError:
-            self._mark_lost()  # others learn it from the service itself, as this one did
+            self._mark_lost()  # other processes get a response with a pause themselves
 
     def _request_slots(self, now: float) -> None:
-        """Have slots leased, unless that is under way or was in vain just now.
+        """Start to lease slots, unless a lease is in progress or has just failed.
 
-        Who asks as soon as his last one is there gets more at a time: who doesn't would let them lapse.
+        The lease grows while this process uses its slots without a gap; otherwise unused slots would lapse.
         """
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
             goes_on = now <= self._last_slot_at + self._slack

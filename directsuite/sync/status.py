@@ -1,7 +1,7 @@
-"""How each mailbox stands: while it runs, in words that say what to do, and in a file that other processes read.
+"""The progress of each mailbox, messages about its problems, and the status file that other processes read.
 
-The words name no mailbox, no folder and no secret. The file is JSON beside the store, for a look at a mailbox in which
-nothing happens is to write nothing to the database; it names mailboxes and folders, and is for its owner alone.
+The messages contain no mailbox, folder or secret. The status file is JSON beside the store and not in it, because
+polling an idle mailbox must not write to the database. It names mailboxes and folders, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -41,48 +41,48 @@ from directsuite.sync.store import FILE
 
 
 class SyncStatus(enum.StrEnum):
-    """How a mailbox stands."""
+    """The status of a mailbox."""
 
     WAITING = "waiting"
-    """No round of it has ended yet."""
+    """No round has ended yet."""
     CATCHING_UP = "catching up"
-    """There is more to fetch."""
+    """More messages must be fetched."""
     UP_TO_DATE = "up to date"
-    """The sink has all that the last listings showed."""
+    """The sink has all messages of the last listings."""
     FAILING = "failing"
-    """Its last round failed, or a folder in it; it is tried again."""
+    """The last round failed completely or for a folder. It will be tried again."""
 
 
 @scrub_class
 @attrs.define(kw_only=True, repr=False)
 class MailboxProgress:
-    """How one mailbox stands, and what was done for it since this process began."""
+    """The status of one mailbox, and counters since the start of this process."""
 
     name: str
-    """Its address."""
+    """The address."""
     status: SyncStatus = SyncStatus.WAITING
     up_to_date_at: float | None = None
-    """When it was last up to date, in Unix time; None if it never was."""
+    """Unix time when it was last up to date. None if never."""
     rounds: int = 0
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    """How many changes the sink was told, by kind."""
+    """The number of changes delivered to the sink, by kind."""
     quarantined: int = 0
-    """Messages that could not be fetched, or that the sink could not take."""
+    """The number of messages that could not be fetched, or that the sink rejected."""
     failures: int = 0
-    """Rounds that failed, in a row."""
+    """The number of consecutive failed rounds."""
     problem: str | None = None
-    """What is wrong and what to do, in words that name nobody; None where nothing is."""
+    """The problem and what to do, without names. None if there is none."""
     failing_since: float | None = None
-    """When the failures began, in Unix time."""
+    """Unix time of the first of the consecutive failures. None without failures."""
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
-    """The problem of each folder that failed."""
+    """The problem of each failed folder."""
     number: int | None = None
-    """The store's own number of it, which names nobody; None before its first round."""
+    """The mailbox's number in the store, for logs without names. None before the first round."""
 
     def lag(self, now: float) -> float | None:
-        """Return the seconds since it was last up to date; None if it never was.
+        """Return the seconds since it was last up to date, or None if it never was.
 
-        A time in the future was set by a clock that was ahead, and counts as equally long ago.
+        now: Unix time. A time after it was set while a clock was ahead, and counts as equally long ago.
         """
         return None if self.up_to_date_at is None else abs(now - self.up_to_date_at)
 
@@ -95,43 +95,46 @@ class RoundFinished(Event):
     """A round of a mailbox has ended. The five fields after `mailbox` count messages."""
 
     mailbox: int | None = None
-    """The store's own number of it, which names nobody and which MailboxProgress has, too."""
+    """The mailbox's number in the store, as in MailboxProgress."""
     new: int = 0
     moved: int = 0
     restored: int = 0
     gone: int = 0
     quarantined: int = 0
     idle_folders: int = 0
-    """Folders that were as before."""
+    """The number of unchanged folders."""
     failed_folders: int = 0
     more: bool = False
-    """Whether there is more to fetch at once."""
+    """True if more messages can be fetched immediately."""
     elapsed: float = 0.0
-    """Seconds that the round took."""
+    """The duration of the round in seconds."""
     failure: str | None = None
-    """The error's type, where the whole mailbox failed."""
+    """The type of the error if the complete mailbox failed, else None."""
     problem: str | None = None
-    """What is wrong and what to do, in words that name nobody."""
+    """The problem and what to do, without names. None if there is none."""
 
 
-NO_SUCH_FOLDER = "There is no such folder on the server: make it there, or leave it out here."
+NO_SUCH_FOLDER = "There is no such folder on the server. Create it there, or leave it out here."
 
 _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
-    AuthenticationError: "The password is refused: give the right one.",
-    CircuitOpenError: "The service has not answered for a while: it is asked again by itself.",
-    ConnectFailedError: "The service can't be reached: see to the network, and to message_url.",
-    ConnectionLostError: "The service breaks connections off: it is asked again by itself.",
-    DeadlineExceededError: "The service does not answer in time: it is asked again by itself.",
-    NotFoundError: "The service knows no such mailbox or path: check the address, and message_url.",
-    PermissionDeniedError: "The service denies access to the mailbox: ask its provider to grant it.",
-    RateLimitedError: "The service wants fewer requests: lower requests_per_second.",
-    ServerError: "The service itself fails: it is asked again, and its provider may know more.",
+    AuthenticationError: "The service rejected the password. Provide the correct one.",
+    CircuitOpenError: "The service has not responded for a while. It will be tried again automatically.",
+    ConnectFailedError: "The service can't be reached. Check the network and message_url.",
+    ConnectionLostError: "The service closes connections early. It will be tried again automatically.",
+    DeadlineExceededError: "The service does not respond in time. It will be tried again automatically.",
+    NotFoundError: "The service does not know the mailbox or the path. Check the address and message_url.",
+    PermissionDeniedError: "The service denies access to the mailbox. Ask its provider to grant access.",
+    RateLimitedError: "The service receives too many requests. Lower requests_per_second.",
+    ServerError: "The service has an internal error. It will be tried again automatically. Its provider may know more.",
 }
-"""By the kind of error, or the nearest that it is a kind of. All others say in their own text what to do."""
+"""Messages by class of error; the nearest base class counts. Other errors explain themselves."""
 
-_HINT_DISK_FULL = "The disk of the sink is full: free some space; what was not written is told again."
+_HINT_DISK_FULL = (
+    "The disk of the sink is full. Free some space. Changes that were not written will be delivered again."
+)
 _HINT_NOT_WRITABLE = (
-    "The folder of the sink can't be written: let this user write to it; what was not written is told again."
+    "The folder of the sink can't be written. Let this user write to it. "
+    "Changes that were not written will be delivered again."
 )
 _HINT_BY_ERRNO: Mapping[int, str] = {
     errno.ENOSPC: _HINT_DISK_FULL,
@@ -143,7 +146,7 @@ _HINT_BY_ERRNO: Mapping[int, str] = {
 
 
 def describe_problem(error: DirectSuiteError) -> str:
-    """A sentence for whoever runs the synchronisation."""
+    """Return the message about a problem for the operator, without names."""
     if isinstance(error, SinkError):
         return _describe_sink_problem(error)
     return next((_HINT_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _HINT_BY_ERROR), error.explanation)
@@ -156,53 +159,58 @@ def _describe_sink_problem(error: SinkError) -> str:
     number: int | None = getattr(error if cause is None else cause, "errno", None)
     if number is None:
         return error.explanation
-    other = f"The sink can't be written ({os.strerror(number)}): see to its disk; what was not written is told again."
+    other = (
+        f"The sink can't be written ({os.strerror(number)}). Check its disk. "
+        "Changes that were not written will be delivered again."
+    )
     return _HINT_BY_ERRNO.get(number, other)
 
 
 _VERSION = 1
-_BLOCK_BYTES = 4096  # bytes
+_BLOCK_BYTES = 4096
 _FIELDS = [field.name for field in attrs.fields(MailboxProgress) if field.name != "name"]
 
 
 @attrs.frozen(kw_only=True)
 class WorkerStatus:
-    """What a worker reports. started, written_at: Unix time. ended: it has stopped, and this is its last report."""
+    """The report of a worker. started, written_at: Unix time. ended: True in the last report of a stopped worker."""
 
     pid: int
     host: str | None = None
-    """The name of the machine that the process is on."""
+    """The host name of the process. None in reports of the first release."""
     started: float
     written_at: float
     ended: bool = False
     mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
 
     def age(self, now: float) -> float:
-        """Return the seconds since it was written; one from the future, by a clock that was ahead, is equally old."""
+        """Return the seconds since the report was written, or until then, if a clock was ahead."""
         return abs(now - self.written_at)
 
     def is_killed(self) -> bool:
-        """Return True if the process is no more and said nothing of its end; False where nobody can tell from here."""
-        if self.ended or self.host != socket.gethostname() or sys.platform == "win32":  # where signal 0 ends a process
+        """Return True if the process died without a last report. False if that is unknown, as on another host."""
+        if (
+            self.ended or self.host != socket.gethostname() or sys.platform == "win32"
+        ):  # where os.kill terminates the process
             return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
         except PermissionError:
-            pass  # it is another user's
+            pass  # the process exists, but belongs to another user
         return False
 
 
 def build_status_path(store: Path) -> Path:
-    """Where the report of the worker is that has a store open."""
+    """Return the path of the status file that belongs to a store."""
     return store.with_name(f"{store.name}.status.json")
 
 
 def write_status(path: Path, status: WorkerStatus) -> None:
-    """Put a report in the place of the one before. Raises OSError.
+    """Replace the status file. Raises OSError.
 
-    On a full disk it is written over the one before, which has room to spare: what is wrong can be read just then.
+    The file is padded with spaces: on a full disk it can be overwritten in place, to show that problem.
     """
     text = json.dumps(_to_document(status), ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "backslashreplace"
@@ -210,7 +218,7 @@ def write_status(path: Path, status: WorkerStatus) -> None:
     text = text.ljust((len(text) * 3 // 2 // _BLOCK_BYTES + 1) * _BLOCK_BYTES)
     temporary = path.with_name(f"{path.name}.new")
     try:
-        temporary.unlink(missing_ok=True)  # with the mode that it may have got from a back-up
+        temporary.unlink(missing_ok=True)  # its mode may come from a backup
         with replace_file(path, temporary=temporary, synced=False) as file:
             file.write(text)
     except OSError:
@@ -221,14 +229,14 @@ def write_status(path: Path, status: WorkerStatus) -> None:
 
 
 def read_status(path: Path) -> WorkerStatus | None:
-    """The last report; None where there is none, or none that can be read."""
+    """Return the last report, or None if it is missing, unreadable or of another version."""
     try:
         document = json.loads(path.read_bytes())
         if document["version"] != _VERSION:
             return None
         mailboxes = {name: _from_values(name, values) for name, values in document["mailboxes"].items()}
         about = {name: document[name] for name in ("pid", "started", "written_at", "ended")}
-        host = document.get("host")  # which the first release doesn't tell
+        host = document.get("host")  # missing in reports of the first release
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return WorkerStatus(**about, host=host, mailboxes=mailboxes)

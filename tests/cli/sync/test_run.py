@@ -102,14 +102,14 @@ async def test_a_mistyped_folder_is_told_in_words_that_fit(sync_runner: SyncRunn
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
     assert ended.status == 1
-    assert "There is no such folder on the server: make it there, or leave it out here." in ended.out
+    assert "There is no such folder on the server. Create it there, or leave it out here." in ended.out
 
 
 async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_runner: SyncRunner) -> None:
     await sync_runner.deliver(BOB, "his")
     ended = await sync_runner.run("run", *BOTH, "--passwords", sync_runner.write_passwords(alice="wrong"), "--once")
     assert ended.status == 1
-    assert "The password is refused: give the right one." in ended.out
+    assert "The service rejected the password. Provide the correct one." in ended.out
     assert ended.out.endswith("1 up to date, 1 failing\n")
     assert "alice" not in ended.out + ended.err
     assert subjects() == ["his"]
@@ -132,7 +132,7 @@ async def test_as_json_each_round_is_a_line(sync_runner: SyncRunner) -> None:
         "words": f"messages are written into {sync_runner.folder / 'directsuite-sync.db'}",
     }
     assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
-        "The password is refused: give the right one."
+        "The service rejected the password. Provide the correct one."
     ]
     assert ended.status == 1
 
