@@ -1,1 +1,1 @@
-"""What outlives a process: rows in SQLite or PostgreSQL, files, and the workers of a fleet."""
+"""Durable state: databases (SQLite and PostgreSQL), files, and the workers of a fleet."""

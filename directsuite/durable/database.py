@@ -1,12 +1,12 @@
-"""One seam over SQLite and PostgreSQL: work is a coroutine that is written once, and runs in a transaction of either.
+"""The interface to a database, which is either SQLite or PostgreSQL.
 
-    database.transaction(work) ──► work(transaction): committed when it returns, undone where it raises
-    database.execute(statement) ─► one statement, committed by itself
-    database.fetch(statement) ───► rows that were committed before
+    database.transaction(work) ──► work(transaction): committed if it returns, rolled back if it raises
+    database.execute(statement) ─► one statement, committed immediately
+    database.fetch(statement) ───► committed rows
 
-Statements are written for PostgreSQL, in its schema `directsuite`. SQLite's text is derived by the table below, and
-written out where that won't do. The same values mean the same: a list stands in `= ANY(:names)` or `<> ALL(:names)`,
-and one of bytes in `= ANY(:names::bytea[])`.
+Statements are written for PostgreSQL, in the schema `directsuite`. The table below derives the text for SQLite, if it
+is not given. The parameters are the same. A list is a parameter in `= ANY(:names)` or `<> ALL(:names)`, a list of bytes
+in `= ANY(:names::bytea[])`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_VALUES: Values = {}
 _SQLITE_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
-        (r"/\*\+ (.*?) \*/", r"\1"),  # what is SQLite's alone stands in a comment
+        (r"/\*\+ (.*?) \*/", r"\1"),  # text for SQLite only, in a comment
         (r"\bdirectsuite\.", ""),
         (r"\bCREATE (TABLE|UNIQUE INDEX|INDEX)\b", r"CREATE \1 IF NOT EXISTS"),
         (r"\bbigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY\b", "INTEGER PRIMARY KEY"),
@@ -48,19 +48,19 @@ _SQLITE_REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _PLACEHOLDER = re.compile(r"(?<!:):([a-z]\w*)")
 _ROWS_PLACEHOLDER = ":rows"
-_BATCH_ROWS = 50  # rows of a statement that inserts many
+_BATCH_ROWS = 50  # rows per INSERT
 
 
 @attrs.frozen
 class Statement:
-    """One statement in both dialects. `:name` is the place of a value, `:rows` that of rows to insert."""
+    """A statement in both dialects. `:name` is the placeholder of a value, `:rows` of the rows to insert."""
 
     postgres: bytes
     sqlite: str
 
 
 def sql(text: str, *, sqlite: str | None = None) -> Statement:
-    """A statement. sqlite: its text in SQLite, where it isn't what the table above makes of it."""
+    """Return a statement. sqlite: its text for SQLite. None: derive it from `text`."""
     derived = text if sqlite is None else sqlite
     for pattern, other in _SQLITE_REWRITES:
         derived = pattern.sub(other, derived)
@@ -70,7 +70,7 @@ def sql(text: str, *, sqlite: str | None = None) -> Statement:
 
 @functools.lru_cache(maxsize=256)
 def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
-    """A statement with places for so many rows, whose values come one after the other: $1 to $n for PostgreSQL."""
+    """Replace `:rows` by positional placeholders for the values of all rows: `?`, or $1 to $n in PostgreSQL."""
     numbers = itertools.count(1)
     numbered = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in range(columns))})" for _ in range(rows))
     places = ", ".join([f"({', '.join('?' * columns)})"] * rows)
@@ -81,99 +81,99 @@ def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
 
 
 def batched(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
-    """Rows, so many at a time as one statement inserts."""
+    """Return the rows in batches, each for one INSERT."""
     return (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
 
 
 @attrs.frozen
 class Tables:
-    """Tables that are made where there are none."""
+    """Tables to create if they are missing."""
 
     part: str
-    """Their name among others of a PostgreSQL database."""
+    """The name under which PostgreSQL stores their version."""
     statements: tuple[Statement, ...]
     version: int = 1
 
 
 @attrs.frozen
 class DatabaseRejection:
-    """What a database says of a statement."""
+    """The error of a database that rejected a statement."""
 
     explanation: str
     is_general: bool
-    """Whether it is about no row, as with a full disk."""
+    """True if the cause is not a row, but for example a full disk."""
     cause: BaseException | None = None
 
 
 class Transaction(Protocol):
-    """What work does its work with. It neither begins nor commits. Errors come out as the driver's own."""
+    """The operations of a `TransactionFn`. Methods raise the driver's errors, and neither begin nor commit."""
 
     @property
     def connection(self) -> Any:
-        """The driver's: a sqlite3.Connection, or a psycopg.AsyncConnection."""
+        """The driver's connection: sqlite3.Connection or psycopg.AsyncConnection."""
         ...
 
     def json(self, value: object) -> Any:
-        """A value as a column of JSON takes it."""
+        """Return `value` as a parameter for a JSON column."""
         ...
 
     def time(self, time: datetime) -> Any:
-        """A time in UTC as a column of times takes it."""
+        """Return a time in UTC as a parameter for a column of times."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, if any."""
+        """Execute a statement and return its rows."""
         ...
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """The rows that a statement returns, done with each of these values."""
+        """Execute a statement for each set of values, and return all rows."""
         ...
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert many rows at a time, at the `:rows` of a statement; what it returns of them, in any order."""
+        """Insert rows in batches. Return what the statement returns, in any order."""
         ...
 
     async def ensure(self, tables: Tables) -> None:
-        """Make tables where there are none."""
+        """Create missing tables."""
         ...
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """What the database says where an error is its own, and it is still there."""
+        """Return the rejection if the error is the database's and the connection is open, else None."""
         ...
 
 
 TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
-"""What is done in one transaction. In SQLite it runs in a thread without an event loop: it may await nothing else."""
+"""Runs in one transaction, and may await only its methods, because SQLite's thread has no event loop."""
 
 
 class Database(Protocol):
-    """A file of SQLite, or PostgreSQL. Methods raise the class of error that the database was given."""
+    """An SQLite file or a PostgreSQL schema. Methods raise the error class that the database was given."""
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect, and do this in the first transaction. Raises what that raised."""
+        """Connect, and run `prepare` in the first transaction."""
         ...
 
     async def aclose(self) -> None:
-        """Finish what is under way, and disconnect."""
+        """Finish the transactions in progress, and disconnect."""
         ...
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """What work gives, once that is committed; what it raises, once all is undone."""
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """The rows that a statement returns, committed by itself."""
+        """Execute one statement, commit it, and return its rows."""
         ...
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """The rows of a statement that writes nothing. make: what is made of each; many don't hold the event loop."""
+        """Return the rows of a reading statement, each converted by `make`, without blocking the event loop."""
         ...
 
 
 class DatabaseContext:
-    """Has a database open within `async with`. Subclasses set it, and say what its first transaction does."""
+    """Opens a database within `async with`. Subclasses set `_database` and define its first transaction, `_prepare`."""
 
     _database: Database
 

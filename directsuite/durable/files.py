@@ -1,4 +1,4 @@
-"""Files that one process at a time has locked, that appear whole or not at all, and that outlast a loss of power."""
+"""File locks, atomic creation and replacement of files, and flushes that survive a power failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
     import fcntl
 
 DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
-"""Names that Windows takes for devices, whatever follows their first dot."""
+"""File names that are devices in Windows, with any text after the first dot."""
 
 _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
@@ -27,15 +27,15 @@ _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOS
 _LOCKED_DESCRIPTORS: dict[tuple[int, int, int], list[int]] = {}
 """The descriptors of each locked file, by process id, device and inode.
 
-A record lock belongs to a process. It does not exclude a second lock by the same process, and closing any descriptor of
-the file ends it. Forked children do not inherit it, unlike a lock by flock, which an orphan would hold.
+A record lock does not exclude a second lock by the same process, and closing any descriptor of the file ends it. Unlike
+a lock by flock, forked children do not inherit it.
 """
 
 
 class FileLock:
-    """A file that this process has locked until `release`, or until the process ends in any way.
+    """A file that this process has locked, until `release` or the end of the process.
 
-    The process must not open the file by other means, because closing it ends the lock: use `descriptor`.
+    Access the file only by `descriptor`, because closing another descriptor ends the lock.
     """
 
     def __init__(self, key: tuple[int, int, int], descriptors: list[int]) -> None:
@@ -44,22 +44,23 @@ class FileLock:
         self.descriptor = descriptors[0]
 
     def release(self) -> None:
-        """Unlock the file, and close it. Do nothing if it is released already: another holder may have locked it."""
+        """Unlock and close the file. Do nothing if it is released already."""
         if _LOCKED_DESCRIPTORS.get(self._key) is self._descriptors:
             try:
                 for each in self._descriptors:
                     os.close(each)
             finally:
-                del _LOCKED_DESCRIPTORS[
-                    self._key
-                ]  # last: a thread that locked the file before a close would lose its lock
+                # Last, because these closes would end the lock of a thread that locks the file earlier.
+                del _LOCKED_DESCRIPTORS[self._key]
 
 
 def lock_file(path: Path, *, create: bool = True) -> FileLock:
     """Lock a file for this process, whose children do not inherit the lock.
 
-    create: make the file, for its owner alone, if it is missing. Raises BlockingIOError if another holder has locked
-    it, here or in another process, and OSError if it cannot be opened or the file system has no locks.
+    create: True to create a missing file, readable by its owner only.
+
+    Raises BlockingIOError if it is locked, here or in another process, and OSError if it cannot be opened or the file
+    system does not support locks.
     """
     with contextlib.suppress(FileNotFoundError):
         if make_lock_key(path.stat()) in _LOCKED_DESCRIPTORS:
@@ -69,7 +70,7 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
     key = make_lock_key(os.fstat(descriptor))
     descriptors = [descriptor]
     if (holders := _LOCKED_DESCRIPTORS.setdefault(key, descriptors)) is not descriptors:
-        holders.append(descriptor)  # another thread was faster: closing it now would end that thread's lock
+        holders.append(descriptor)  # closing it now would end the other thread's lock
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     lock = FileLock(key, descriptors)
     try:
@@ -81,7 +82,7 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
 
 
 def make_lock_key(status: os.stat_result) -> tuple[int, int, int]:
-    """Return what identifies a file in this process: the process id, the device and the inode."""
+    """Return the process id, the device and the inode of a file."""
     return os.getpid(), status.st_dev, status.st_ino
 
 
@@ -100,17 +101,18 @@ def _lock_descriptor(descriptor: int) -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Make a file, for its owner alone, to be written. Raises FileExistsError where there is one, or a link."""
+    """Create a file for writing, readable by its owner only. Raises FileExistsError if the name exists."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
 
 @contextlib.contextmanager
 def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
-    """Write a file under another name; it gets its own when the block ends, and is removed where that raises.
+    """Yield a temporary file that replaces `path` at the end of the block. It is removed if the block raises.
 
-    synced: whether its content is on the disk before it gets its name, which `sync_folder` has there. A link stays a
-    link: the file that it leads to is replaced. A FIFO or a device is written to.
+    If `path` is a link, its target is replaced. A FIFO or device is opened and written directly.
+
+    synced: True to flush the content to disk before the rename. Call `sync_folder` to flush the rename.
     """
     place = find_file(path)
     if place is None:
@@ -133,13 +135,13 @@ def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[Bina
 
 
 def move_new(file: Path, place: Path) -> bool:
-    """Give a file another name on its file system. Return False, and do nothing, where something has that name.
+    """Rename a file within its file system. Return False, and do nothing, if the new name exists.
 
-    No other process can come between, but where the file system has no hard links.
+    Without hard links, a file that another process creates at the same time may be replaced.
     """
     try:
         if os.name == "nt":
-            file.rename(place)  # which replaces nothing there
+            file.rename(place)  # does not replace files in Windows
             return True
         place.hardlink_to(file)
     except FileExistsError:
@@ -156,7 +158,7 @@ def move_new(file: Path, place: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk. Where a folder can't be opened, as on Windows, nothing is done."""
+    """Flush a folder's entries to disk. Does nothing on Windows, which cannot open folders."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

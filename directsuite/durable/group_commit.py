@@ -1,12 +1,10 @@
-"""One thread that owns an SQLite connection, and commits together what was asked for while it was busy.
+"""A thread that owns an SQLite connection, and commits the jobs of concurrent callers in one transaction.
 
-    run ─► queue ─► BEGIN ─► SAVEPOINT, work, RELEASE ─► … ─► COMMIT ─► callers get what their works gave
+    run ─► queue ─► BEGIN ─► SAVEPOINT, job, RELEASE ─► … ─► COMMIT ─► callers get their results
                                 └─ raises: ROLLBACK TO, and only its caller gets the exception
 
-A work that is alone in its transaction needs no SAVEPOINT: the transaction is undone with it.
-
-A commit costs a flush of the disk, whoever waits for it: two hundred callers share one. Reads go the same way on a
-connection of their own, where BEGIN locks nothing: each group of them sees what was committed before it began.
+A commit flushes the disk, so one commit for many jobs is faster. A job that is alone needs no SAVEPOINT. Reads use a
+second committer, on a connection where BEGIN locks nothing.
 """
 
 from __future__ import annotations
@@ -29,31 +27,28 @@ from directsuite.errors import ClosedError, ConfigurationError
 T = TypeVar("T")
 
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
-"""Opens a connection that commits by itself (isolation_level=None), and closes it, in the thread that uses it."""
+"""Opens and closes an autocommit connection (isolation_level=None), in the thread that uses it."""
 
-_MAX_TRANSACTION_JOBS = 500  # works of a transaction, so that the first of them doesn't wait for ever
+_MAX_TRANSACTION_JOBS = 500  # bounds the wait of the first job
 
 _HINT_NO_TRANSACTION_CONTROL = (
-    "The store begins and commits: within its transaction use execute and executemany, and no executescript."
+    "The store begins and commits the transaction. Use execute and executemany in it, and not executescript."
 )
 
 
 @attrs.define(eq=False)
 class _Job:
-    """What one caller waits for."""
-
     work: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
     result: Any = None
     error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Note why there is no result, unless a reason is known."""
         if self.error is None:
             self.error = error
 
     def resolve(self) -> None:
-        """Tell the caller, who may have gone. In the thread of its loop."""
+        """Pass the result to the caller. Must be called in the thread of its event loop."""
         if self.future.done():
             return
         if self.error is None:
@@ -63,10 +58,10 @@ class _Job:
 
 
 class GroupCommitter:
-    """Transactions on one connection, in one thread, for callers in one event loop. It is opened once.
+    """Runs transactions on one connection in one thread, for callers in one event loop. Can be opened once.
 
-    begin: the statement that begins one. explain: what a caller gets for a failure of the whole transaction; asked
-    anew for each.
+    begin: the statement that begins a transaction.
+    explain: returns the exception for a caller if the complete transaction fails. Called for each caller.
     """
 
     def __init__(self, connect: Connect, *, begin: str, explain: Callable[[BaseException], Exception]) -> None:
@@ -81,11 +76,11 @@ class GroupCommitter:
         self._is_at_work = False
 
     async def open(self) -> None:
-        """Start the thread and connect. Raises what connecting raised. Whether it does or not: aclose is due."""
+        """Start the thread and connect. Raises exceptions of `connect`. Call aclose() even if this raises."""
         loop = asyncio.get_running_loop()
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
         ended.future.add_done_callback(self._fail_waiting)
-        # A daemon: a program that forgets to close ends all the same, and SQLite survives that at any point.
+        # A daemon thread, so that a program can exit without aclose(). SQLite survives that at any point.
         threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
         self._ended = ended.future
         self._process = os.getpid()
@@ -93,15 +88,15 @@ class GroupCommitter:
         self._is_open = True
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What a work gives, once it is committed; what it raises, once it is undone. Raises ClosedError.
+        """Run `work` in a transaction, and return its result after the commit. Roll it back if it raises.
 
-        A work that has begun when its caller is cancelled may be committed. Raises ConfigurationError in a forked
-        process, which does not have the thread.
+        If the caller is cancelled, the work may be committed anyway. Raises ClosedError if not open, and
+        ConfigurationError in a forked process, which does not have the thread.
         """
         if not self._is_open or self._ended is None or self._ended.done():
             raise self._make_closed_error()
         if self._process != os.getpid():
-            raise ConfigurationError("The file was opened before a fork: open it in the process that uses it.")
+            raise ConfigurationError("The file was opened before a fork. Open it in the process that uses it.")
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._waiting.add(job)
         self._queue.put(job)
@@ -112,9 +107,9 @@ class GroupCommitter:
         return result
 
     async def aclose(self) -> None:
-        """Finish what is queued, disconnect, and end the thread. Raises what disconnecting or an early end raised.
+        """Finish the queued jobs, disconnect, and end the thread. Raises the error that ended the thread, if any.
 
-        Do nothing in a forked process: the file and the thread belong to its parent.
+        Does nothing in a forked process, because the file and the thread belong to its parent.
         """
         self._is_open = False
         if self._ended is not None and self._process == os.getpid():
@@ -124,7 +119,6 @@ class GroupCommitter:
                 raise self._make_closed_error()
 
     def _fail_waiting(self, _: asyncio.Future[None]) -> None:
-        """Fail what the thread has left undone. In the thread of the loop, as `run`: nothing comes in between."""
         for job in self._waiting:
             job.fail(self._make_closed_error())
             job.resolve()
@@ -133,7 +127,7 @@ class GroupCommitter:
         error = None if self._ended is None or not self._ended.done() else self._ended.exception()
         if error is not None:
             return self._explain(error)
-        return ClosedError("The file is closed, or not open yet: use it within `async with`.")
+        return ClosedError("The file is closed, or not open yet. Use it within `async with`.")
 
     def _commit_all(self, opened: _Job, ended: _Job) -> None:
         failing = opened
@@ -147,12 +141,12 @@ class GroupCommitter:
                     while waiting:
                         self._transact(connection, waiting)
                     _resolve_jobs(jobs)
-        except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
+        except BaseException as error:  # noqa: BLE001  the callers get it
             failing.fail(error)
         _resolve_jobs([opened, ended])
 
     def _collect_jobs(self) -> list[_Job]:
-        """All that is queued, or so much of it as one transaction takes; empty when nothing more will come."""
+        """Wait for jobs, and return those of the next transaction. Return an empty list at the end."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:
@@ -168,14 +162,14 @@ class GroupCommitter:
         return jobs
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
-        """One transaction of those that wait. Some remain where one of them has brought SQLite to undo it all.
+        """Run the waiting jobs in one transaction. Jobs remain if SQLite rolls it back before they start.
 
-        Whatever is raised, such as the MemoryError that SQLite's lack of memory comes as, fails those that are in it.
+        An exception of the transaction itself fails its jobs.
         """
         begun = list[_Job]()
         try:
             if connection.in_transaction:
-                connection.rollback()  # the last one could not be undone
+                connection.rollback()  # the rollback of the previous transaction failed
             connection.execute(self._begin)
             is_alone = len(waiting) == 1
             while waiting:
@@ -184,9 +178,11 @@ class GroupCommitter:
                     begun.append(job)
                     self._attempt(connection, job, is_alone=is_alone)
             if not connection.in_transaction:
-                raise sqlite3.OperationalError("SQLite has undone the transaction, and a work concealed that")
+                raise sqlite3.OperationalError(
+                    "SQLite has rolled back the transaction, and a job has suppressed the error."
+                )
             connection.commit()
-        except BaseException as error:  # noqa: BLE001  its callers get it
+        except BaseException as error:  # noqa: BLE001  the callers get it
             self._is_at_work = False
             if not begun:
                 begun.extend(waiting)
@@ -198,7 +194,7 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Do one work. If it raises, undo it: to its savepoint, or, where it is alone, by raising, which undoes all."""
+        """Run one job. If it raises, roll back to its savepoint, or raise if it is alone."""
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
@@ -208,25 +204,28 @@ class GroupCommitter:
             self._is_at_work = False
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
                 error.add_note(_HINT_NO_TRANSACTION_CONTROL)
-            job.fail(RuntimeError("The work raised StopIteration.") if isinstance(error, StopIteration) else error)
+            job.fail(
+                RuntimeError("The function passed to the transaction raised StopIteration.")
+                if isinstance(error, StopIteration)
+                else error
+            )
             if is_alone or not connection.in_transaction:
-                raise  # on a full disk, for one, SQLite may undo the whole transaction by itself
+                raise  # SQLite may roll back the transaction itself, for example on a full disk
             connection.execute("ROLLBACK TO directsuite")
         self._is_at_work = False
         if not is_alone:
             connection.execute("RELEASE directsuite")
 
     def _authorize(self, action: int, *_: str | None) -> int:
-        """A work must not end the transaction that it shares with others."""
+        # A job must not end the transaction, because it shares it with others.
         forbidden = self._is_at_work and action == sqlite3.SQLITE_TRANSACTION
         return sqlite3.SQLITE_DENY if forbidden else sqlite3.SQLITE_OK
 
 
 def _resolve_jobs(jobs: Sequence[_Job]) -> None:
     def resolve_all() -> None:
-        """All at once: each call from another thread wakes the loop."""
         for job in jobs:
             job.resolve()
 
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the event loop is closed
         jobs[0].future.get_loop().call_soon_threadsafe(resolve_all)

@@ -41,7 +41,7 @@ _SLACK = 0.05  # seconds for which a slot may be used late, if the burst permits
 
 @scrub_class
 class SharedLimits:
-    """Limits that suites in several processes share, for each service: `DirectSuite(shared_limits=...)`.
+    """The limits of each service that suites in several processes share: `DirectSuite(shared_limits=...)`.
 
     The settings' requests_per_second and burst then apply to all processes together, and must be the same in each. A
     response that requests a pause pauses all processes. Open it before the suite, in the same event loop.

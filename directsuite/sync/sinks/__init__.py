@@ -1,8 +1,8 @@
-"""Ready-made sinks: where the changes of a synchronisation go.
+"""Sinks, which receive the changes of a synchronisation.
 
-MaildirSink   files that mail programs read        told at least once, and each message is one file
-TableSink     tables in the store's own database   in the store's transaction: exactly once
-Changes       an `async for` loop of the program   a change counts as done when the loop asks for the next
+MaildirSink   files for mail programs          at least once, one file per message
+TableSink     tables in the store's database   exactly once, in the store's transaction
+Changes       an `async for` loop              a change is done when the loop requests the next
 """
 
 from directsuite.sync.sinks.iterator import Changes, ChangeStream, UnacknowledgedError

@@ -1,13 +1,12 @@
-"""A received message as RFC 5322 bytes: the same ones for the same message, on every version of Python.
+"""Serialisation of a received message to RFC 5322, with the same bytes on every version of Python.
 
-Written piece by piece, for the standard library's generator folds differently from version to version, and refuses what
-a hostile sender may write. Whatever stands in a message, a header line stays one: line breaks become spaces, and
-what is not ASCII becomes encoded words (RFC 2047). An address that has no ASCII form is written in UTF-8 (RFC 6532).
+The generator of the standard library is not used: its folding depends on the version, and it rejects malformed values,
+which a hostile sender may have written. Here, line breaks in a header become spaces, and other text than ASCII becomes
+encoded words (RFC 2047), or UTF-8 for an address without an ASCII form (RFC 6532).
 
-The text is quoted-printable and files are base64: neither can contain the boundary. RFC 2045 forbids both for types
-such as message/rfc822 and message/delivery-status, so these are written without an encoding, with the line ends of
-the file and a boundary that they do not contain. If that would change the content, it becomes a file of type
-application/octet-stream.
+The text is quoted-printable and files are base64, so neither can contain the boundary. RFC 2045 forbids both for types
+such as message/rfc822. These are written without an encoding, and with a boundary that they do not contain. If that
+would change the content, it becomes a file of type application/octet-stream.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ import pybase64
 
 from directsuite.messaging.models import Attachment, MessageDetail
 
-_TARGET_LINE_CHARS = 76  # characters, aimed at
-_MAX_WORD_CHARS = 900  # characters that may stand in one line, which holds 998 (RFC 5322, 2.1.1)
-_MAX_VALUE_CHARS = 16_384  # characters kept of one value: nobody reads more of a subject
-_MAX_FILENAME_BYTES = 255  # bytes
-_PIECE_BYTES = 57 * 4096  # bytes of a file encoded at a time: whole lines of base64
+_TARGET_LINE_CHARS = 76
+_MAX_WORD_CHARS = 900  # a line has at most 998 (RFC 5322, 2.1.1)
+_MAX_VALUE_CHARS = 16_384  # the rest of a header value is dropped
+_MAX_FILENAME_BYTES = 255
+_PIECE_BYTES = 57 * 4096  # a multiple of 57, so that pieces end with a line of base64
 
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _NAME = re.compile(r"[!-9;-~]{1,100}", re.ASCII)
@@ -45,13 +44,13 @@ _ADDRESS_HEADERS = frozenset(
 _ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~ -]*")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$&+.^_`{|}~-]{1,60}", re.ASCII)
-_MAX_CONTENT_TYPE_CHARS = 2048  # characters
-_MAX_PARAMETER_BYTES = 255  # bytes
+_MAX_CONTENT_TYPE_CHARS = 2048
+_MAX_PARAMETER_BYTES = 255
 _BOUNDARY = "=_directsuite"
-_MAX_HEADER_BYTES = 262_144  # of a message part: parsing more of them takes seconds
+_MAX_HEADER_BYTES = 262_144  # of a message part; parsing more takes seconds
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 _MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
-"""Message types whose content may be more than ASCII."""
+"""Message types that may contain other bytes than ASCII."""
 
 
 @attrs.frozen
@@ -65,7 +64,6 @@ class _Part:
     attachment: Attachment
 
     def format_header(self) -> bytes:
-        """Return the lines before the content."""
         is_original = self.media_type == self.attachment.media_type
         words = _format_parameters(self.attachment.content_type or "") if is_original else []
         disposition = (
@@ -81,7 +79,6 @@ class _Part:
         )
 
     def iter_body(self) -> Iterator[bytes]:
-        """Yield the content in pieces."""
         if self.encoding != "base64":
             yield self.content
             return
@@ -91,10 +88,10 @@ class _Part:
 
 
 def iter_eml(message: MessageDetail) -> Iterator[bytes]:
-    """Yield the message in pieces. Lines end in a line feed, as in a Maildir.
+    """Yield the message in pieces. Lines end with a line feed, as in a Maildir.
 
-    From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are the message's own; of the header lines given, all
-    that say nothing of these or of how the parts are encoded.
+    From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are made from the message's fields. Other header lines
+    are copied, except Content-* and MIME-Version.
     """
     yield _format_header(message)
     text = _fold_header("Content-Type", ["text/html;" if message.html_body else "text/plain;", 'charset="utf-8"'])
@@ -150,7 +147,7 @@ def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str
 
 
 def _find_boundary(parts: Sequence[_Part]) -> str:
-    """Return a boundary that no part contains: the same one for the same parts."""
+    """Return a boundary that no part contains. It depends on the parts only."""
     contents, boundary, number = [part.content for part in parts if part.encoding != "base64"], _BOUNDARY, 1
     while any(boundary.encode() in content for content in contents):
         number += 1
@@ -159,7 +156,7 @@ def _find_boundary(parts: Sequence[_Part]) -> str:
 
 
 def _format_parameters(content_type: str) -> list[str]:
-    """Return the parameters of a content type, each ready to be written. The name of the file is not one of them."""
+    """Return the formatted parameters of a content type, without the file name."""
     header = Message()
     header["Content-Type"] = _to_one_line(content_type[:_MAX_CONTENT_TYPE_CHARS])
     parameters = dict[str, str]()
@@ -171,7 +168,7 @@ def _format_parameters(content_type: str) -> list[str]:
 
 
 def _format_parameter(value: str) -> str:
-    """Return what follows a parameter's name."""
+    """Return a parameter's value with the `=` or `*=` before it."""
     return f'="{quote(value)}"' if value.isascii() else f"*={encode_rfc2231(value, 'utf-8')}"
 
 
@@ -209,7 +206,6 @@ def _format_header(message: MessageDetail) -> bytes:
 
 
 def _fold_header(name: str, words: Iterable[str]) -> bytes:
-    """One header, folded between words."""
     pieces, width = [f"{name}:"], len(name) + 1
     for number, word in enumerate(words):
         fits = number == 0 or width + 1 + len(word) <= _TARGET_LINE_CHARS
@@ -223,7 +219,7 @@ def _to_one_line(value: str) -> str:
 
 
 def _format_subject(value: str) -> list[str]:
-    """Return the words of a subject. One with more than one space between two words is encoded to keep them."""
+    """Return the words of a subject, encoded if folding would change its spaces."""
     text = _BREAKS.sub(
         lambda found: " " if found[0].strip(" ") else found[0], replace_lone_surrogates(value[:_MAX_VALUE_CHARS])
     )
@@ -241,14 +237,14 @@ def _encode_words(text: str) -> list[str]:
 
 
 def _format_address(value: str) -> list[str]:
-    """Return the words of an address with its name or without, or of several addresses without names.
+    """Return the words of an address with an optional name, or of several addresses without names.
 
-    What is no address is the name of an empty group (RFC 5322, 3.4).
+    Invalid addresses become the name of an empty group (RFC 5322, 3.4).
     """
     text = _to_one_line(value[:_MAX_VALUE_CHARS])
     if all(addresses := [_parse_addr_spec(each.strip(" ")) for each in text.split(",")]):
         return [f"{address}," for address in addresses[:-1]] + addresses[-1:]
-    if address := _parse_addr_spec(text):  # with a comma in quotes
+    if address := _parse_addr_spec(text):  # contains a quoted comma
         return [address]
     name, _, address = text.rpartition("<")
     if address.endswith(">") and (address := _parse_addr_spec(address[:-1])):
@@ -261,20 +257,20 @@ def _format_address(value: str) -> list[str]:
 
 
 def _parse_addr_spec(text: str) -> str:
-    """Return the address, with its domain in the ASCII form if that means the same; empty if it is not an address."""
+    """Return the address, with its domain in ASCII form if that is equivalent, or "" if it is not an address."""
     if not _ADDRESS.fullmatch(text) or "=?" in text or len(text.encode()) > _MAX_WORD_CHARS:
         return ""
     local, at, domain = text.rpartition("@")
     if not domain.isascii():
         with contextlib.suppress(UnicodeError):
             encoded = domain.encode("idna")
-            if encoded.decode("idna") == domain.lower():  # it maps `ß` to `ss`, which is a different domain
+            if encoded.decode("idna") == domain.lower():  # the codec maps `ß` to `ss`, a different domain
                 return local + at + encoded.decode("ascii")
     return text
 
 
 def _format_date(date: datetime) -> str:
-    with contextlib.suppress(OverflowError):  # on the first and the last day of the calendar
+    with contextlib.suppress(OverflowError):  # near datetime.min or datetime.max
         return format_datetime((date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC))
     return format_datetime(date.replace(tzinfo=UTC))
 
@@ -285,7 +281,7 @@ def _encode_text(body: str | None) -> bytes:
 
 
 def _shorten_filename(filename: str) -> str:
-    """Return the file name in one line, shortened before its extension if it is too long."""
+    """Return the file name as one line. If it is too long, shorten it before the extension."""
     name = _to_one_line(filename)
     if len(name.encode()) <= _MAX_FILENAME_BYTES:
         return name
@@ -296,7 +292,7 @@ def _shorten_filename(filename: str) -> str:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """The text with each half of a surrogate pair that stands alone replaced by U+FFFD."""
+    """Return the text with each lone surrogate replaced by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,8 +1,8 @@
-"""Changes as an `async for` loop: asking for the next one says that the one before is done.
+"""A sink for an `async for` loop. The request for the next change acknowledges the previous one.
 
-deliver(batch) ──► waiting, one batch of a mailbox ──► the loop's body ──► asks for the next ──┐
-       └──────────────── returns when all of the batch are done ◄──────────────────────────────┘
-                         raises when the body is left while one is in its hands
+deliver(batch) ──► waiting, one batch per mailbox ──► the loop's body ──► requests the next ──┐
+       └──────────────── returns when the batch is acknowledged ◄─────────────────────────────┘
+                         raises when the loop is left before that
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from directsuite.sync.model import Change
 
 
 class UnacknowledgedError(SinkError):
-    """The loop was left while a change was in its hands: nothing of its batch counts as done, all is told again.
+    """The loop was left before it acknowledged a change. The complete batch will be delivered again.
 
-    That is held against no change: a loop may be left for any reason. `refuse` says that a change is to blame.
+    No change is quarantined for that. Call `refuse` to reject a change.
     """
 
     def __init__(self, explanation: str) -> None:
@@ -47,17 +47,16 @@ class _Batch:
 
 @scrub_class
 class Changes:
-    """Changes, one after another, for one loop at a time. `deliver` is what a synchronisation is given.
+    """Changes for one `async for` loop at a time. Pass `deliver` to a synchronisation.
 
         async with Changes() as changes:
             ...  # a synchronisation that delivers to changes.deliver
             async for change in changes:
                 await keep(change)
 
-    A change is done when the loop asks for the next one. Leaving the loop, by `break` or an exception, leaves the
-    change in its hands undone, unless `acknowledge` was called: its batch is told again, from its first change. Another
-    loop may follow. The loop ends when this is closed. A change that can't be kept, now or ever, is to be refused, by
-    `refuse`, for the loop to go on with others.
+    A change is done when the loop requests the next one. If the loop is left by `break` or an exception before that,
+    and without `acknowledge`, the complete batch is delivered again, for example to another loop. The loop ends when
+    this object is closed. Call `refuse` for a change that cannot be stored, and continue with the next.
     """
 
     def __init__(self) -> None:
@@ -68,9 +67,12 @@ class Changes:
         self._closed = False
 
     async def deliver(self, changes: Sequence[Change]) -> None:
-        """Wait until all these are done. Raises UnacknowledgedError where the loop is left, ClosedError once closed."""
+        """Wait until all changes are done.
+
+        Raises UnacknowledgedError if the loop is left first, SinkError if it refuses a change, ClosedError if closed.
+        """
         if self._closed:
-            raise ClosedError("the changes are closed: nobody reads them")
+            raise ClosedError("the changes are closed, so no loop can receive them")
         if not changes:
             return
         batch = _Batch(changes, asyncio.get_running_loop().create_future())
@@ -82,7 +84,7 @@ class Changes:
             self._forget(batch)
 
     def acknowledge(self) -> None:
-        """The change in the loop's hands is done, though the loop may ask for no more."""
+        """Mark the current change as done before the loop requests the next one."""
         batch = self._current
         if batch is not None and batch.reported_count == len(batch.changes):
             self._current = None
@@ -90,11 +92,11 @@ class Changes:
                 batch.done.set_result(None)
 
     def refuse(self) -> None:
-        """The change in the loop's hands can't be kept: once others can, it is quarantined, and told again later."""
-        self._fail_current(SinkError("the loop over the changes refused this one"))
+        """Reject the current change. It is quarantined once others succeed, and delivered again later."""
+        self._fail_current(SinkError("the loop over the changes refused this change"))
 
     async def aclose(self) -> None:
-        """End the loop and all deliveries: what is not done is told again by the next synchronisation."""
+        """End the loop and all deliveries. The next synchronisation delivers the remaining changes again."""
         self._closed = True
         self._arrived.set()
         self._fail_current(ClosedError("the changes were closed before these were done"))
@@ -112,7 +114,9 @@ class Changes:
 
     def __aiter__(self) -> ChangeLoop:
         if self._loop is not None:
-            raise RuntimeError("another loop reads these changes: there can be one at a time")
+            raise RuntimeError(
+                "Another loop reads these changes. End it first, because only one can read them at a time."
+            )
         self._loop = token = object()
         return ChangeLoop(functools.partial(self._next, token), functools.partial(self._leave, token))
 
@@ -131,10 +135,9 @@ class Changes:
         raise StopAsyncIteration
 
     def _leave(self, token: object) -> None:
-        """End the loop that has this mark."""
         if self._loop is token:
             self._loop = None
-            self._fail_current(UnacknowledgedError("the loop over the changes was left before this one was done"))
+            self._fail_current(UnacknowledgedError("the loop over the changes was left before this change was done"))
 
     def _fail_current(self, error: DirectSuiteError) -> None:
         if self._current is not None:
@@ -150,13 +153,13 @@ class Changes:
 
 @scrub_class
 class ChangeStream(AsyncIterator[Change]):
-    """Changes that a synchronisation gives while it is read, as its method `changes` says.
+    """The changes of a synchronisation that runs while they are read. Returned by its method `changes`.
 
-    If a step is interrupted, as by a time-out, the next step continues at the same place.
+    If a step is interrupted, for example by a timeout, the next step continues at the same change.
     """
 
     def __init__(self, changes: Changes, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """run: synchronises until it is cancelled, and then closes the changes. Its errors end the stream."""
+        """run: synchronises until cancelled, then closes `changes`. Its errors end the stream."""
         self._changes = changes
         self._run = run
         self._loop: ChangeLoop | None = None
@@ -178,11 +181,11 @@ class ChangeStream(AsyncIterator[Change]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the stream and the synchronisation. The change given last is not done."""
+        """End the stream and the synchronisation. The last change is not done."""
         self._closed = True
         if self._loop is not None and self._running is not None:
             await self._loop.aclose()
-            if not self._running.done():  # else an interruption here would hide its error
+            if not self._running.done():  # otherwise cancelling would hide its error
                 self._running.cancel()
                 await asyncio.wait([self._running])
 
@@ -195,7 +198,7 @@ class ChangeStream(AsyncIterator[Change]):
         await self.aclose()
 
     def refuse(self) -> None:
-        """The change given last can't be kept: once others can, it is quarantined, and told again later."""
+        """Reject the last change. It is quarantined once others succeed, and delivered again later."""
         self._changes.refuse()
 
     def __del__(self) -> None:
@@ -205,7 +208,7 @@ class ChangeStream(AsyncIterator[Change]):
 
 
 class ChangeLoop:
-    """One loop over Changes. It is left with `aclose`, or when nothing refers to it any more, as after `break`."""
+    """One loop over `Changes`. It is left by `aclose`, or when the object is deleted, for example after `break`."""
 
     def __init__(self, ask: Callable[[], Awaitable[Change]], leave: Callable[[], None]) -> None:
         self._ask = ask
@@ -219,7 +222,7 @@ class ChangeLoop:
 
     async def __anext__(self) -> Change:
         if self._is_waiting:
-            raise RuntimeError("this loop has already asked for the next change")
+            raise RuntimeError("This loop already waits for the next change. Await one change at a time.")
         self._is_waiting = True
         try:
             return await self._ask()
@@ -234,5 +237,5 @@ class ChangeLoop:
         if threading.get_ident() == self._thread:
             self._leave()
             return
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody delivers any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self._events.call_soon_threadsafe(self._leave)

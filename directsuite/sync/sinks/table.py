@@ -1,8 +1,8 @@
-"""Messages as rows of two tables in the store's own database, in the transaction that notes them as done.
+"""A sink that writes messages to two tables in the store's database, in the transaction that records them as done.
 
     message ──► attachment (by message.id, in the order of number)
 
-`message.present` is false for one that is gone and kept. Of messages present, each has a key of its own. In PostgreSQL
+`message.present` is false for a deleted message that is retained. Present messages have unique keys. In PostgreSQL,
 the tables are in the schema `directsuite`.
 """
 
@@ -93,22 +93,23 @@ _DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
 
 @scrub_class
 class TableSink:
-    """Writes changes into the tables `message` and `attachment` of the store's database.
+    """Writes changes to the tables `message` and `attachment` of the store's database.
 
-    keep_gone: whether messages that are gone stay, with present = false. recipients: a JSON array of {"type", "email"};
-    headers: one of {"name", "value"}. In SQLite times are in ISO 8601, in UTC. NUL and halves of surrogate pairs are
-    U+FFFD.
+    keep_gone: True to retain deleted messages, with present = false.
+
+    The column recipients is a JSON array of {"type", "email"}, headers one of {"name", "value"}. Times in SQLite are
+    ISO 8601 in UTC. NUL and lone surrogates are replaced by U+FFFD.
     """
 
     def __init__(self, *, keep_gone: bool = False) -> None:
         self._keep_gone = keep_gone
 
     async def prepare(self, transaction: Transaction) -> None:
-        """Make the tables where they aren't there."""
+        """Create missing tables."""
         await transaction.ensure(_TABLES)
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write changes, in their order. One that was written before changes nothing."""
+        """Write changes in order. A change that was written before has no effect."""
         run = dict[_StoredKey, Change]()
         for change in changes:
             key, is_new = _make_stored_key(change.key), change.kind is Kind.NEW and change.message is not None
@@ -126,14 +127,14 @@ class TableSink:
         await self._write_new(transaction, run)
 
     async def _write_new(self, transaction: Transaction, run: dict[_StoredKey, Change]) -> None:
-        """Insert new messages; those whose key is there are looked at one by one."""
+        """Insert new messages in batches, except those whose key exists."""
         taken = await _read_ids(transaction, run)
         for key in taken:
             await self._put(transaction, run[key])
         await _insert(transaction, {key: change for key, change in run.items() if key not in taken})
 
     async def _put(self, transaction: Transaction, change: Change) -> None:
-        """Have a message under its key, wherever it was."""
+        """Move or insert a message, if it does not have its key already."""
         here, before = await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest), None
         if change.previous is not None:
             before = await _find_message_id(transaction, _SELECT_PRESENT, change.previous, change.digest)
@@ -146,7 +147,7 @@ class TableSink:
         if before is not None or change.message is not None:
             await self._remove(
                 transaction, await _find_message_id(transaction, _SELECT_PRESENT, change.key)
-            )  # a key is of one message
+            )  # a key identifies one message
         if before is not None:
             await transaction.execute(_MOVE, _make_key_values(change.key) | {"id": before})
         elif change.message is not None:
@@ -160,17 +161,16 @@ class TableSink:
 async def _find_message_id(
     transaction: Transaction, select: Statement, key: Key, digest: str | None = None
 ) -> int | None:
-    """The id of the first message under the key that has this digest, where both are known."""
+    """Return the id of the first message with the key, and with the digest if both digests are known."""
     rows = await transaction.execute(select, _make_key_values(key))
     return next((found for found, its in rows if digest is None or its is None or its == digest), None)
 
 
 async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_StoredKey, int]:
-    """The ids of the messages that are present under these keys."""
     found = dict[_StoredKey, int]()
     for folder, keys_there in itertools.groupby(sorted(keys), key=_get_folder_key):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
-        # One row in place of many, for each row that SQLite gives hands the interpreter over and takes it back.
+        # The ids are aggregated, because SQLite releases and reacquires the GIL for each row.
         ((pairs,),) = await transaction.execute(_SELECT_IDS, values | {"uids": [uid for *_, uid in keys_there]})
         for pair in pairs.split(",") if pairs else ():
             uid, number = map(int, pair.split())
@@ -179,11 +179,10 @@ async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dic
 
 
 async def _insert(transaction: Transaction, new: dict[_StoredKey, Change]) -> None:
-    """Insert messages that are under no key yet."""
     messages = {key: change.message for key, change in new.items() if change.message is not None}
     rows = [(*key, new[key].digest, *_make_columns(transaction, message)) for key, message in messages.items()]
     await transaction.insert(_INSERT, rows)
-    ids = await _read_ids(transaction, messages)  # to ask for all of them costs less than RETURNING
+    ids = await _read_ids(transaction, messages)  # faster than RETURNING
     attachments = [
         (ids[key], place, _sanitize_text(each.filename), _sanitize_text(each.content_type), each.content)
         for key, message in messages.items()
@@ -220,7 +219,7 @@ def _make_stored_key(key: Key) -> _StoredKey:
 
 @functools.lru_cache(maxsize=64)
 def _encode_name(name: str) -> str:
-    """As it stands in the tables: a backslash is doubled, and marks what is no text, so that all names differ there."""
+    """Escape NUL, surrogates and backslashes, so that different names stay different."""
     name = name.replace("\\", "\\\\").replace("\0", "\\0")
     return name.encode("utf-8", "backslashreplace").decode()
 
@@ -244,5 +243,5 @@ def _convert_time(transaction: Transaction, time: datetime | None) -> Any:
         return None
     try:
         return transaction.time(time.astimezone(UTC))
-    except OverflowError:  # on the first and the last day of the calendar
+    except OverflowError:  # near datetime.min or datetime.max
         return transaction.time(time.replace(tzinfo=UTC))

@@ -190,11 +190,11 @@ async def test_closing_while_a_change_is_in_hand_leaves_it_undone() -> None:
 async def test_there_is_one_loop_at_a_time() -> None:
     changes = Changes()
     loop = aiter(changes)
-    with pytest.raises(RuntimeError, match="another loop"):
+    with pytest.raises(RuntimeError, match="Another loop"):
         aiter(changes)
     asked = asyncio.ensure_future(anext(loop))
     await _settled()
-    with pytest.raises(RuntimeError, match="already asked"):
+    with pytest.raises(RuntimeError, match="already waits"):
         await anext(loop)
     asked.cancel()
     await asyncio.wait([asked])
