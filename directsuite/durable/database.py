@@ -81,7 +81,7 @@ def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
 
 
 def batched(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
-    """Return the rows in batches, each for one INSERT."""
+    """Return the rows in batches for INSERT."""
     return (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
 
 
@@ -97,7 +97,7 @@ class Tables:
 
 @attrs.frozen
 class DatabaseRejection:
-    """The error of a database that rejected a statement."""
+    """The database's reason to reject a statement."""
 
     explanation: str
     is_general: bool
@@ -110,15 +110,15 @@ class Transaction(Protocol):
 
     @property
     def connection(self) -> Any:
-        """The driver's connection: sqlite3.Connection or psycopg.AsyncConnection."""
+        """The sqlite3.Connection or psycopg.AsyncConnection."""
         ...
 
     def json(self, value: object) -> Any:
-        """Return `value` as a parameter for a JSON column."""
+        """Convert a value for a JSON column."""
         ...
 
     def time(self, time: datetime) -> Any:
-        """Return a time in UTC as a parameter for a column of times."""
+        """Convert a time in UTC for a column of times."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
@@ -147,7 +147,7 @@ TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
 
 
 class Database(Protocol):
-    """An SQLite file or a PostgreSQL schema. Methods raise the error class that the database was given."""
+    """An SQLite file or a PostgreSQL schema. Methods raise the given error class."""
 
     async def open(self, prepare: TransactionFn[object]) -> None:
         """Connect, and run `prepare` in the first transaction."""

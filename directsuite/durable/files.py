@@ -108,9 +108,9 @@ def create_file(path: Path) -> BinaryIO:
 
 @contextlib.contextmanager
 def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[BinaryIO]:
-    """Yield a temporary file that replaces `path` at the end of the block. It is removed if the block raises.
+    """Yield a temporary file that replaces `path` at the end of the block, unless the block raises.
 
-    If `path` is a link, its target is replaced. A FIFO or device is opened and written directly.
+    If `path` is a link, its target is replaced. A FIFO or device is written directly.
 
     synced: True to flush the content to disk before the rename. Call `sync_folder` to flush the rename.
     """

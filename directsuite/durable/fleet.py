@@ -6,9 +6,8 @@
 
 A key is a number that identifies a piece of recurring work, for example a mailbox. Procrastinate logs it.
 
-The queues contain procrastinate's jobs, which only say that a key may be due. A lost or duplicate job does no harm,
-because the fleet's tables decide which worker may write, with a lease number. So jobs are never retried or scheduled
-for later, and the jobs of a dead worker are deleted.
+The queues contain procrastinate's jobs, which only say that a key may be due. The fleet's tables decide which worker
+may write, so a lost or duplicate job does no harm, and jobs are never retried.
 """
 
 from __future__ import annotations
@@ -59,15 +58,13 @@ class FleetEngine:
 
     kind: the kind of work, the same in all processes.
     worker: the unique id of this worker.
-    list_due: returns due keys for which no worker is awake, each with the worker to wake, or None for any. It may raise
-    the connections' error.
+    list_due: returns due keys, each with the worker to wake, or None for any. Called every `tick` seconds.
     run_key: does the work of a key, if it is still due. Must not raise.
-    heartbeat: called every third of `worker_timeout`. It may raise the connections' error.
+    heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the connections' error.
     on_stop: called when no more work starts.
     concurrency: the maximum number of keys in progress in this worker.
     grace: seconds for work in progress to finish at the end.
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
-    tick: seconds between two calls of `list_due`.
 
     Raises ConfigurationError if procrastinate is not installed.
     """
@@ -227,10 +224,10 @@ class FleetQueue:
         """Jobs whose work ended here before that call."""
 
     async def open(self) -> None:
-        """Connect, and create procrastinate's tables in our schema, or migrate them to its version.
+        """Connect, and create or migrate procrastinate's tables.
 
-        Migrations that break workers of the previous version ("post" migrations) wait for a start at which no other
-        worker has a heartbeat of the last day. To upgrade while workers run, do not skip releases.
+        Migrations that break older workers ("post") wait until no worker has a heartbeat of the last day. To upgrade
+        while workers run, do not skip releases.
         """
         schema = self._app.schema_manager.get_schema().encode()
         shipped = _read_migrations(self._app)
@@ -391,16 +388,12 @@ def _make_app(connections: Connections) -> procrastinate.App:
 
 
 def _read_migrations(app: procrastinate.App) -> dict[str, bytes]:
-    """Return procrastinate's migrations by name. The names' order is the order to apply them."""
     folder = Path(app.schema_manager.get_migrations_path())
     return {each.name: each.read_bytes() for each in folder.glob("*.sql")}
 
 
 def _make_job_manager(connector: Any) -> Any:
-    """Return a job manager that ignores failures to finish a job: `release_finished` or `reap` deletes it later.
-
-    It fails if PostgreSQL is unavailable, or if another worker has deleted the job of a paused worker.
-    """
+    """Return a job manager that ignores failures to finish a job: `release_finished` or `reap` deletes it later."""
     from procrastinate.exceptions import ConnectorException
     from procrastinate.manager import JobManager
 

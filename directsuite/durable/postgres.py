@@ -86,10 +86,7 @@ _CREATE_VERSION_TABLE = (
 
 
 def explain(error: psycopg.Error) -> str:
-    """Return the message for an error of PostgreSQL, without values.
-
-    Do not chain the error itself: its text contains values of the statement.
-    """
+    """Return a message without values. Do not chain the error, because its text contains values."""
     import psycopg
 
     state = error.sqlstate
@@ -249,13 +246,13 @@ class Connections:
 
 
 class PostgresDatabase:
-    """The schema `directsuite` of a PostgreSQL database. Implements `Database`."""
+    """Implements `Database` for the schema `directsuite`."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect, and run `prepare` in the first transaction."""
+        """Connect and prepare."""
         try:
             await self.transaction(prepare)
         except BaseException:
@@ -267,29 +264,29 @@ class PostgresDatabase:
         await self.connections.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
+        """Run `work` in a transaction."""
         return await self.connections.run(lambda connection: work(PostgresTransaction(connection, self.connections)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute one statement, commit it, and return its rows."""
+        """Execute and commit one statement."""
         return await self.connections.fetch(statement.postgres, values)
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return the rows of a reading statement, each converted by `make`, without blocking the event loop."""
+        """Return converted rows, without blocking the event loop."""
         return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
 
 
 @attrs.frozen
 class PostgresTransaction:
-    """A transaction on one connection. Implements `Transaction`."""
+    """Implements `Transaction`."""
 
     connection: Connection
     _connections: Connections
 
     def json(self, value: object) -> Any:
-        """Return `value` as a parameter for a JSON column."""
+        """Convert a value for a JSON column."""
         from psycopg.types.json import Jsonb
 
         return Jsonb(value)
@@ -299,11 +296,11 @@ class PostgresTransaction:
         return time
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute a statement and return its rows."""
+        """Execute a statement."""
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, in one round trip, and return all rows."""
+        """Execute a statement for each set of values, in one round trip."""
         found, sent = list[Row](), list(rows)
         if not sent:
             return found
@@ -314,7 +311,7 @@ class PostgresTransaction:
         return found
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows in batches, and return what the statement returns."""
+        """Insert rows in batches."""
         from psycopg import AsyncRawCursor
 
         # psycopg does not cache the parsing of queries with more than 50 parameters; a raw cursor parses nothing.
@@ -327,12 +324,12 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables. Raises the database's error if existing tables have another version."""
+        """Create missing tables. Raises the database's error for another version."""
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return the rejection, without values, or None for another error or if the connection is closed."""
+        """Return the rejection without values, or None for other errors and a closed connection."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
@@ -424,10 +421,9 @@ async def lock_schema(connection: Connection) -> None:
 
 @contextlib.contextmanager
 def propagate_cancellation() -> Generator[None]:
-    """Raise CancelledError at the end of the block if the task was cancelled in it but the block lost the cancellation.
+    """Raise CancelledError at the end of the block if the task was cancelled in it.
 
-    psycopg's asyncio.wait_for returns the result in Python 3.11 if it arrives with the cancellation, and psycopg's
-    handling of a cancellation may raise another error.
+    psycopg may lose the cancellation: by asyncio.wait_for in Python 3.11, or by an error of its cleanup.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

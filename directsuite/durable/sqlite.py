@@ -84,7 +84,7 @@ class SqliteFile(Generic[E]):
     error: Callable[[str], E]
     """The class of its errors."""
     application_id: int
-    """The number in the file that identifies its kind."""
+    """The number that identifies the kind in the file."""
     version: int = 1
     """The version of the tables. A file of another version is rejected."""
     page_bytes: int = 4096
@@ -156,7 +156,7 @@ class SqliteFile(Generic[E]):
             yield connection
 
     def _read_version(self, connection: sqlite3.Connection) -> int:
-        """Return the version of the file, 0 if it is empty."""
+        # An empty file has version 0.
         ((version,), (application,), (tables,)) = (
             connection.execute(each).fetchone()
             for each in ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
@@ -186,7 +186,7 @@ class SqliteFile(Generic[E]):
             raise self.error(f"The {self.noun}'s path is not a regular file. Use another path for the {self.noun}.")
 
     def _make_private(self, path: Path) -> None:
-        """Remove the permissions of other users, which a restored backup may have."""
+        # A restored backup may have permissions for other users.
         if sys.platform == "win32":
             return
         try:
@@ -274,17 +274,17 @@ class SqliteDatabase:
             await self._writer.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
+        """Run `work` in a transaction."""
         return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute one statement, commit it, and return its rows."""
+        """Execute and commit one statement."""
         return await self._run(self._writer, lambda transaction: transaction.open_cursor(statement, values).fetchall())
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return the rows of a reading statement, each converted by `make` in the database's thread."""
+        """Return rows, converted in the database's thread."""
         return await self._run(
             self._reader, lambda transaction: [make(row) for row in transaction.open_cursor(statement, values)]
         )
@@ -296,7 +296,7 @@ class SqliteDatabase:
 
 @attrs.frozen
 class SqliteTransaction:
-    """A transaction in the database's thread. Implements `Transaction`. The coroutines never suspend."""
+    """Implements `Transaction` in the database's thread. The coroutines never suspend."""
 
     connection: sqlite3.Connection
     _kind: SqliteFile[Any]
@@ -324,11 +324,11 @@ class SqliteTransaction:
         return self.connection.execute(text, bound)
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute a statement and return its rows."""
+        """Execute a statement."""
         return self.open_cursor(statement, values).fetchall()
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, and return all rows."""
+        """Execute a statement for each set of values."""
         return [row for values in rows for row in self.open_cursor(statement, values).fetchall()]
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
@@ -352,7 +352,7 @@ class SqliteTransaction:
 
 
 def is_about_no_row(error: sqlite3.Error) -> bool:
-    """Return True if an error of SQLite concerns its file, the disk or memory, and not the statement."""
+    """Return True if the error concerns the file, the disk or memory."""
     return getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK in _FILE_ERROR_CODES
 
 

@@ -46,13 +46,13 @@ class FleetStatus:
 
     mailboxes: int
     waiting: int
-    """The number of mailboxes that never had a round."""
+    """Mailboxes that never had a round."""
     failing: dict[str, int]
-    """The number of failing mailboxes by problem."""
+    """Failing mailboxes by problem."""
     late: float
     """Seconds since the most overdue mailbox was due."""
     workers: int
-    """The number of workers with a recent heartbeat."""
+    """Workers with a recent heartbeat."""
 
 
 @scrub_class
@@ -149,7 +149,7 @@ class Fleet:
 
     @property
     def progress(self) -> Mapping[str, MailboxProgress]:
-        """The progress of the mailboxes whose last round was in this worker, by address."""
+        """The progress of the mailboxes whose last round ran here, by address."""
         return self._worker.status
 
     def stop(self) -> None:
@@ -157,7 +157,7 @@ class Fleet:
         self._engine.stop()
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `run` does first. Raises ConfigurationError, StoreError."""
+        """Bind the store to the sink, as `run` does first."""
         await self._worker.bind()
 
     async def run(self) -> None:
@@ -215,7 +215,7 @@ class Fleet:
 
 @attrs.frozen
 class LeasedRound:
-    """A round that this worker has claimed. Valid until another worker claims the next."""
+    """A claimed round, valid until the next is claimed."""
 
     mailbox: int
     name: str = attrs.field(repr=False)
@@ -244,10 +244,8 @@ class FleetMailbox:
 class FleetTable:
     """The tables `schedule` and `worker`. Methods raise StoreError.
 
-    One worker claims a round. A later claim makes the end of the earlier round void.
-
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
-    max_pause: seconds. A later due time was stored while a clock was ahead, and counts as past.
+    max_pause: seconds. A due time further ahead was stored while a clock was ahead, and counts as past.
     """
 
     def __init__(
@@ -267,7 +265,7 @@ class FleetTable:
         await self._database.transaction(lambda transaction: transaction.ensure(sql.FLEET_TABLES))
 
     async def add(self, names: Iterable[str]) -> int:
-        """Add mailboxes, due immediately. Return how many are new to the fleet."""
+        """Add mailboxes, due immediately. Return the number of new ones."""
         values = {"names": sorted(set(names))}  # sorted, so that two callers with the same names do not deadlock
 
         async def add(transaction: Transaction) -> int:
@@ -289,7 +287,7 @@ class FleetTable:
         await self._database.execute(sql.LEAVE, {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
-        """Reserve due mailboxes for this worker to wake. Return each with the worker of its last round, if alive."""
+        """Reserve due mailboxes, to wake workers for. Return each with its last worker, if alive."""
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
         found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
@@ -303,8 +301,7 @@ class FleetTable:
     async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
         """Record the end of a round. Return False if a later round has been claimed.
 
-        next_in: seconds until the next round is due.
-        failures: the number of consecutive failed rounds.
+        next_in: seconds until the next round.
         """
         values = {"mailbox": leased.mailbox, "fence": leased.round_number}
         outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
@@ -315,7 +312,7 @@ class FleetTable:
         await self._database.execute(sql.REASSIGN, {"patience": self._worker_timeout})
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
-        """Make mailboxes due immediately. Return how many of them are in the fleet."""
+        """Make mailboxes due immediately. Return the number found in the fleet."""
         return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
 
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:
@@ -323,7 +320,7 @@ class FleetTable:
         return [FleetMailbox(*values) for values in await self._database.fetch(sql.SCHEDULED_MAILBOXES)]
 
     async def list_own(self) -> Collection[int]:
-        """Return the mailboxes whose last round was in this worker."""
+        """Return the mailboxes whose last round ran here."""
         return {mailbox for (mailbox,) in await self._database.fetch(sql.WORKER_MAILBOXES, {"worker": self._worker})}
 
     async def read_status(self) -> FleetStatus:

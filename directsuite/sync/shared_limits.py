@@ -229,10 +229,7 @@ class SharedRate:
             self._mark_lost()  # other processes get a response with a pause themselves
 
     def _request_slots(self, now: float) -> None:
-        """Start to lease slots, unless a lease is in progress or has just failed.
-
-        The lease grows while this process uses its slots without a gap; otherwise unused slots would lapse.
-        """
+        # The lease grows only while this process uses all its slots; unused slots lapse.
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
             goes_on = now <= self._last_slot_at + self._slack
             self._lease_size = min(2 * self._lease_size, self._max_lease) if goes_on else 1

@@ -1,7 +1,7 @@
 """The progress of each mailbox, messages about its problems, and the status file that other processes read.
 
-The messages contain no mailbox, folder or secret. The status file is JSON beside the store and not in it, because
-polling an idle mailbox must not write to the database. It names mailboxes and folders, so only its owner may read it.
+The messages contain no mailbox, folder or secret. The status file is not in the store, because polling an idle mailbox
+must not write to the database. It contains mailboxes and folders, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class MailboxProgress:
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
     """The number of changes delivered to the sink, by kind."""
     quarantined: int = 0
-    """The number of messages that could not be fetched, or that the sink rejected."""
+    """Messages that could not be fetched, or that the sink rejected."""
     failures: int = 0
     """The number of consecutive failed rounds."""
     problem: str | None = None
     """The problem and what to do, without names. None if there is none."""
     failing_since: float | None = None
-    """Unix time of the first of the consecutive failures. None without failures."""
+    """Unix time of the first of these failures."""
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
     """The problem of each failed folder."""
     number: int | None = None
-    """The mailbox's number in the store, for logs without names. None before the first round."""
+    """The mailbox's number in the store. None before the first round."""
 
     def lag(self, now: float) -> float | None:
         """Return the seconds since it was last up to date, or None if it never was.
@@ -184,7 +184,7 @@ class WorkerStatus:
     mailboxes: Mapping[str, MailboxProgress] = attrs.field(repr=False)
 
     def age(self, now: float) -> float:
-        """Return the seconds since the report was written, or until then, if a clock was ahead."""
+        """Return the seconds since the report was written."""
         return abs(now - self.written_at)
 
     def is_killed(self) -> bool:

@@ -111,7 +111,7 @@ class DatabaseStore:
         return name
 
     async def bind(self, sink: str) -> None:
-        """Bind the store to a sink if it is not bound. Raises ConfigurationError if it is bound to another one."""
+        """Bind the store to a sink. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
             await transaction.execute(sql.BIND, {"kind": sink})
@@ -121,7 +121,7 @@ class DatabaseStore:
         await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease, which permits commits for a mailbox. Earlier leases of the mailbox become stale."""
+        """Return a new lease of a mailbox, which permits commits. Earlier ones become stale."""
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
@@ -221,7 +221,7 @@ class DatabaseStore:
         return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply the pending requests of a mailbox. Return True if there were any: then reload rows and folders."""
+        """Apply a mailbox's pending requests. If this returns True, reload its rows and folders."""
         if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 
@@ -262,7 +262,7 @@ class SqliteStore(DatabaseStore):
 
 
 async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
-    """Raise StaleLeaseError if the lease is stale. Otherwise lock the mailbox against claims in this transaction."""
+    # The row lock prevents claims until the transaction ends.
     if await transaction.execute(sql.LOCK_LEASE, {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
         raise StaleLeaseError("Another worker has claimed the mailbox. Claim it again before the next round.")
 

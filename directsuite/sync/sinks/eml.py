@@ -55,8 +55,6 @@ _MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
 
 @attrs.frozen
 class _Part:
-    """An attachment to write."""
-
     media_type: str
     content: bytes
     encoding: str
@@ -147,7 +145,6 @@ def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str
 
 
 def _find_boundary(parts: Sequence[_Part]) -> str:
-    """Return a boundary that no part contains. It depends on the parts only."""
     contents, boundary, number = [part.content for part in parts if part.encoding != "base64"], _BOUNDARY, 1
     while any(boundary.encode() in content for content in contents):
         number += 1
@@ -168,7 +165,6 @@ def _format_parameters(content_type: str) -> list[str]:
 
 
 def _format_parameter(value: str) -> str:
-    """Return a parameter's value with the `=` or `*=` before it."""
     return f'="{quote(value)}"' if value.isascii() else f"*={encode_rfc2231(value, 'utf-8')}"
 
 

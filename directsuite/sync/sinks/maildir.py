@@ -83,7 +83,7 @@ class _CachedMaildir:
 
 
 class _MaildirCache:
-    """The keys of the Maildirs written last, because listing a large directory takes longer than the delivery."""
+    """The keys of recently written Maildirs, because listing a large directory is slow."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
