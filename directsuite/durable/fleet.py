@@ -233,6 +233,7 @@ class FleetQueue:
         shipped = _read_migrations(self._app)
 
         async def prepare(connection: Connection) -> None:
+            """Create the tables, and record the applied migrations."""
             # Procrastinate does not record which migrations it has applied.
             error = self._connections.error
             is_new = await ensure_part(connection, "queue", _VERSION, [_SET_SEARCH_PATH, schema], error=error)

@@ -269,6 +269,7 @@ class FleetTable:
         values = {"names": sorted(set(names))}  # sorted, so that two callers with the same names do not deadlock
 
         async def add(transaction: Transaction) -> int:
+            """Add the rows."""
             await transaction.execute(sql.ADD_MAILBOXES, values)
             return len(await transaction.execute(sql.ADD_TO_SCHEDULE, values))
 

@@ -114,6 +114,7 @@ class DatabaseStore:
         """Bind the store to a sink. Raises ConfigurationError if it is bound to another one."""
 
         async def work(transaction: Transaction) -> None:
+            """Bind, or check the binding."""
             await transaction.execute(sql.BIND, {"kind": sink})
             ((bound,),) = await transaction.execute(sql.BOUND_SINK)
             validate_bound_sink(bound, sink)
@@ -130,6 +131,7 @@ class DatabaseStore:
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
+            """Create the folder."""
             await _validate_lease(transaction, lease)
             await transaction.execute(sql.MAKE_FOLDER, named)
 
@@ -186,6 +188,7 @@ class DatabaseStore:
         rejections = list[DatabaseRejection]()
 
         async def work(transaction: Transaction) -> None:
+            """Write the change set, and call the sink."""
             await _validate_lease(transaction, lease)
             await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
@@ -209,6 +212,7 @@ class DatabaseStore:
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
+            """Record the requests."""
             known = [name for (name,) in await transaction.execute(sql.MAILBOX_NAMES)]
             left = [name for name in known if not wanted or name in wanted]
             await transaction.execute(sql.ADD_REQUEST, {"kind": kind.value, "names": left})
@@ -226,6 +230,7 @@ class DatabaseStore:
             return False
 
         async def work(transaction: Transaction) -> bool:
+            """Apply and delete the requests."""
             requests = await transaction.execute(sql.TAKE_REQUESTS, {"name": mailbox})
             for identifier, kind in requests:
                 if kind in sql.APPLY_REQUEST:  # a later release may have added other kinds
