@@ -1,11 +1,11 @@
-"""A PDF as the service sees it: opened with the two libraries, its form as a flat list of fields, places on its pages.
+"""Open, check, repair and rewrite the PDFs of the signing service, and read their form fields and page geometry.
 
-pikepdf reads, repairs and rewrites; pyHanko appends, so that signatures already there stay valid.
+pikepdf reads, repairs and rewrites documents. pyHanko appends updates, so that existing signatures stay valid.
 
-A form is a tree: names are joined with dots on the way down, and type, flags and value may be inherited from
-above. A terminal field has one or more widgets (its appearances on pages), often merged into the field itself.
+A form is a tree. The full name of a field joins the names on its path with dots; type, flags and value may be
+inherited. A terminal field has one or more widgets (its appearances on pages), often merged into the field itself.
 
-The service measures in points from the top-left corner of the crop box, before the page is turned by /Rotate:
+The service measures in points from the top-left corner of the crop box, before the page is rotated by /Rotate:
 
     service   left →, top ↓    from the top-left of the crop box
     PDF       x →, y ↑         from an origin anywhere, often not a corner of the crop box
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-_WARNINGS_LOCK = threading.Lock()  # the filters of warnings belong to all threads
+_WARNINGS_LOCK = threading.Lock()  # the warning filters are shared by all threads
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,6} \d{1,5} obj\b)")
-_MAX_HEADER_OFFSET = 1024  # bytes; readers accept this much rubbish before the header
+_MAX_HEADER_OFFSET = 1024  # bytes; readers accept as much other content before the header
 _FIELD_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
-_ACCESS_MODE = pikepdf.AccessMode.stream  # a map of a large file would count as memory
+_ACCESS_MODE = pikepdf.AccessMode.stream  # a memory map of a large file would count as used memory
 _MAX_RECOVERED_BYTES = 64 * 2**20  # bytes; recovery has several copies of the document in memory
 _MAX_TEXT_CHARS = 2**16  # of a field's value or another text
 _MAX_ITEMS = 1000  # of a field's value
@@ -54,16 +54,16 @@ _MAX_NAME_CHARS = 4096
 _MAX_PAGES = 50_000
 _MAX_WIDGETS = 50_000
 _MAX_ANNOTATIONS = 500_000
-_MAX_NODES = 200_000  # of a form: parts of it may be reached on many paths
+_MAX_NODES = 200_000  # of a form, counting a node once for each path to it
 _MAX_NAMES_CHARS = 2**24  # of all names in a form
 _MAX_STREAM_BYTES = 2**20  # of a text
 MAX_SIGNATURES = 250
-"""The signatures of a document: GetDocInfo verifies each of them."""
-_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko takes 300 bytes of memory for each
-_BYTES_PER_ENTRY = 50  # a larger document may have more
+"""The maximum number of signatures of a document, because GetDocInfo verifies each of them."""
+_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko uses 300 bytes of memory for each
+_BYTES_PER_ENTRY = 50  # a document may have an entry for each 50 bytes if that is more than _MAX_ENTRIES
 _MAX_HASHED_BYTES = 2**34
-"""The bytes that GetDocInfo may hash for a document: up to all of it for each signature."""
-_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # for a page without a media box, as viewers do
+"""The maximum number of bytes that GetDocInfo hashes for a document: up to the entire file for each signature."""
+_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # points; the default of viewers for a page without a media box
 
 
 def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
@@ -72,13 +72,16 @@ def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
 
 
 def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | None = None) -> None:
-    """Write a changed document; what was encrypted stays encrypted, as before or as `encryption` says."""
-    if "/Size" not in pdf.trailer:  # qpdf writes the right number, but only where there was one: not for a lost trailer
+    """Write a changed document.
+
+    encryption: the new encryption. None: an encrypted document keeps its encryption.
+    """
+    if "/Size" not in pdf.trailer:  # qpdf corrects the number only if there is one; a reconstructed trailer has none
         pdf.trailer["/Size"] = 0
     for name in _find_invalid_entries(pdf):
         del pdf.Root[name]
     permissions = pdf.Root.get("/Perms", pikepdf.Dictionary())
-    for usage_rights in ("/UR", "/UR3"):  # a signature over the bytes as they were, which pyHanko cannot decrypt
+    for usage_rights in ("/UR", "/UR3"):  # a signature of the unchanged bytes, which pyHanko cannot decrypt
         if usage_rights in permissions:
             del permissions[usage_rights]
     with _allow_stray_widgets(pdf):
@@ -86,7 +89,7 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
 
 
 def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
-    """Return pyHanko's reader: tolerant, and unlocked if the user password is empty."""
+    """Return a tolerant pyHanko reader, unlocked with an empty user password."""
     opened: Any = kind(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
@@ -94,7 +97,7 @@ def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -
 
 
 def open_incremental_writer(document: BinaryIO) -> Any:
-    """Return pyHanko's writer, which appends an update; unlocked where the user password is empty."""
+    """Return a pyHanko writer that appends an update, unlocked with an empty user password."""
     writer: Any = IncrementalPdfFileWriter(document, strict=False)
     if writer.prev.encrypted:
         writer.encrypt(user_pwd=b"")
@@ -102,10 +105,10 @@ def open_incremental_writer(document: BinaryIO) -> Any:
 
 
 def repair(uploaded: Path, target: Path) -> bool:
-    """Return True if an uploaded document had to be rewritten, into `target`, to be signed later.
+    """Check an uploaded document. If Sign cannot process it, write a repaired copy into `target` and return True.
 
-    Raises InvalidParameterError, which says why, for what is no PDF, has no pages, cannot be decrypted, or cannot be
-    signed: what is stored, Sign takes. A document that carries signatures is never rewritten: that would break them.
+    Raises InvalidParameterError if it is not a PDF, has no pages, cannot be decrypted, exceeds a limit, or cannot be
+    signed. A document with signatures is never rewritten, because that would invalidate them.
     """
     with uploaded.open("rb") as document:
         beginning = document.read(_MAX_HEADER_OFFSET)
@@ -117,24 +120,24 @@ def repair(uploaded: Path, target: Path) -> bool:
                 raise InvalidParameterError("the PDF document has no pages")
             form = find_acro_form(pdf)
             if form is not None:
-                _validate_path_count(form.get("/Fields"), _FormWalk())  # qpdf follows each path when it writes
+                _validate_path_count(form.get("/Fields"), _FormWalk())  # qpdf follows every path when it writes
             signatures = count_signatures(pdf)
             _validate_count(MAX_SIGNATURES, signatures, "signatures")
             if is_too_large_for(signatures, uploaded):
                 raise InvalidParameterError("the PDF document is too large to verify its signatures")
             signed = signatures > 0
-            map_widget_places(pdf)  # reads every page, and so finds what is damaged
+            map_widget_places(pdf)  # reads every page, which detects damage
             sound = not _find_invalid_entries(pdf) and (signed or not _cast_to_any(pdf).get_warnings())
             if sound and _can_be_updated(uploaded):
                 return False
             if signed:
                 raise InvalidParameterError(
-                    "the PDF document is signed, and damaged or encrypted by an outdated method: it cannot be repaired"
+                    "the PDF document is signed, and is damaged or uses an outdated encryption: it cannot be repaired"
                 )
             _write_repaired(pdf, target)
             return True
     except pikepdf.PasswordError:
-        raise InvalidParameterError("the PDF document needs a password: remove it before saving") from None
+        raise InvalidParameterError("the PDF document needs a password: remove the password before saving") from None
     except pikepdf.PdfError as error:
         if "encryption dictionary" in str(error):
             raise InvalidParameterError(
@@ -145,16 +148,16 @@ def repair(uploaded: Path, target: Path) -> bool:
 
 
 def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
-    """Entries of the catalog that signing changes, and that are not the dictionaries which they have to be."""
+    """Return the keys of catalog entries that signing changes and that are not dictionaries."""
     entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
 
 def _open_recovered(file: Path) -> pikepdf.Pdf:
-    """The document; where qpdf does not find its objects, it looks once more in a form that is easier to read.
+    """Open a document. If qpdf does not find its objects, retry with a copy that is easier to parse.
 
-    Without a cross-reference table qpdf finds an object only at the start of a line, and only under a number below a
-    third of the file's size; and it believes what `startxref` points to. Other readers are not so strict.
+    Without a cross-reference table, qpdf finds an object only at the start of a line, and only if its number is below
+    a third of the file's size. It also trusts `startxref`. Other readers are less strict.
     """
     try:
         return pikepdf.open(file, access_mode=_ACCESS_MODE)
@@ -168,17 +171,17 @@ def _open_recovered(file: Path) -> pikepdf.Pdf:
 
 
 def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
-    """Write the document so that it can be signed. Raises InvalidParameterError if it still cannot be.
+    """Write the document so that it can be signed. Raises InvalidParameterError if that fails.
 
-    Encryption that pyHanko does not know (revision 5, or no key length) gives way to that of PDF 2.0, with the same
-    permissions, and with an owner password that nobody knows.
+    Encryption that pyHanko does not support (revision 5, or without a key length) is replaced by that of PDF 2.0, with
+    the same permissions and a random owner password.
     """
     form = find_acro_form(pdf)
     if form is not None:
         _mend_fields(pdf, form, "/Fields", _FormWalk())
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
-        with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17 raises the latter for a key length
+        with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17: RuntimeError for a key length
             rewrite(pdf, target, encryption)
             if _can_be_updated(target):
                 return
@@ -186,7 +189,7 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
 
 
 def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _FormWalk) -> None:
-    """Leave only fields in this part of the form, each once, as pyHanko needs it: an object whose name is a string."""
+    """Reduce this part of the form to what pyHanko accepts: unique, indirect fields whose names are strings."""
     kept: list[pikepdf.Object] = []
     for field in _iter_dictionaries(parent.get(key)):
         if not walk.visit(field):
@@ -200,14 +203,14 @@ def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _Form
 
 
 def make_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
-    """Return a stream with this content and these dictionary entries, made in `pdf`."""
+    """Return a new stream of `pdf` with this content and these dictionary entries."""
     stream: pikepdf.Object = _cast_to_any(pdf).make_stream(content, **entries)
     return stream
 
 
 @contextmanager
 def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
-    """Keep pikepdf from warning of widgets that belong to no field: they came with the document."""
+    """Suppress pikepdf's warning about widgets without a field if the document contains such widgets."""
     if not map_widget_places(pdf).keys() - {widget.objgen for field in iter_fields(pdf) for widget in field.widgets}:
         yield
         return
@@ -217,38 +220,38 @@ def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
 
 
 def _cast_to_any(pdf: pikepdf.Pdf) -> Any:
-    """The document for those of its methods that pikepdf types in part only."""
+    """Return the document without its type, because some methods of pikepdf are only partly typed."""
     return pdf
 
 
 def _can_be_updated(file: Path) -> bool:
-    """Return True if pyHanko, which does not repair, can append a signature field to the document's first page."""
+    """Return True if pyHanko, which repairs nothing, can append a signature field to the first page."""
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
             _require_few_entries(document)
             writer = open_incremental_writer(document)
             append_field: Any = append_signature_field
             append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
-            writer.update_root()  # where signing tells the extension of PDF that it uses
+            writer.update_root()  # as signing does, to add the PDF extension that it uses
             writer.write(nowhere)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001  whatever it is, signing would end in it too
+    except Exception:  # noqa: BLE001  signing would fail with the same error, whatever its class
         return False
     return True
 
 
 class _EntryCounter(XRefBuilder):
-    """Follows the cross-reference sections of a document as pyHanko's reader does, without the entries of streams.
+    """Follow the cross-reference sections of a document as pyHanko's reader does, but do not read the streams' entries.
 
-    The size of a stream does not limit its entries: pyHanko uses defaults for entries that the stream does not contain.
+    A stream may declare more entries than its size suggests, because pyHanko fills missing ones with defaults.
     """
 
     entries = 0
     max_entries = _MAX_ENTRIES
 
     def _read_xref_stream_object(self) -> tuple[Any, Any]:
-        original: Any = super()  # its methods have no types
+        original: Any = super()  # without a type, because pyHanko's methods have none
         reference, stream = original._read_xref_stream_object()
         index = list(stream.get("/Index", [0, stream.get("/Size")]))
         self.entries += sum(max(0, int(size)) for size in index[1::2])
@@ -286,14 +289,14 @@ class FieldFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class PdfField:
-    """A terminal form field; its pikepdf objects live as long as the document they come from."""
+    """A terminal form field. Its pikepdf objects are valid while their document is open."""
 
     name: str
     dictionary: pikepdf.Object
     widgets: list[pikepdf.Object]
 
     def get(self, key: str) -> pikepdf.Object | None:
-        """Return the field's own or inherited value of `key`."""
+        """Return the value of `key`, which may be inherited."""
         return find_inherited(self.dictionary, key)
 
     @property
@@ -307,7 +310,7 @@ class PdfField:
 
     @property
     def kind(self) -> str:
-        """text, choice, signature, checkbox, radio or pushbutton; unknown for a field without a type."""
+        """text, choice, signature, checkbox, radio or pushbutton, or unknown for a field without a type."""
         field_type = str(self.get("/FT"))
         if field_type == "/Btn":
             if FieldFlag.PUSH_BUTTON in self.flags:
@@ -317,7 +320,7 @@ class PdfField:
 
     @property
     def value(self) -> str:
-        """The field's value as text; empty if it has none. Several chosen items are joined with commas."""
+        """The value as text, empty if there is none. Multiple selected items are joined with commas."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
             return _join_texts(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
@@ -325,18 +328,18 @@ class PdfField:
 
     @property
     def is_signed(self) -> bool:
-        """Return True for a signature field that holds a signature."""
+        """True for a signature field that contains a signature."""
         return self.kind == "signature" and isinstance(self.get("/V"), pikepdf.Dictionary)
 
 
 def find_acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
-    """Return the document's form dictionary, None if it has no form."""
+    """Return the form dictionary of a document, or None if it has no form."""
     form = pdf.Root.get("/AcroForm")
     return form if isinstance(form, pikepdf.Dictionary) else None
 
 
 def iter_fields(pdf: pikepdf.Pdf) -> Iterator[PdfField]:
-    """Yield all terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
+    """Yield the terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
     form = find_acro_form(pdf)
     roots = form.get("/Fields") if form is not None else None
     walk = _FormWalk()
@@ -349,25 +352,25 @@ def iter_fields(pdf: pikepdf.Pdf) -> Iterator[PdfField]:
 
 
 def count_signatures(pdf: pikepdf.Pdf) -> int:
-    """Return the number of signatures that the document carries."""
+    """Return the number of signatures in the document."""
     return sum(field.is_signed for field in iter_fields(pdf))
 
 
 def is_too_large_for(signatures: int, file: Path) -> bool:
-    """Return True if verifying this number of signatures of a document takes too long."""
+    """Return True if verifying this number of signatures of a document would take too long."""
     return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
 def list_subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
-    """Return the fields right below `node`: those of its kids that have a name of their own."""
+    """Return the child fields of `node`: its kids that have a name."""
     return [kid for kid in _iter_dictionaries(node.get("/Kids")) if kid.get("/T") is not None]
 
 
 def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
-    """Map the object number of each widget to its page and its place among the page's widgets, both from 1.
+    """Map the object number of each widget to its page number and its position among the page's widgets, both from 1.
 
-    Looked up through the pages' annotations, since a widget's own /P is optional and often wrong. Raises
-    InvalidParameterError for too many pages or annotations.
+    Widgets are found through the pages' annotations, because /P of a widget is optional and often wrong. Raises
+    InvalidParameterError if there are too many pages or annotations.
     """
     _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
@@ -383,7 +386,7 @@ def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]
 
 
 def value_to_text(value: pikepdf.Object | None) -> str:
-    """Return the beginning of a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
+    """Return the start of a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
@@ -394,7 +397,7 @@ def value_to_text(value: pikepdf.Object | None) -> str:
 
 
 def _read_stream_start(stream: pikepdf.Stream) -> bytes:
-    """Return the first bytes of a stream; none if it is large, or has another filter than FlateDecode, or several."""
+    """Return the first bytes of a stream, or none if it is large or has filters other than a single FlateDecode."""
     filters = stream.get("/Filter")
     length: Any = stream.get("/Length")  # an int, or an object
     if not isinstance(length, int) or length > _MAX_STREAM_BYTES:
@@ -412,7 +415,7 @@ def _read_stream_start(stream: pikepdf.Stream) -> bytes:
 
 
 def _join_texts(items: Iterable[pikepdf.Object]) -> str:
-    """Return the beginning of the texts of these items, joined with commas."""
+    """Join the texts of the items with commas, up to the maximum length."""
     joined = ""
     for position, item in enumerate(items):
         joined += f",{value_to_text(item)}" if position else value_to_text(item)
@@ -422,7 +425,7 @@ def _join_texts(items: Iterable[pikepdf.Object]) -> str:
 
 
 class _FormWalk:
-    """The nodes of a form that were visited. An indirect one is visited once."""
+    """The visited nodes of a form, for its limits. An indirect node is visited once."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
@@ -430,7 +433,7 @@ class _FormWalk:
         self._name_chars = 0
 
     def visit(self, node: pikepdf.Object) -> bool:
-        """Return False for a node that was visited. Raises InvalidParameterError if there are too many."""
+        """Return False if the node was already visited. Raises InvalidParameterError if there are too many paths."""
         kids = node.get("/Kids")
         self._nodes += 1 + (len(kids) if isinstance(kids, pikepdf.Array) else 0)
         _validate_count(_MAX_NODES, self._nodes, "form fields, or paths to them")
@@ -451,7 +454,7 @@ class _FormWalk:
 
 
 def _validate_path_count(nodes: pikepdf.Object | None, walk: _FormWalk) -> None:
-    """Raise InvalidParameterError if too many paths lead through this part of a form."""
+    """Raise InvalidParameterError if there are too many paths through this part of a form."""
     for node in _iter_dictionaries(nodes):
         if walk.visit(node):
             _validate_path_count(node.get("/Kids"), walk)
@@ -492,22 +495,22 @@ class Rectangle:
 
     @classmethod
     def from_corners(cls, corners: Iterable[object]) -> Rectangle:
-        """Return the rectangle of four PDF numbers that name two opposite corners in either order."""
+        """Return the rectangle with two opposite corners, x and y of each, in any order."""
         x0, y0, x1, y1 = (float(str(number)) for number in corners)
         return cls(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
     @property
     def width(self) -> float:
-        """Points from left to right."""
+        """The width in points."""
         return self.right - self.left
 
     @property
     def height(self) -> float:
-        """Points from bottom to top."""
+        """The height in points."""
         return self.top - self.bottom
 
     def is_within(self, other: Rectangle, *, tolerance: float) -> bool:
-        """Return True if it lies inside `other`, give or take `tolerance` points."""
+        """Return True if it is inside `other`, with a tolerance in points."""
         return (
             self.left >= other.left - tolerance
             and self.bottom >= other.bottom - tolerance
@@ -516,7 +519,7 @@ class Rectangle:
         )
 
     def intersect(self, other: Rectangle) -> Rectangle | None:
-        """Return the part that both cover, None if they do not overlap."""
+        """Return the intersection, or None if there is none."""
         left, bottom = max(self.left, other.left), max(self.bottom, other.bottom)
         right, top = min(self.right, other.right), min(self.top, other.top)
         return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
@@ -527,14 +530,14 @@ class Rectangle:
 
 
 def find_crop_box(page: pikepdf.Page) -> Rectangle:
-    """Return the visible part of a page in its own user space, before rotation."""
+    """Return the visible part of a page in user space, before rotation."""
     media = _find_inherited_box(page, "/MediaBox") or Rectangle(*_LETTER_BOX)
     crop = _find_inherited_box(page, "/CropBox")
     return (crop.intersect(media) if crop is not None else None) or media
 
 
 def find_rotation(page: pikepdf.Page) -> int:
-    """Return how far viewers turn the page clockwise: 0, 90, 180 or 270 degrees."""
+    """Return the clockwise rotation of the page: 0, 90, 180 or 270 degrees."""
     turned = find_inherited(page.obj, "/Rotate")
     try:
         return int(float(str(turned))) // 90 * 90 % 360 if turned is not None else 0
@@ -545,9 +548,11 @@ def find_rotation(page: pikepdf.Page) -> int:
 def compute_upright_matrix(
     turned: int, width: float, height: float
 ) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
-    """Return how to draw in a `width` by `height` rectangle so that it reads upright when turned clockwise by `turned`.
+    """Return the width, height and matrix for a drawing that is upright on a rotated page.
 
-    Gives the width and height to draw for, and the matrix that puts the drawing into the rectangle.
+    turned: the clockwise rotation of the page in degrees.
+    width, height: the size of the target rectangle before rotation, in points.
+    Draw in the returned width and height; the matrix maps the drawing to the rectangle.
     """
     if turned == 90:
         return height, width, (0, 1, -1, 0, width, 0)
@@ -559,8 +564,8 @@ def compute_upright_matrix(
 
 
 def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
-    """Return the value of `key` in a page or form field, or in the nearest /Parent that has it."""
-    for _ in range(64):  # a limit, since a damaged file may make a field its own ancestor
+    """Return the value of `key` in a page or form field, or in the nearest /Parent that has one."""
+    for _ in range(64):  # a damaged file may make a field its own ancestor
         value = node.get(key)
         if value is not None:
             return value
@@ -572,7 +577,7 @@ def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
 
 
 def parse_rectangle(corners: pikepdf.Object | None) -> Rectangle | None:
-    """Return the rectangle that a PDF object describes, None if it does not describe one."""
+    """Return the rectangle that a PDF object describes, or None if it describes none."""
     if not isinstance(corners, pikepdf.Array):
         return None
     try:
