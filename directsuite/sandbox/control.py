@@ -1,11 +1,11 @@
-"""The control API under /_sandbox: what a test or a demo does to the sandbox from outside, JSON in and out.
+"""The control API under /_sandbox, with which tests and demos control the sandbox. Requests and responses are JSON.
 
-`control_document` is its OpenAPI document, made of the table at the end of this file.
+`build_control_document` builds its OpenAPI document from the table CONTROLS.
 
-Bad input is 400, something unknown 404, something taken 409; each says why in {"error", "description"}. A request
-that a web page may have sent is 403. Times are ISO 8601 with an offset.
-
-Who may talk to it says access.py. The sandbox's own page offers the same controls, in forms.
+Errors are {"error", "description"}: 400 for invalid input, 404 for an unknown subject, 409 for a name in use, 403 for
+a request that a web page may have sent. Times are ISO 8601 with an offset. `access.py` decides who has access. The
+page of the sandbox offers the same controls as forms.
+"""
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from directsuite.sandbox.state import SandboxState
 BASE = "/_sandbox"
 
 ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
-"""One control: what it does to the sandbox, given the request and its body, and the JSON that it answers."""
+"""Changes or reads the sandbox, given the request and its decoded body, and returns the JSON response."""
 
 
 class UnknownSubjectError(Exception):
-    """There is nothing of this name to change."""
+    """The subject of a control does not exist."""
 
 
 def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
-    """All controls of one sandbox."""
+    """Return the routes of all controls of a sandbox."""
     return [
         web.route(entry.method, f"{BASE}/{entry.path}", access.guard_control_handler(_make_handler(sandbox, entry)))
         for entry in CONTROLS
@@ -50,16 +50,16 @@ def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.Route
 
 
 def _make_handler(sandbox: SandboxState, entry: ControlOperation) -> RouteHandler:
-    """A handler that reads the body as the type expected, where there is one; no body is an empty object."""
+    """Return a handler that decodes the body as the control's type, if it has one. No body means an empty object."""
 
     async def respond(request: web.Request) -> web.StreamResponse:
         try:
             sent = b"" if entry.body_type is None else (await request.read()).strip()
             body = None if entry.body_type is None else msgspec.json.decode(sent or b"{}", type=entry.body_type)
             answered = await entry.handler(sandbox, request, body)
-        except REJECTION_ERRORS as refused:
+        except REJECTION_ERRORS as error:
             return build_error_response(
-                choose_error_status(refused), _ERROR_CODES[choose_error_status(refused)], str(refused)
+                choose_error_status(error), _ERROR_CODES[choose_error_status(error)], str(error)
             )
         status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
         return web.json_response(answered, status=status)
@@ -71,13 +71,13 @@ REJECTION_ERRORS = (
     *(AccountExists, NumberTakenError, UnknownSubjectError, UnknownAccount),
     *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RejectionError),
 )
-"""What a control raises; its text is for the caller."""
+"""The errors that a control raises. Their texts are sent to the client."""
 
 _ERROR_CODES = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", HTTPStatus.BAD_REQUEST: "bad_input"}
 
 
 def choose_error_status(error: Exception) -> HTTPStatus:
-    """The status that one of REFUSALS is answered with."""
+    """Return the HTTP status for one of REJECTION_ERRORS."""
     if isinstance(error, (AccountExists, NumberTakenError)):
         return HTTPStatus.CONFLICT
     return HTTPStatus.NOT_FOUND if isinstance(error, (UnknownSubjectError, UnknownAccount)) else HTTPStatus.BAD_REQUEST
@@ -90,7 +90,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, extra_json_schema={"maximum": _MA
 
 
 class _Body(msgspec.Struct, kw_only=True):
-    """A body without members; those that are not known are passed over."""
+    """A body without members. Unknown members are ignored."""
 
 
 class _Account(_Body):
@@ -172,7 +172,7 @@ class _Profile(_Body):
 
 
 async def _reset(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
-    _require_exists(await sandbox.reset(body.account), "there is nothing of this account")
+    _require_exists(await sandbox.reset(body.account), f"there is no account {body.account}")
     return {"reset": body.account or "everything"}
 
 
@@ -210,7 +210,7 @@ async def _faults(sandbox: SandboxState, request: web.Request, body: object) -> 
 
 
 async def _add_fault(sandbox: SandboxState, request: web.Request, body: dict[str, Any]) -> Mapping[str, Any]:
-    members: dict[str, Any] = {"operation": None, "kind": None, **body}  # what is missing is named in the refusal
+    members: dict[str, Any] = {"operation": None, "kind": None, **body}  # so that the error names a missing member
     return {"created": sandbox.inject_fault(**members)}
 
 
@@ -220,7 +220,7 @@ async def _clear_faults(sandbox: SandboxState, request: web.Request, body: objec
 
 
 async def _remove_fault(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
-    _require_exists(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault of this id")
+    _require_exists(sandbox.remove_fault(int(request.match_info["id"])), "there is no fault with this id")
     return {"faults": sandbox.faults()}
 
 
@@ -249,7 +249,7 @@ async def _add_individual(sandbox: SandboxState, request: web.Request, body: _In
 
 async def _set_patient_state(sandbox: SandboxState, request: web.Request, body: _PatientState) -> Mapping[str, Any]:
     address = request.match_info["address"]
-    _require_exists(await sandbox.set_patient_state(address, body.state), "there is no patient of this address")
+    _require_exists(await sandbox.set_patient_state(address, body.state), "there is no patient with this address")
     return {"address": address, "state": body.state}
 
 
@@ -260,14 +260,14 @@ async def _add_fax(sandbox: SandboxState, request: web.Request, body: dict[str, 
 
 async def _set_fax_status(sandbox: SandboxState, request: web.Request, body: _FaxStatus) -> Mapping[str, Any]:
     handle = request.match_info["handle"]
-    _require_exists(await sandbox.set_fax_status(handle, body.status), "there is no fax of this handle")
+    _require_exists(await sandbox.set_fax_status(handle, body.status), "there is no fax with this handle")
     return {"handle": handle, "status": body.status}
 
 
 async def _inbound(sandbox: SandboxState, request: web.Request, body: object) -> Mapping[str, Any]:
     raw = await request.read()
     if not raw.strip():
-        raise ValueError("the request body must be a raw message")
+        raise ValueError("the request body must be a raw message, but it is empty")
     folder = request.query.get("folder", "INBOX")
     return {"created": await sandbox.deliver(request.match_info["address"], raw, folder)}
 
@@ -281,7 +281,7 @@ async def _force_status(sandbox: SandboxState, request: web.Request, body: _Deli
     try:
         await sandbox.force_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
-        raise UnknownSubjectError("there is no message of this smtpId to this recipient") from None
+        raise UnknownSubjectError("there is no message with this smtpId to this recipient") from None
     return {"recipient": body.recipient, "status": body.status}
 
 
@@ -315,7 +315,7 @@ def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError("at must be a time in ISO 8601 with an offset, such as 2026-05-01T12:00:00+00:00") from None
+        raise ValueError("at must be an ISO 8601 time with an offset, such as 2026-05-01T12:00:00+00:00") from None
 
 
 def _duration(seconds: float) -> timedelta:
@@ -331,25 +331,25 @@ def _require_exists(exists: bool, text: str) -> None:
 
 @attrs.frozen
 class ControlOperation:
-    """One control."""
+    """A control: its route, handler and documentation."""
 
     method: str
     path: str
-    """Below /_sandbox, as aiohttp has it."""
+    """The path below /_sandbox, in the syntax of aiohttp."""
     summary: str
     handler: ControlHandler
     body_type: Any = None
-    """The type that the request's body is read as; None where there is none, or it is no JSON."""
+    """The type that the body is decoded as, or None if there is no body or it is not JSON."""
     documented_body_type: Any = None
-    """The type that the document describes the body by, where that is another; bytes where the body is no JSON."""
+    """The type that describes the body in the OpenAPI document if it differs; bytes if the body is not JSON."""
     query_parameter: str | None = None
-    """A parameter of the URL."""
+    """A query parameter of the URL."""
     example: Any = None
-    """A body that does something with the samples, as the document has it."""
+    """A body for the OpenAPI document that works with the sample data."""
     path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    """What the document says about the path's parameter: an example, or which operation's answer has the value."""
+    """More of the path parameter's description: an example, or the operation whose response contains the value."""
     prerequisite: str | None = None
-    """The operation that goes before in an example."""
+    """The operation that must be called before the example."""
 
 
 _EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
@@ -357,28 +357,28 @@ _CREATED_MEMBER = {"member": "/created"}
 
 
 CONTROLS = (
-    ControlOperation("GET", "clock", "The sandbox's time.", _clock),
+    ControlOperation("GET", "clock", "Return the time of the sandbox.", _clock),
     ControlOperation(
         "POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze, example={"at": _EXAMPLE_TIME}
     ),
     ControlOperation("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _EXAMPLE_TIME}),
-    ControlOperation("POST", "clock/advance", "Let seconds pass.", _advance, _Advance, example={"seconds": 600}),
-    ControlOperation("POST", "clock/resume", "Let the clock go on.", _resume),
-    ControlOperation("GET", "faults", "The rules for faults, with how often each has applied.", _faults),
+    ControlOperation("POST", "clock/advance", "Advance the clock.", _advance, _Advance, example={"seconds": 600}),
+    ControlOperation("POST", "clock/resume", "Restart a stopped clock.", _resume),
+    ControlOperation("GET", "faults", "List the fault rules, and how often each was applied.", _faults),
     ControlOperation(
         "POST",
         "faults",
-        "Add a rule; its id.",
+        "Add a fault rule and return its id.",
         _add_fault,
         dict[str, Any],
         Fault,
         example={"operation": "Send", "kind": "reset_after"},
     ),
-    ControlOperation("DELETE", "faults", "Remove all rules.", _clear_faults),
+    ControlOperation("DELETE", "faults", "Remove all fault rules.", _clear_faults),
     ControlOperation(
         "DELETE",
         r"faults/{id:[0-9]{1,9}}",
-        "Remove a rule.",
+        "Remove a fault rule.",
         _remove_fault,
         path_parameter={"x-source": {"operationId": "add_fault", **_CREATED_MEMBER}},
     ),
@@ -393,7 +393,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "individuals",
-        "Add an identity-proofed individual; the id.",
+        "Add an identity-proofed individual and return the id.",
         _add_individual,
         _Individual,
         example={"firstName": "Jan", "lastName": "Pattern", "ssn4": "2468", "dob": "1991-03-05"},
@@ -401,7 +401,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "patients/{address}/state",
-        "Force a patient's state; null lets it follow the clock again.",
+        "Set the state of a patient; null makes it depend on the clock again.",
         _set_patient_state,
         _PatientState,
         example={"state": "disabled"},
@@ -411,7 +411,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "fax",
-        "Add a fax; its handle.",
+        "Add a fax and return its handle.",
         _add_fax,
         dict[str, Any],
         NewFax,
@@ -420,7 +420,7 @@ CONTROLS = (
     ControlOperation(
         "PATCH",
         "fax/{handle}",
-        "Give a fax another status.",
+        "Change the status of a fax.",
         _set_fax_status,
         _FaxStatus,
         example={"status": "complete"},
@@ -429,7 +429,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "inbound/{address}",
-        "Deliver the raw message (RFC 5322) that the body is.",
+        "Deliver a raw message (RFC 5322), the body, into a mailbox.",
         _inbound,
         documented_body_type=bytes,
         query_parameter="folder",
@@ -439,7 +439,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "messages/{smtp_id}/status",
-        "Give the delivery to a recipient a status for good.",
+        "Set the final status of a message's delivery to a recipient.",
         _force_status,
         _DeliveryStatus,
         example={"recipient": "bob@direct.example.test", "status": "Remotely Failed"},
@@ -448,17 +448,17 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "mailboxes/{address}/renumber",
-        "Give a folder's messages other uids, as a restore does.",
+        "Assign new uids to the messages of a folder, as a restore does.",
         _renumber,
         _Renumber,
         example={"folder": "INBOX", "first": 1000},
         path_parameter={"example": "alice@direct.example.test"},
     ),
-    ControlOperation("GET", "profile", "How the sandbox answers otherwise than the specification.", _profile),
+    ControlOperation("GET", "profile", "Return the profile: the deviations from the specification.", _profile),
     ControlOperation(
         "POST",
         "profile",
-        "Have it answer so: one profile, or several.",
+        "Set one profile, or several.",
         _set_profile,
         _Profile,
         example={"profile": "java"},
@@ -469,18 +469,18 @@ CONTROLS = (
     ControlOperation(
         "GET",
         "ledger",
-        "What really happened: every side effect, or an operation's.",
+        "List the side effects of all operations, or of one.",
         _ledger,
         query_parameter="operation",
     ),
     ControlOperation(
-        "POST", "reset", "Forget everything, or an account; bring back the first content.", _reset, _Account
+        "POST", "reset", "Delete everything, or the data of an account, and restore the sample data.", _reset, _Account
     ),
 )
 
 
 def build_control_document() -> dict[str, Any]:
-    """The control API as an OpenAPI 3.1 document."""
+    """Return the OpenAPI 3.1 document of the control API."""
     bodies = [entry.documented_body_type or entry.body_type for entry in CONTROLS if entry.body_type is not None]
     schemas, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     described = iter(schemas)
@@ -514,7 +514,7 @@ def build_control_document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "The sandbox's control API", "version": __version__},
-        "tags": [{"name": "control", "description": "Drives the sandbox from outside: not a part of the services."}],
+        "tags": [{"name": "control", "description": "Controls the sandbox. Not part of the services."}],
         "paths": paths,
         "components": {"schemas": components},
     }
@@ -523,10 +523,10 @@ def build_control_document() -> dict[str, Any]:
 _RESPONSES = {
     "200": "Done.",
     "201": "Added.",
-    "400": "The input is wrong: `description` says why.",
-    "401": "The sandbox listens beyond this machine, and its token is missing.",
-    "403": "A web page may have sent it.",
-    "404": "There is no such thing.",
-    "409": "It is taken.",
-    "413": "The body is larger than the sandbox takes: `description` says how large it may be.",
+    "400": "The input is invalid. `description` says why.",
+    "401": "The sandbox accepts connections from other machines, and the request has no valid token.",
+    "403": "A web page may have sent the request.",
+    "404": "The subject does not exist.",
+    "409": "The name is already in use.",
+    "413": "The body is too large. `description` contains the maximum size.",
 }
