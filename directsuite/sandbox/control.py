@@ -6,7 +6,6 @@ Errors are {"error", "description"}: 400 for invalid input, 404 for an unknown s
 a request that a web page may have sent. Times are ISO 8601 with an offset. `access.py` decides who has access. The
 page of the sandbox offers the same controls as forms.
 """
-"""
 
 from __future__ import annotations
 
