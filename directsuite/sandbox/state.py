@@ -1,4 +1,4 @@
-"""The state of a sandbox, and what a test or a demo does to it: accounts, faxes, messages, faults, the ledger."""
+"""The state of a sandbox, and the methods with which tests and demos change it."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ SCHEMAS = (
 T = TypeVar("T")
 
 Seed = Callable[["sqlite3.Connection", int], None]
-"""Adds content, given a connection inside a transaction and the time in milliseconds since 1970."""
+"""Adds sample data, given a connection in a transaction and the time in milliseconds since 1970."""
 
 
 @attrs.frozen(kw_only=True)
 class Services:
-    """The four services of an open sandbox, and what they share."""
+    """The four services of an open sandbox, and the database and keys that they share."""
 
     database: SandboxDatabase
     keys: KeySource
@@ -66,10 +66,10 @@ class Services:
 
 
 class SandboxState:
-    """What a sandbox keeps; RuntimeError before it is open and once it is closed."""
+    """The state of a sandbox. Methods that need the services raise RuntimeError unless the sandbox is open."""
 
     clock: Clock
-    """The time of the whole sandbox."""
+    """The clock of the entire sandbox."""
 
     def __init__(
         self,
@@ -92,7 +92,10 @@ class SandboxState:
         self._open_services: Services | None = None
 
     async def _open(self, opening: AsyncExitStack) -> None:
-        """Open what `folder` keeps; `opening` closes it. Unless the clock is the caller's own, it goes on as kept."""
+        """Open the state stored in `folder`. A clock that the caller has not passed resumes at its stored time.
+
+        opening: receives the callbacks that close everything.
+        """
         opened = SandboxDatabase(self._folder, SCHEMAS)
         opening.callback(opened.close)
         opening.callback(self._drop_services)
@@ -128,7 +131,7 @@ class SandboxState:
         self._open_services = None
 
     async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
-        """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
+        """Delete the files that no row refers to, and at the start also those left by a killed sandbox."""
         await self._services.signing.remove_unreferenced(at_start=at_start)
         await self._services.messaging.files.remove_unreferenced(self._database, at_start=at_start)
 
@@ -143,22 +146,25 @@ class SandboxState:
         return self._services.database
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Have work written. Raises ValueError for what a service refuses."""
+        """Run `work` in a write transaction. Raises ValueError if a service rejects it."""
         try:
             return await self._database.write(work)
-        except RejectionError as refused:
-            raise ValueError(str(refused)) from None
+        except RejectionError as error:
+            raise ValueError(str(error)) from None
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work`, which only reads, makes of the state; the page is made of it."""
+        """Return the result of `work`, which may only read."""
         return await self._database.read(work)
 
     async def describe_document(self, name: str) -> dict[str, Any]:
-        """What GetDocInfo tells of a document's file. Raises RefusedError, and FileNotFoundError if it has gone."""
+        """Return the response of GetDocInfo for a document's file.
+
+        Raises RejectionError, or FileNotFoundError if the document no longer exists.
+        """
         return await self._services.signing.describe(name)
 
     def reading_document(self, name: str) -> AbstractContextManager[Path]:
-        """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
+        """Keep a document's file while it is being read. Raises FileNotFoundError if the document does not exist."""
         return self._services.signing.hold_file(name)
 
     @property
@@ -172,26 +178,26 @@ class SandboxState:
         return self._faults.operations
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change, in whatever thread made it; what is given back ends that.
+        """Call `listener` after each change, in the thread that made the change. Return a function that stops this.
 
-        The state's own changes are told until the sandbox is closed.
+        Changes of the state are reported until the sandbox is closed.
         """
         self._database.listen(listener)
         self._faults.listeners.append(listener)
         forget = self.clock.listen(listener)
 
         def end() -> None:
-            """Tell of the clock and the faults no more; these outlive the state."""
+            """Unsubscribe from the clock and the faults, which outlive the state."""
             forget()
             self._faults.listeners.remove(listener)
 
         return end
 
     async def reset(self, account: str | None = None) -> bool:
-        """Start over, at once: no state, no faults, all seeded again. Token and clock stay as they are.
+        """Delete the state and the faults, and add the sample data again. The clock does not change.
 
-        With an account or mailbox address, only its documents and faxes, or its messages and folders, go; False if
-        there was nothing of that name.
+        account: an account or mailbox address. Only its documents and faxes, or its messages and folders, are deleted.
+        Return False if it does not exist.
         """
         if account is not None:
             now = self.clock.milliseconds()
@@ -200,7 +206,7 @@ class SandboxState:
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
-            """Empty and seed, in one transaction."""
+            """Delete and add in one transaction, so that no reader sees an empty state."""
             _empty_all_tables(connection)
             self._seed_state(connection)
 
@@ -210,67 +216,67 @@ class SandboxState:
         return True
 
     async def keep_clock(self) -> None:
-        """Have the clock, which is kept soon after each change, kept when this returns."""
+        """Store the clock, and return after that. Otherwise it is stored soon after each change."""
         await self._write(self._store_clock)
 
     def _store_clock(self, connection: sqlite3.Connection) -> None:
         self.clock.state.store(connection)
 
     def _seed_state(self, connection: sqlite3.Connection) -> None:
-        """Seed the state, inside the caller's transaction."""
+        """Add the sample data, in the caller's transaction."""
         self._store_clock(connection)
         self._seed(connection, self.clock.milliseconds())
 
     @property
     def profile(self) -> Profiles:
-        """`strict` follows the specification; `java`, `attachment-list` or a list of both answer as some servers do.
+        """How responses deviate: `strict` follows the specification; `java` and `attachment-list` can be combined.
 
-        With `java`, dates are milliseconds, an empty list is null and a list of one is the object; with
-        `attachment-list`, received messages have that member for `attachments`. Raises ValueError for another name.
+        `java`: dates are milliseconds, an empty list is null, and a list of one item is the item. `attachment-list`:
+        received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.
         """
         return self._services.messaging.profile
 
     @profile.setter
     def profile(self, profile: Profiles) -> None:
-        """Answer so from now on."""
+        """Change the profile."""
         self._services.messaging.profile = profile
 
     @property
     def csv_above(self) -> int:
-        """A status report about more ids than this comes as CSV; 0 makes every report CSV."""
+        """The maximum number of ids in a JSON status report. A report about more is CSV; 0 makes every report CSV."""
         return self._services.messaging.csv_above
 
     @csv_above.setter
     def csv_above(self, ids: int) -> None:
-        """Report so from now on."""
+        """Change the maximum number."""
         self._services.messaging.csv_above = ids
 
     @property
     def missing_status(self) -> int:
-        """The HTTP status for an unknown, deleted or expired document: 400, or 404 as some servers have it."""
+        """The HTTP status for an unknown, deleted or expired document: 400, or 404 as on some servers."""
         return self._services.signing.missing_status
 
     @missing_status.setter
     def missing_status(self, status: int) -> None:
-        """Refuse so from now on."""
+        """Change the status."""
         self._services.signing.missing_status = status
 
     def authority_pem(self) -> bytes:
-        """The certificate that the sandbox's signatures lead to, as PEM text; made, on first use, within a second."""
+        """Return the CA certificate of the sandbox's signatures as PEM. The first use creates it within a second."""
         return self._services.keys.authority_pem()
 
     async def add_account(self, address: str, password: str) -> int:
-        """Open a mailbox and return its id. Raises AccountExists, or ValueError for what is no address."""
+        """Create a mailbox and return its id. Raises AccountExists, or ValueError for an invalid address."""
         now = self.clock.milliseconds()
         return await self._write(lambda connection: mailboxes.create_account(connection, address, password, at_ms=now))
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-        """Add a T-User who may act for these addresses, and log in to registration. Raises AccountExists."""
+        """Add a T-User who may act for these addresses and log in to registration. Raises AccountExists."""
         addresses = list(direct_addresses)
         await self._write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
-        """Add a reseller or change his password; `domains` become domains that patients can be registered in."""
+        """Add a reseller or change the password of one. Patients can then be registered in `domains`."""
         names = list(domains)
         await self._write(lambda connection: registration.add_reseller(connection, username, password, names))
 
@@ -279,7 +285,7 @@ class SandboxState:
         await self._write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
-        """A fresh access token of `account` for the signing and fax services."""
+        """Return a new access token of `account` for the signing and fax services."""
         token, now = credentials.generate_secret(), self.clock.milliseconds()
         await self._write(
             lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
@@ -287,11 +293,11 @@ class SandboxState:
         return token
 
     async def expire_tokens(self, account: str | None = None) -> int:
-        """End the access tokens of an account, or all; returns how many there were."""
+        """Expire the access tokens of an account, or all, and return their number."""
         return await self._write(lambda connection: credentials.expire_tokens(connection, account=account))
 
     async def expire_sessions(self, username: str | None = None) -> int:
-        """End the registration sessions of a login, or all; returns how many there were."""
+        """Expire the registration sessions of a login, or all, and return their number."""
         return await self._write(lambda connection: registration.expire_sessions(connection, username=username))
 
     async def add_fax(
@@ -303,9 +309,10 @@ class SandboxState:
         description: str = "",
         account: str = DEMO_ACCOUNT,
     ) -> str:
-        """Add a fax and return its handle. recipients: of Address, Name, PageCount and description, as on the wire.
+        """Add a fax and return its handle.
 
-        Raises ValueError for bad values, NumberTakenError for a foreign number.
+        recipients: mappings with Address, Name, PageCount and description, as in the API.
+        Raises ValueError for invalid values, and NumberTakenError for a number of another account.
         """
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
         listed = list(recipients) if isinstance(recipients, Iterable) else recipients
@@ -317,7 +324,7 @@ class SandboxState:
         return await self._write(lambda connection: fax.add_fax(connection, new, now=now))
 
     async def set_fax_status(self, handle: str, status: str) -> bool:
-        """Give a fax a new status, as of now; False for an unknown handle. Raises ValueError for an unknown status."""
+        """Change the status of a fax. Return False for an unknown handle. Raises ValueError for an unknown status."""
         now = self.clock.milliseconds()
         return await self._write(lambda connection: fax.update_status(connection, handle, status, now=now))
 
@@ -333,7 +340,7 @@ class SandboxState:
     ) -> int:
         """Add an identity-proofed individual and return the id.
 
-        contact: email, phone, address, city, state, country, zipcode. Raises ValueError for bad values.
+        contact: email, phone, address, city, state, country, zipcode. Raises ValueError for invalid values.
         """
         if unknown := set(contact) - set(patients.Contact.__struct_fields__):
             raise ValueError(f"unknown contact data: {', '.join(sorted(unknown))}")
@@ -343,19 +350,21 @@ class SandboxState:
         )
 
     async def set_patient_state(self, address: str, state: str | None) -> bool:
-        """Force the UserStateType of a patient's address; None lets it follow the clock. False for an unknown one."""
+        """Set the UserStateType of a patient. Return False for an unknown address.
+
+        state: None makes the state depend on the clock again.
+        """
         return await self._write(lambda connection: patients.set_state(connection, address, state))
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid.
 
-        Raises UnknownAccount for an address without a mailbox; ValueError for an unknown folder, and where the user's
+        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder, or if the user's
         certificate has expired or is revoked.
         """
         now = self.clock.milliseconds()
 
         def store(connection: sqlite3.Connection, content: StoredContent) -> int:
-            """Its uid."""
             return sending.deliver_inbound(connection, address, folder, content, now=now)
 
         try:
@@ -365,38 +374,37 @@ class SandboxState:
                 lambda new_file: build_content(sending.write_pieces([raw], new_file)),
                 store,
             )
-        except RejectionError as refused:
-            raise ValueError(str(refused)) from None
+        except RejectionError as error:
+            raise ValueError(str(error)) from None
 
     async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
-        """Give a folder's messages other uids, from `first`, as a server does that was restored; how many there are.
+        """Assign uids from `first` to a folder's messages, as a restored server does. Return the number of messages.
 
         Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
         """
         if first < 1:
-            raise ValueError("the first uid is 1 or more")
+            raise ValueError("the first uid must be 1 or more")
 
         def renumber(connection: sqlite3.Connection) -> int:
-            """How many messages got another uid."""
             account = mailboxes.get_account_id(connection, address)
             return mailboxes.renumber_messages(connection, mailboxes.get_folder_id(connection, account, folder), first)
 
         return await self._write(renumber)
 
     async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Give a sent message's delivery to one recipient a status for good. Raises LookupError, ValueError."""
+        """Set the final status of a sent message's delivery to a recipient. Raises LookupError or ValueError."""
         await self._write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
-        """Add a fault rule and return its number. Raises ValueError.
+        """Add a fault rule and return its id. Raises ValueError if it is invalid.
 
-        members: status, body, media_type, retry_after and processed for the kind status, seconds for latency, processed
-        for hang; times, skip, probability and seed for all. The guide `sandbox` explains them.
+        members: status, body, media_type, retry_after and processed for the kind `status`; seconds for `latency`;
+        processed for `hang`; times, skip, probability and seed for all kinds. See the guide `sandbox`.
         """
         return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
 
     def remove_fault(self, number: int) -> bool:
-        """Remove one fault rule; False if there is none of this number."""
+        """Remove a fault rule. Return False if there is no rule with this id."""
         return self._faults.remove(number)
 
     def clear_faults(self) -> None:
@@ -404,13 +412,13 @@ class SandboxState:
         self._faults.clear()
 
     def faults(self) -> list[dict[str, Any]]:
-        """All fault rules, with how often each has applied."""
+        """Return all fault rules with the number of times that each was applied."""
         return self._faults.list_rules()
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """What really happened, in order: every side effect of the services, or of one operation.
+        """Return the side effects of all operations, or of one, in order. Incoming mail has the operation "Inbound".
 
-        Mail from outside counts as "Inbound". Raises ValueError if there is no such operation.
+        Raises ValueError for an unknown operation.
         """
         if operation not in (None, "Inbound"):
             self._faults.validate_operation(operation)
@@ -418,19 +426,19 @@ class SandboxState:
 
 
 def _empty_all_tables(connection: sqlite3.Connection) -> None:
-    """Delete every row, inside the caller's transaction, and start automatic numbers again at one."""
+    """Delete every row and reset the automatic ids, in the caller's transaction."""
     connection.execute("PRAGMA defer_foreign_keys=ON")
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND (name NOT LIKE 'sqlite_%' OR name = 'sqlite_sequence')"
     ).fetchall()
     for row in names:
-        connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  a name out of the schema itself
+        connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  the name comes from the schema
 
 
 def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
-    """Delete the documents and faxes of an account, or empty a mailbox, which keeps its password; False if unknown.
+    """Delete the documents and faxes of an account, or empty a mailbox but keep its password.
 
-    An account is known by what it has, or by a token or an OAuth 2.0 client that speaks for it.
+    Return False for an unknown account: one without data, and without a token or an OAuth 2.0 client.
     """
     documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))
