@@ -1,12 +1,11 @@
-"""Flattening: what the form shows becomes part of the pages, and can no longer be filled in.
+"""Flatten a document: draw its form fields into the pages, and remove the fields.
 
-Links, notes and empty signature fields stay, so that a flattened document can still be signed. What is hidden is not
-shown. If a document has no appearance for a field, or an outdated one, it is drawn here: qpdf's own generator turns
-every character outside Latin-1 into a question mark and loses borders. Text is written (see `text`) at the size and
-colour of the field's default appearance (/DA), within the border and background of its appearance characteristics
-(/MK), turned as /MK /R says.
+Links, notes and empty signature fields are preserved, so that a flattened document can still be signed. Hidden fields
+are not drawn. A missing or outdated appearance (the drawing of a widget) is generated here, because qpdf's generator
+writes a question mark for every character outside Latin-1 and loses borders. The generator uses the default
+appearance (/DA) for size and color, and the appearance characteristics (/MK) for border, background and rotation.
 
-PDFium can also flatten. On the forms that other PDF libraries are tested with, it changes more of what Poppler draws.
+PDFium can also flatten, but changes more of the rendering in Poppler, measured with the test forms of PDF libraries.
 """
 
 from __future__ import annotations
@@ -52,34 +51,33 @@ _PAINT_OPERATORS = {
     1: ("g", "G"),
     3: ("rg", "RG"),
     4: ("k", "K"),
-}  # components: operator to fill, to stroke
+}  # by number of components: the operators for filling and stroking
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
-_MAX_COVERED = 100  # rectangles on a page that are compared
-_MAX_COPIED_BYTES = 2**26  # of the appearances in layers
-_MAX_TEXT_CHARS = 2**18  # that appearances are made of
-_FONT_CHARS = 2000  # that an embedded font counts as: a subset takes the time of so long a text
+_MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
+_MAX_COPIED_BYTES = 2**26  # of appearances that have an optional content group (/OC)
+_MAX_TEXT_CHARS = 2**18  # of all texts that appearances are generated for
+_FONT_CHARS = 2000  # characters that an embedded font counts as, because making its subset takes as long
 _MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
 def flatten(source: Path, target: Path) -> list[str]:
-    """Write the document with its form baked into the pages, and return the names of the fields that went.
+    """Write the flattened document to `target`, and return the names of the fields that were removed.
 
-    Without such fields nothing is written.
-
-    Raises InvalidActionError for a signed document: rewriting it would break its signatures.
+    A document without such fields is not written.
+    Raises InvalidActionError for a signed document, because rewriting would invalidate its signatures.
     """
     with open_pdf(source) as pdf:
         signatures = count_signatures(pdf)
         if signatures:
             raise InvalidActionError(
-                f"the document carries {signatures} signature(s), which flattening would break: flatten before signing"
+                f"the document has {signatures} signature(s), which flattening would invalidate: flatten before signing"
             )
         form = find_acro_form(pdf)
         names = [field.name for field in iter_fields(pdf) if field.kind != "signature"]
         if form is None or not names:
             return []
         complete_appearances(pdf)
-        roots = list(form.get("/Fields", Array([])))  # qpdf takes the form away once it has flattened it
+        roots = list(form.get("/Fields", Array([])))  # because qpdf removes the form after flattening
         kept = _stash_annotations(pdf)
         pdf.flatten_annotations("screen")
         for page, annotations in zip(pdf.pages, kept, strict=True):
@@ -93,10 +91,10 @@ def flatten(source: Path, target: Path) -> list[str]:
 
 
 def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
-    """Leave only those widgets on the pages that become part of them. Return the annotations of each page to restore.
+    """Reduce the annotations of the pages to the widgets to flatten. Return the annotations to restore on each page.
 
-    Pages are drawn below their annotations. So a widget that is drawn above a note cannot become part of its page: a
-    stamp, another kind of annotation, takes its place.
+    Page content is drawn below annotations. Therefore a widget that overlaps an earlier annotation is not flattened,
+    but replaced by a stamp annotation.
     """
     signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
     kept: list[list[pikepdf.Object]] = []
@@ -129,18 +127,18 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
 
 
 def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
-    """Move what hides a widget into its appearance, and remove the flag that does not hide widgets.
+    """Copy the optional content group of a widget to its appearance, and clear its Invisible flag.
 
-    Return the number of bytes that were copied for it.
+    Return the number of copied bytes.
     """
     flags = _to_integer(widget.get("/F"))
-    if flags & _INVISIBLE:  # it is for annotations of unknown types only
+    if flags & _INVISIBLE:  # affects only annotations of unknown types
         widget["/F"] = flags & ~_INVISIBLE
     layer, appearance = widget.get("/OC"), _find_appearance(widget)
     if layer is None or appearance is None:
         return 0
     content = appearance.read_raw_bytes()
-    in_layer = make_stream(pdf, content)  # other widgets may share the original
+    in_layer = make_stream(pdf, content)  # a copy, because other widgets may share the original
     for key, entry in appearance.items():
         if key != "/Length":
             in_layer[key] = entry
@@ -150,7 +148,7 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
 
 
 def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
-    """Return what an annotation looks like in its state."""
+    """Return the normal appearance of an annotation in its current state."""
     appearances = note.get("/AP")
     normal = appearances.get("/N") if isinstance(appearances, pikepdf.Dictionary) else None
     if isinstance(normal, pikepdf.Dictionary) and not isinstance(normal, pikepdf.Stream):
@@ -170,7 +168,7 @@ def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
 
 
 def _make_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
-    """Return an annotation that looks like a widget, at its place, and that viewers do not let users change."""
+    """Return a read-only annotation that looks like a widget."""
     stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=widget["/Rect"], P=page.obj)
     stamp["/AP"] = Dictionary(N=_find_appearance(widget))
     stamp["/F"] = _to_integer(widget.get("/F")) | _READ_ONLY | _LOCKED
@@ -187,7 +185,7 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    """Take everything but signature fields out of this part of the form. Return True if there are any."""
+    """Remove all but signature fields from this part of the form. Return True if any remain."""
     if node.is_indirect:
         if node.objgen in seen:
             return False
@@ -201,10 +199,10 @@ def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]])
 
 
 def complete_appearances(pdf: pikepdf.Pdf) -> None:
-    """Give every widget of the form, signatures excepted, an appearance that shows its field's value.
+    """Draw an appearance with the field's value for every widget that needs one, except for signatures.
 
-    Appearances that the document brings are kept, unless it says that they are outdated (/NeedAppearances).
-    Raises InvalidActionError for a value with characters that no font of this machine has, and for too much text.
+    Existing appearances are used unless the document declares them outdated (/NeedAppearances).
+    Raises InvalidActionError if no installed font has the characters of a value, or if there is too much text.
     """
     form = find_acro_form(pdf)
     if form is None:
@@ -232,23 +230,23 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
 
 
 class _LimitedTexts:
-    """Counts the texts that appearances are made of: fields of a document may share one large text."""
+    """Counts and limits the texts for generated appearances, because many fields may share one large text."""
 
     def __init__(self) -> None:
         self._chars = 0
 
     def count(self, text: str) -> str:
-        """Return the text. Raise InvalidActionError if the texts are too long together."""
+        """Count a text and return it. Raises InvalidActionError if all texts together are too long."""
         self.count_chars(len(text) + 1)
         return text
 
     def count_chars(self, number: int) -> None:
-        """Raise InvalidActionError if the texts are too long together."""
+        """Count a number of characters. Raises InvalidActionError if all texts together are too long."""
         self._chars += number
         if self._chars > _MAX_TEXT_CHARS:
             raise InvalidActionError(
-                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters together; a font"
-                f" to embed counts as {_FONT_CHARS:,}"
+                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters together; each"
+                f" embedded font counts as {_FONT_CHARS:,}"
             )
 
 
@@ -261,8 +259,8 @@ def _draw_text(
     font = find_font(text)
     if font is None:
         raise InvalidActionError(
-            f"the form field {field.name} holds characters that no font of the sandbox's machine has: install a font"
-            " that covers them, or let the document bring its own appearance"
+            f"the form field {field.name} contains characters that no font on the sandbox's machine has: install a"
+            " font that covers them, or add an appearance to the document"
         )
     if not isinstance(font, Helvetica):
         texts.count_chars(_FONT_CHARS)
@@ -296,7 +294,7 @@ def _draw_text(
 
 
 def _find_caption(field: PdfField, widget: pikepdf.Object) -> str | None:
-    """The text on a push button that tells how it looks, icons excepted; None for any other field."""
+    """Return the text of a push button without an icon, or None for other fields."""
     looks = widget.get("/MK")
     if field.kind != "pushbutton" or looks is None or "/I" in looks:
         return None
@@ -312,7 +310,7 @@ def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
 
 
 def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
-    """Return a choice field's items: what is exported, and what is shown."""
+    """Return the export value and the displayed text of each item of a choice field."""
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
@@ -331,7 +329,7 @@ def _find_chosen(field: PdfField, options: list[tuple[str, str]], texts: _Limite
 
 
 def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, outdated: bool) -> None:
-    """Make a check box or radio button show what its field's value says, whatever it showed before."""
+    """Make a check box or radio button show the value of its field."""
     own = widget.get("/AS")
     expected = str(own or Name.Off) if field.get("/V") is None else f"/{field.value or 'Off'}"
     appearance = widget.get("/AP")
@@ -341,7 +339,7 @@ def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, ou
         drawn: dict[str, pikepdf.Object] = {
             name: state for name, state in states.items() if isinstance(state, pikepdf.Stream)
         }
-    else:  # without any appearance, what a button's own state is called stands in /AS alone
+    else:  # without an appearance, only /AS has the name of the button's state
         names = [str(own)] if own is not None else [expected] * (len(field.widgets) == 1)
         drawn = {}
     shown = expected if expected in names else "/Off"
@@ -352,7 +350,7 @@ def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, ou
 
 
 def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_on: bool) -> pikepdf.Object:
-    """What a check box or radio button looks like in one of its two states."""
+    """Return the appearance of a check box or radio button in one of its two states."""
     width, height, content, matrix = _build_frame(widget)
     if is_on:
         size = min(width, height) * 0.8
@@ -364,7 +362,7 @@ def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_
 
 
 def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    """The size to draw for, the widget's background and border, and the matrix that turns the drawing."""
+    """Return the width, height, background with border, and rotation matrix for drawing a widget."""
     rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
     looks = widget.get("/MK")
     width, height, matrix = compute_upright_matrix(
