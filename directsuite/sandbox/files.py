@@ -1,9 +1,9 @@
-"""Content of any size in files: documents, and messages that are too large for a row.
+"""Files for documents and for messages that are too large for a database row.
 
-Each is a file of its own, which is not written again once a row names it. One that no row names any more goes as soon
-as nobody reads it. What a crash leaves behind goes at the next start.
+Each content has its own file, which is not modified after a row names it. A file that no row names is deleted when
+it is no longer being read, and after a crash at the next start.
 
-    request ──► Base64Decoder ──► file ──► FileRange ──► PiecesPayload ──► answer
+    request ──► Base64Decoder ──► file ──► FileRange ──► PiecesPayload ──► response
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PIECE_BYTES = 3 * 2**18  # bytes; whole groups of base64
-_RECEIVE_BATCH_BYTES = 2**20  # bytes of a body that are worked on at once
+_PIECE_BYTES = 3 * 2**18  # a multiple of 3, so that base64 of the pieces can be joined
+_RECEIVE_BATCH_BYTES = 2**20  # bytes of a body that are passed to a thread at once
 _MAX_SMALL_BODY_BYTES = 2**20  # bytes of a body
 _LINE_BREAKS = b"\r\n"
 
 
 def make_abandoned_schema(table: str) -> str:
-    """SQL that has each connection note which files a table, with their `name`, names no longer."""
+    """Return the SQL with which a connection records the files that rows of a table no longer name in `name`."""
     return f"""
 CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
 CREATE TEMP TRIGGER {table}_deleted AFTER DELETE ON {table}
@@ -62,18 +62,18 @@ CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
 
 _FOLDER_PREFIX = "directsuite-sandbox-"
 _LOCK_NAME = "lock"
-"""A file that is locked as long as the sandbox lives whose folder it is in."""
+"""A file in a temporary folder that is locked while the folder's sandbox is running."""
 
 
 _MIN_LEFTOVER_AGE = 60.0
-"""Seconds: another sandbox may be about to lock a folder that is younger."""
+"""Seconds: the folder of a starting sandbox may not be locked yet."""
 
 
 def _remove_leftover_folders() -> None:
     """Remove the temporary folders of sandboxes that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         lock = folder / _LOCK_NAME
-        with suppress(OSError, sqlite3.Error):  # it is in use, or of another user
+        with suppress(OSError, sqlite3.Error):  # the folder is in use, or belongs to another user
             if not _is_own(folder, stat.S_IFDIR) or not _is_own(lock, stat.S_IFREG):
                 continue
             if time.time() - lock.stat().st_mtime < _MIN_LEFTOVER_AGE:
@@ -83,15 +83,16 @@ def _remove_leftover_folders() -> None:
 
 
 def _is_own(path: Path, kind: int) -> bool:
-    """Return True if this user made a file or folder, and it is no link. Raises OSError."""
+    """Return True if this is a file or folder of this user, and not a link. Raises OSError."""
     found = path.lstat()
     return stat.S_IFMT(found.st_mode) == kind and (os.name != "posix" or found.st_uid == os.getuid())
 
 
 class StoredFiles:
-    """The files of a folder, or of a temporary one where it is None; used in the event loop's thread, but for making.
+    """The files of a folder. Not thread-safe, except for methods that say otherwise and for creating the folder.
 
-    table: the one whose rows name the files, with the `abandoned_schema`.
+    folder: None for a temporary folder, deleted by close().
+    table: the table whose rows name the files, with the schema of make_abandoned_schema.
     """
 
     def __init__(self, folder: Path | None, table: str = "") -> None:
@@ -117,7 +118,7 @@ class StoredFiles:
             return self._created_folder
 
     def close(self) -> None:
-        """Remove the folder, if it is a temporary one."""
+        """Remove the folder if it is temporary."""
         if self._lock is not None and self._created_folder is not None:
             shutil.rmtree(self._created_folder, ignore_errors=True)
             self._lock.close()
@@ -125,10 +126,13 @@ class StoredFiles:
     async def write(
         self, database: SandboxDatabase, work: Callable[[sqlite3.Connection], T], created: Iterable[str] = ()
     ) -> T:
-        """Have work written, and remove the files that no row names after it, those that were made for it too."""
+        """Run `work` in a write transaction, then delete the files that no row names.
+
+        created: the names of files that were created for `work`; also deleted if no row names them.
+        """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            """What `work` gives, and the names of files."""
+            """Return the result of `work`, and the names of the files to delete."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)
@@ -140,7 +144,10 @@ class StoredFiles:
         return result
 
     async def remove_unreferenced(self, database: SandboxDatabase, *, at_start: bool = False) -> None:
-        """Remove the files that no row names; at a start, also what was left when the sandbox was killed."""
+        """Delete the files that no row names.
+
+        at_start: also delete the files left by a sandbox that was killed.
+        """
         if at_start:
             query = f"SELECT name FROM {self._table}"  # noqa: S608  a table of ours
             names = await database.read(lambda connection: [row["name"] for row in connection.execute(query)])
@@ -148,16 +155,16 @@ class StoredFiles:
         await self.write(database, lambda _: None)
 
     def remove_all_except(self, names: Iterable[str]) -> None:
-        """Remove all files but these: what a sandbox that was killed has left."""
+        """Delete all files but these."""
         self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
     def __getitem__(self, name: str) -> Path:
-        """The file of this name."""
+        """Return the path of the file with this name."""
         return self._folder / name
 
     @contextmanager
     def create_file(self) -> Generator[Path]:
-        """A file to write. An error removes it; a cancellation doesn't, for a row may name it by then."""
+        """Yield a new file to write. It is deleted after an error, but not if cancelled: a row may already name it."""
         file = self[uuid.uuid4().hex]
         file.touch(0o600)
         try:
@@ -168,13 +175,13 @@ class StoredFiles:
 
     @contextmanager
     def hold_file(self, name: str) -> Generator[Path]:
-        """A file that stays until it has been read. Raises FileNotFoundError if it has gone."""
+        """Delay the deletion of a file while the block runs. Raises FileNotFoundError if it does not exist."""
         with self.hold_files([name]):
             yield self[name]
 
     @contextmanager
     def hold_files(self, names: Collection[str]) -> Generator[None]:
-        """Have files stay until they have been read. Raises FileNotFoundError if one of them has gone."""
+        """Delay the deletion of files while the block runs. Raises FileNotFoundError if one does not exist."""
         if not all(self[name].exists() for name in names):
             raise FileNotFoundError
         self._readers.update(names)
@@ -185,13 +192,13 @@ class StoredFiles:
             self._remove(self._abandoned - self._readers.keys())
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Remove files that no row names any more, once they are not read."""
+        """Delete files that no row names, but those that are being read only afterwards."""
         gone = {*names}
         self._abandoned |= gone & self._readers.keys()
         self._remove(gone - self._readers.keys())
 
     def sync(self, file: Path) -> None:
-        """Have a written file on the disk, so that a power loss no longer takes it. Runs in any thread."""
+        """Flush a written file to the disk, unless the folder is temporary. Can run in any thread."""
         if self._permanent_folder is None:
             return
         with file.open("r+b") as written:
@@ -204,18 +211,16 @@ class StoredFiles:
                 os.close(folder)
 
     def sync_and_digest(self, file: Path) -> tuple[str, str, int]:
-        """Return documentDigest, name and size of a written file, which a power loss no longer takes.
-
-        Runs in any thread.
-        """
+        """Flush a written file to the disk, and return its documentDigest, name and size. Can run in any thread."""
         self.sync(file)
         with file.open("rb") as written:
             return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
 
     def make_payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
-        """The body of an answer: bytes as they are, and ranges, in base64 or not, whose files stay until it is sent.
+        """Return a response body of bytes and file ranges. The files are not deleted before it is sent.
 
-        Raises FileNotFoundError if one of them has gone.
+        base64: True to send the ranges, but not the bytes, in base64.
+        Raises FileNotFoundError if a file does not exist.
         """
         every = [*parts]
         sizes = (len(each) if isinstance(each, bytes) else each.base64_size if base64 else each.size for each in every)
@@ -231,31 +236,34 @@ class StoredFiles:
     def _remove(self, names: Iterable[str]) -> None:
         for name in [*names]:
             self._abandoned.discard(name)
-            with suppress(OSError):  # Windows keeps what is open: the next start removes it
+            with suppress(OSError):  # on Windows an open file cannot be deleted: the next start deletes it
                 self[name].unlink()
 
 
 class FileRange:
-    """Octets that stand in a file, as they are or as base64 with line breaks."""
+    """A range of a file.
+
+    size: the number of octets if the range contains base64 with line breaks, None if it contains the octets.
+    """
 
     def __init__(self, file: Path, start: int, end: int, size: int | None = None) -> None:
         self.file, self.start, self.end = file, start, end
         self.size = end - start if size is None else size
-        """How many octets there are."""
+        """The number of octets."""
         self._is_base64 = size is not None
 
     @property
     def base64_size(self) -> int:
-        """How many characters of base64 stand for them."""
+        """The number of base64 characters of the octets, without line breaks."""
         return (self.size + 2) // 3 * 4
 
     @classmethod
     def from_file(cls, file: Path) -> FileRange:
-        """All of a file, as it stands."""
+        """Return the range of an entire file."""
         return cls(file, 0, file.stat().st_size)
 
     def read_as_base64(self) -> FileRange | None:
-        """What its octets, as base64 with nothing but line breaks between, stand for; None where they are no base64."""
+        """Return the octets that the range encodes as base64 with line breaks, or None if it is not base64."""
         decoder, size = Base64Decoder(), 0
         try:
             for piece in self._iter_pieces():
@@ -266,18 +274,18 @@ class FileRange:
         return FileRange(self.file, self.start, self.end, size)
 
     def to_list(self) -> list[int | None]:
-        """Where it is in its file, as __init__ takes it."""
+        """Return the arguments start, end and size of __init__."""
         return [self.start, self.end, self.size if self._is_base64 else None]
 
     def iter_octets(self) -> Iterator[bytes]:
-        """The octets in pieces."""
+        """Yield the octets in pieces."""
         if not self._is_base64:
             return self._iter_pieces()
         decoder = Base64Decoder()
         return (decoder.decode(piece.translate(None, _LINE_BREAKS)) for piece in self._iter_pieces())
 
     def iter_base64(self) -> Iterator[bytes]:
-        """The octets in base64 without line breaks, in pieces."""
+        """Yield the octets as base64 without line breaks, in pieces."""
         if self._is_base64:
             return (piece.translate(None, _LINE_BREAKS) for piece in self._iter_pieces())
         return map(pybase64.b64encode, self._iter_pieces())
@@ -299,7 +307,10 @@ class Base64Decoder:
         self._is_padded = False
 
     def decode(self, text: bytes, *, last: bool = False) -> bytes:
-        """The octets of a piece; `last` for the end of the text. Raises ValueError for what is no base64."""
+        """Return the octets of a piece. Raises ValueError if the text is not base64.
+
+        last: True for the last piece.
+        """
         text = self._rest + text
         whole = len(text) if last else len(text) // 4 * 4
         text, self._rest = text[:whole], text[whole:]
@@ -311,12 +322,15 @@ class Base64Decoder:
 
 
 def has_small_body(request: web.Request) -> bool:
-    """Return True for a request whose body is not worth a file."""
+    """Return True if the body is known to be small enough to be processed in memory."""
     return request.content_length is not None and request.content_length <= _MAX_SMALL_BODY_BYTES
 
 
 async def receive_body(request: web.Request, limit: int, consume: Callable[[bytes], Any]) -> None:
-    """Have `take` take a request's body in pieces, in threads. Raises BodyTooLargeError."""
+    """Pass a request's body to `consume` in pieces, in threads. Raises BodyTooLargeError.
+
+    limit: the maximum size of the body in bytes.
+    """
     if (request.content_length or 0) > limit:
         raise BodyTooLargeError(limit)
     beginning, size, pending = b"", 0, bytearray()
@@ -334,9 +348,9 @@ async def receive_body(request: web.Request, limit: int, consume: Callable[[byte
 
 
 class PiecesPayload(Payload):
-    """The body of an answer, made piece by piece in threads while it is sent.
+    """A response body whose pieces are produced in threads while it is sent.
 
-    release: called once it has been sent, or is not needed any more.
+    release: called after the body was sent, or when the payload is garbage-collected.
     """
 
     def __init__(self, iter_pieces: Callable[[], Iterator[bytes]], size: int, release: Callable[[], object]) -> None:
@@ -347,11 +361,11 @@ class PiecesPayload(Payload):
 
     @property
     def size(self) -> int:
-        """Bytes that are sent."""
+        """The size in bytes."""
         return self._length
 
     def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
-        """Return a payload of its first `size` bytes, with others around them, to be sent in its place."""
+        """Return a payload to send instead: `before`, the first `size` bytes of this one, and `after`."""
         size = min(size, self._length)
 
         def iter_pieces() -> Iterator[bytes]:
@@ -367,11 +381,11 @@ class PiecesPayload(Payload):
         return PiecesPayload(iter_pieces, len(before) + size + len(after), self._release)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """The whole body as text."""
+        """Return the entire body as text."""
         return b"".join(self._iter_pieces()).decode(encoding, errors)
 
     async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """The whole body."""
+        """Return the entire body."""
         return await asyncio.to_thread(lambda: b"".join(self._iter_pieces()))
 
     async def write(self, writer: AbstractStreamWriter) -> None:
@@ -379,7 +393,7 @@ class PiecesPayload(Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Send the body, which is as long as the headers say."""
+        """Send the body. `content_length` is ignored, because the headers always have the size."""
         pieces = self._iter_pieces()
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
@@ -389,9 +403,9 @@ class PiecesPayload(Payload):
 
 
 class FilePayload(PiecesPayload):
-    """A file as the body of an answer, as it stands or as base64, read while it is sent.
+    """A response body that is read from a file while it is sent, optionally as base64.
 
-    It is opened at once, so that it can be sent to its end even where it is removed meanwhile.
+    The file is opened immediately, so that it can be sent completely even if it is deleted in the meantime.
     """
 
     def __init__(self, file: Path, *, base64: bool = False) -> None:
