@@ -1,23 +1,23 @@
-"""Patients: identity-proofed individuals, the Direct addresses that were provisioned for them, and what was paid.
+"""Patients of the registration service: proofed individuals, their Direct addresses, and payments.
 
-Where the specification is silent:
+Behavior that the specification leaves open:
 
-    individuals       names are compared without regard to case and extra spaces; `dob` is taken as yyyy-MM-dd,
-                      MM/dd/yyyy or yyyyMMdd; where `id` and personal data come together, all that is given must match;
-                      the e-mail address that is listed among the required fields, without being defined, is not
-    directUsername    letters, digits, dot, hyphen, underscore, up to 64 characters (else 002); lower case counts;
-                      left out: made of the names, with a number where that is taken
-    directPassword    left out: nobody knows it until SetPatientsPasswords sets one
-    several           an individual may have several addresses; a user name that is taken in the domain is 014
-    price             12.00 a year, one year from the day of provisioning; then the state is provisioned_cert_expired
-    state             activated at once
+    individuals       Names are compared without regard to case and repeated spaces. `dob` may be yyyy-MM-dd,
+                      MM/dd/yyyy or yyyyMMdd. If a request has `id` and personal data, both must match. The e-mail
+                      address is not required: the specification lists it as required, but does not define it.
+    directUsername    1 to 64 letters, digits, dots, hyphens and underscores (otherwise 002), converted to lower
+                      case. Without one, it is made from the names, and gets a number if it is in use.
+    directPassword    Without one, it is random and unknown until SetPatientsPasswords sets another.
+    several           An individual may have several addresses. A user name in use in the domain is 014.
+    price             12.00 for the year from the provisioning. Then the state is provisioned_cert_expired.
+    state             Activated immediately.
 
-What the states forbid (specification section 3; an ordinary mailbox has no state, and nothing is forbidden there):
+Effects of the states (specification section 3; an ordinary mailbox has no state):
 
-    disabled                    inbound messages still arrive, the user cannot connect
-    provisioned_cert_expired    the user can connect, inbound and outbound messages are rejected
+    disabled                    the user cannot connect; inbound messages are still accepted
+    provisioned_cert_expired    inbound and outbound messages are rejected; the user can connect
     provisioned_cert_revoked    the same
-    any other                   nothing
+    others                      none
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _STATES = {
     for entry in _STATE_NAMES.replace("\n", "").split("|")
     for spelling in (entry[:2], entry[3:])
 }
-"""The full names of states by name and by two-letter code, in lower case."""
+"""The full names of states, by lower-case name and two-letter code."""
 
 _USERNAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?!\.|$)){0,63}")
 _OFFER_PRICE = 12.0
@@ -94,16 +94,16 @@ USER_STATES = (
 """The values of UserStateType."""
 
 STATES_WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
-"""The states in which messages are rejected in both directions."""
+"""The states in which inbound and outbound messages are rejected."""
 
 NonEmptyText = Annotated[str, msgspec.Meta(pattern=r"\S")]
-"""Text that is not empty."""
+"""Text that is not blank."""
 
 
 class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
-    """An IDProofedIndividual: a person by the id of the proofing record, by personal data, or by both.
+    """An IDProofedIndividual: a person identified by the id of the proofing record, personal data, or both.
 
-    Raises ValueError for what can't be read, and where neither the id nor all personal data is given.
+    Raises ValueError for invalid values, and if neither the id nor all personal data is given.
     """
 
     id: int | str | None = None
@@ -113,21 +113,21 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
     dob: str | None = None
 
     def __post_init__(self) -> None:
-        """Bring id, ssn4 and dob into the form in which they are compared."""
+        """Normalize id, ssn4 and dob for comparisons."""
         self.id = None if self.id is None else _normalize_id(self.id)
         self.ssn4 = None if self.ssn4 is None else _normalize_ssn4(self.ssn4)
         self.dob = None if self.dob is None else _normalize_dob(self.dob)
         missing = [name for field, name in _REQUIRED_MEMBERS.items() if not (getattr(self, field) or "").strip()]
         if self.id is None and missing:
-            raise ValueError(f"without an id these are required: {', '.join(missing)}")
+            raise ValueError(f"without an id, these members are required: {', '.join(missing)}")
 
     @property
     def name_key(self) -> str:
-        """What people are looked up by."""
+        """The normalized name, with which individuals are found."""
         return f"{_fold_name(self.first_name)}|{_fold_name(self.last_name)}"
 
     def matches(self, row: sqlite3.Row) -> bool:
-        """Return True if all that is said holds for this individual."""
+        """Return True if all given members match this individual."""
         return (
             self.id in {None, row["id"]}
             and (self.first_name is None or _fold_name(self.first_name) == _fold_name(row["first_name"]))
@@ -138,7 +138,7 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Contact(msgspec.Struct, kw_only=True):
-    """Members of a BaseUser that a person may have beside the name.
+    """The optional contact members of a BaseUser.
 
     Raises RegistrationError (204) for an unknown state.
     """
@@ -152,26 +152,26 @@ class Contact(msgspec.Struct, kw_only=True):
     zipcode: str | None = None
 
     def __post_init__(self) -> None:
-        """Write out the name of the state."""
+        """Replace the code of a state by its name."""
         if self.state:
             self.state = _STATES.get(_fold_name(self.state))
             if self.state is None:
                 raise RegistrationError(RegistrationCode.INVALID_STATE, "state must be the full name of a state")
 
     def to_members(self) -> dict[str, str]:
-        """The members that are given."""
+        """Return the members that are not empty."""
         return {name: text for name in Contact.__struct_fields__ if (text := getattr(self, name))}
 
 
 class Account(msgspec.Struct, kw_only=True, rename="camel"):
-    """The account that an IDProofedIndividualRESTful asks for; a member may be left out, but not empty."""
+    """The account that an IDProofedIndividualRESTful requests. A member may be absent, but not blank."""
 
     direct_username: NonEmptyText | None = None
     direct_password: NonEmptyText | None = None
 
 
 class UserPassword(msgspec.Struct):
-    """A user name and a password, neither of them empty."""
+    """A user name and a password."""
 
     username: NonEmptyText
     password: NonEmptyText
@@ -180,13 +180,14 @@ class UserPassword(msgspec.Struct):
 def add_individual(
     connection: sqlite3.Connection, described: IndividualDescription, contact: Contact, number: int | None = None
 ) -> int:
-    """Add an individual by personal data, under the id `number` or a free one; returns the id.
+    """Add an individual and return the id.
 
-    Raises RegistrationError for an id that is taken.
+    number: the id, or None for the next free one.
+    Raises RegistrationError if the id is in use.
     """
     taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
     if taken is not None:
-        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "there is an individual of this id already")
+        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, f"there already is an individual with id {number}")
     cursor = connection.execute(
         "INSERT INTO individual(id, first_name, last_name, name_key, ssn4, dob, contact) VALUES(?, ?, ?, ?, ?, ?, ?)",
         (
@@ -203,7 +204,7 @@ def add_individual(
 
 
 def find_individuals(connection: sqlite3.Connection, described: IndividualDescription) -> list[sqlite3.Row]:
-    """All individuals that a description fits, in the order of their ids."""
+    """Return all individuals that match a description, in the order of their ids."""
     if described.id is not None:
         rows = connection.execute("SELECT * FROM individual WHERE id = ?", (described.id,)).fetchall()
     else:
@@ -221,9 +222,9 @@ def provision(
     *,
     now: int,
 ) -> dict[str, Any]:
-    """Create the address, its mailbox and its payment; returns the members of AddUsersResponseV2Type.
+    """Create an address, its mailbox and its payment. Return the members of AddUsersResponseV2Type.
 
-    Raises RegistrationError: 205 no such individual, 002 invalid user name, 014 user name taken.
+    Raises RegistrationError: 205 if there is no such individual, 002 for an invalid user name, 014 for one in use.
     """
     people = find_individuals(connection, described)
     if not people:
@@ -239,7 +240,9 @@ def provision(
     try:
         mailboxes.create_account(connection, address, account.direct_password or generate_secret(), at_ms=now)
     except mailboxes.AccountExists:
-        raise RegistrationError(RegistrationCode.USER_ACCOUNT_ERROR, "the user name is taken in the domain") from None
+        raise RegistrationError(
+            RegistrationCode.USER_ACCOUNT_ERROR, "the user name is already in use in the domain"
+        ) from None
     today = _to_date(now)
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
@@ -265,7 +268,7 @@ def provision(
 
 
 def find_patient(connection: sqlite3.Connection, domain: str, username: str, *, now: int) -> dict[str, Any] | None:
-    """The patient's DirectUserDetail, or None."""
+    """Return the DirectUserDetail of a patient, or None if there is no such patient."""
     row = connection.execute(
         f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _parse_local_part(username, domain))
     ).fetchone()
@@ -275,7 +278,7 @@ def find_patient(connection: sqlite3.Connection, domain: str, username: str, *, 
 def list_individual_patients(
     connection: sqlite3.Connection, domain: str, people: Sequence[sqlite3.Row], *, now: int
 ) -> list[dict[str, Any]]:
-    """The DirectUserDetails of these individuals' addresses in `domain`, in the order of provisioning."""
+    """Return the DirectUserDetails of these individuals in `domain`, in the order of provisioning."""
     rows = [
         row
         for person in people
@@ -285,7 +288,10 @@ def list_individual_patients(
 
 
 def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
-    """Set the passwords of all these patients, in a transaction that RegistrationError (210, no patient) undoes."""
+    """Set the passwords of all these patients.
+
+    Raises RegistrationError (210) if a user is not a patient of the domain. The caller must then roll back.
+    """
     names = [_parse_local_part(user.username, domain) for user in users]
     for name, user in zip(names, users, strict=True):
         existing = connection.execute(
@@ -293,13 +299,16 @@ def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[U
         ).fetchone()
         if existing is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
             raise RegistrationError(
-                RegistrationCode.NO_ADDRESS, "one of the users is no patient of the domain; no password was changed"
+                RegistrationCode.NO_ADDRESS, "one of the users is not a patient of the domain; no password was changed"
             )
     record_effect(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
 
 
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
-    """Force the state of a patient's address, or with None let it follow the clock; False for an unknown address."""
+    """Set the state of a patient. Return False for an unknown address. Raises ValueError for an unknown state.
+
+    state: None makes the state depend on the clock again.
+    """
     if state is not None and state not in USER_STATES:
         raise ValueError(f"state must be one of {', '.join(USER_STATES)}")
     username, _, domain = address.lower().rpartition("@")
@@ -310,7 +319,7 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
 
 
 def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
-    """The state of a patient's address, in any case; None for an ordinary mailbox or no mailbox at all."""
+    """Return the state of a patient's address, ignoring case, or None if it is not a patient's."""
     username, _, domain = address.casefold().rpartition("@")
     row = connection.execute(
         "SELECT state, expires_on FROM patient WHERE domain = ? AND username = ?", (domain, username)
@@ -319,7 +328,7 @@ def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -
 
 
 def _compute_state(row: sqlite3.Row, now_ms: int) -> str:
-    """The state of a patient's row: the one that was forced, else what follows from the clock."""
+    """Return the state that was set, or the one that follows from the clock."""
     forced: str | None = row["state"]
     if forced is not None:
         return forced
@@ -333,7 +342,7 @@ def _build_detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
     return {
         "firstName": row["first_name"],
         "lastName": row["last_name"],
-        "email": "",  # required in the specification, so never left out; replaced by the contact's own
+        "email": "",  # required by the specification; replaced if the contact has one
         **json.loads(row["contact"]),
         "username": row["username"],
         "userType": "SMTP",
@@ -374,7 +383,7 @@ def _find_free_username(connection: sqlite3.Connection, person: sqlite3.Row, dom
 
 
 def _parse_local_part(username: str, domain: str) -> str:
-    """A user name may come as the whole address too."""
+    """Return the part of a user name before its domain, which may be absent."""
     return username.strip().lower().removesuffix(f"@{domain}")
 
 
@@ -383,7 +392,7 @@ def _to_date(now: int) -> date:
 
 
 def _normalize_id(number: int | str) -> int:
-    """An id as some clients send it, in digits, becomes a number."""
+    """Return an id as a number. Some clients send it as a string of digits."""
     if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
         number = int(number)
     if isinstance(number, str) or abs(number) > _MAX_ID:
@@ -392,13 +401,13 @@ def _normalize_id(number: int | str) -> int:
 
 
 def _normalize_dob(dob: str) -> str:
-    """A date of birth as yyyy-MM-dd."""
+    """Return a date of birth as yyyy-MM-dd."""
     for form in _DOB_FORMATS:
         try:
             return f"{datetime.strptime(dob.strip(), form):%Y-%m-%d}"  # noqa: DTZ007  a birthday has no time zone
         except ValueError:
             continue
-    raise ValueError("dob must be a date as yyyy-MM-dd")
+    raise ValueError("dob must be a date in the form yyyy-MM-dd")
 
 
 def _normalize_ssn4(ssn4: str) -> str:
