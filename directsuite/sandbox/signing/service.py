@@ -1,13 +1,13 @@
-"""The signing service: its routes, and the shapes of its answers (specification section 4.A).
+"""The signing service: its routes, and the storage of its documents (specification section 4.A).
 
-Every change holds the document's lock from reading it to storing the result, so that two changes of one document
-follow one another; the result and its entry in the ledger are one transaction. A change that leaves the document as
-it was (flattening without a form, clearing without an empty signature field) succeeds, keeps the digest, and has no
-entry in the ledger. Work on PDFs runs in worker threads, two at a time, and from file to file: bodies are decoded and
-encoded on the way, so that a document of any size takes little memory.
+A change holds the document's lock from reading the document to storing the result, so that changes of a document run
+one after another. The result and its ledger entry are stored in one transaction. A change without effect (flattening
+without a form, clearing without an empty signature field) succeeds, keeps the digest, and adds no ledger entry.
+PDFs are processed in worker threads, two at a time, from file to file. Bodies are decoded and encoded as streams, so
+that large documents need little memory.
 
-A document expires after 4 hours without activity. That is derived from the clock whenever a document is asked for; the
-rows of expired ones are cleared away when the next one is saved.
+A document expires after 4 hours without activity. The expiry is checked at each use; the rows of expired documents
+are deleted when the next document is saved.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SCHEMA = _SCHEMA + make_abandoned_schema("signing_file")
 _BASE = "/signing/pdf"
 _DOCUMENT_TYPE = "PDF"
 DOCUMENT_LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
-_MAX_WORKERS = 2  # documents worked on at once
+_MAX_WORKERS = 2  # documents processed at the same time
 
 _BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] | None] = {
     "Flatten": None,
@@ -73,15 +73,16 @@ _BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] 
     "Sign": read_sign,
     "MultiSign": read_multi_sign,
 }
-"""The operations that change a document, and what reads their bodies. Each has a second form that pulls the result."""
+"""The operations that change a document, with the parser of the body. Each also has a variant that returns the PDF."""
 
 
 class SigningService:
     """The twelve operations on stored PDF documents.
 
-    missing_status: the HTTP status for an unknown, deleted or expired identifier. The specification keeps 404 for
-    endpoints and has 400 for invalid parameters; some servers answer 404. folder: where the documents are; None for a
-    temporary one. max_body: bytes of the body of Save; None for what the application takes of any body.
+    missing_status: the HTTP status for an unknown, deleted or expired identifier. The specification uses 400 for
+    invalid parameters and 404 for unknown endpoints only; some servers send 404.
+    folder: the folder of the documents. None: a temporary one.
+    max_body: the maximum size of Save's body in bytes. None: the application's maximum.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class SigningService:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return the service's routes, named as the specification names its operations."""
+        """Return the service's routes, with the operation names of the specification."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
             web.post(_BASE, self._save, name="Save"),
@@ -122,7 +123,10 @@ class SigningService:
         return routes
 
     async def describe(self, name: str) -> dict[str, Any]:
-        """Return what GetDocInfo tells of a document's file, as of now. Raises RefusedError and FileNotFoundError."""
+        """Return the response of GetDocInfo for a document's file, at the current time.
+
+        Raises RejectionError, or FileNotFoundError if the file does not exist.
+        """
         moment = self._clock.now()
         with self._files.hold_file(name) as file:
             description: PdfDescription = await self._run_in_worker(
@@ -133,15 +137,18 @@ class SigningService:
         return description.members
 
     def hold_file(self, name: str) -> AbstractContextManager[Path]:
-        """A document's file, which stays until it has been read. Raises FileNotFoundError if it has gone."""
+        """Delay the deletion of a file while the block runs. Raises FileNotFoundError if it does not exist."""
         return self._files.hold_file(name)
 
     async def remove_unreferenced(self, *, at_start: bool = False) -> None:
-        """Remove the files of documents that are gone; at a start, also what was left when the sandbox was killed."""
+        """Delete the files of deleted documents.
+
+        at_start: also delete the files left by a sandbox that was killed.
+        """
         await self._files.remove_unreferenced(self._database, at_start=at_start)
 
     def close(self) -> None:
-        """Remove the documents, unless they are kept in a folder, and end the processes that judge them."""
+        """End the processes that judge modifications, and delete the documents if their folder is temporary."""
         if self._processes is not None:
             self._processes.close()
         self._files.close()
@@ -165,7 +172,7 @@ class SigningService:
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
 
     async def _receive(self, request: web.Request, file: Path) -> None:
-        """Decode the body into a file. Raises InvalidParameterError."""
+        """Decode the body into a file. Raises InvalidParameterError or BodyTooLargeError."""
         with Base64File(file) as decoder:
             await receive_body(request, self._max_body or request.client_max_size, decoder.write)
             await asyncio.to_thread(decoder.write, b"", last=True)
@@ -193,7 +200,7 @@ class SigningService:
         return self._build_base64_response(document.file)
 
     async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, StoredPdf]:
-        """The change, and the document as it is stored now."""
+        """Return the change and the document that is stored after it."""
         read_body = _BODY_READERS[operation]
         signatures = [] if read_body is None else read_body(await _read_json(request))
         async with self._get_lock(request.match_info["identifier"]):
@@ -226,7 +233,7 @@ class SigningService:
     async def _judge_modifications(
         self, file: Path, fields: Sequence[ObjectNumber]
     ) -> dict[ObjectNumber, Modification]:
-        """Have changes judged in a separate process, so that documents which take long do not stop the others."""
+        """Judge changes in a separate process, so that slow documents do not delay others."""
         if self._processes is None:
             from directsuite.sandbox.signing.modifications import ModificationProcesses
 
@@ -234,7 +241,7 @@ class SigningService:
         return await self._processes.judge(file, fields)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Have work written, and remove the files that no row names after it."""
+        """Run `work` in a write transaction, then delete the files that no row names."""
 
         try:
             return await self._files.write(self._database, work)
@@ -251,7 +258,7 @@ class SigningService:
 
 
 def _import_engine() -> Any:
-    """The PDF engine, imported with its libraries when it is first needed, in a worker thread."""
+    """Import the PDF engine and its libraries. Called in a worker thread, because the first import is slow."""
     from directsuite.sandbox.signing import engine
 
     return engine
@@ -276,7 +283,7 @@ async def _read_json(request: web.Request) -> object:
 
 @dataclass(frozen=True, slots=True)
 class StoredPdf:
-    """A document as it stands."""
+    """The current state of a stored document."""
 
     identifier: str
     created: int
@@ -284,13 +291,13 @@ class StoredPdf:
     digest: str
     """SHA-256 of the content, in hex."""
     file: str
-    """The name of the file that has the content."""
+    """The name of the file that contains the document."""
     size: int
-    """Bytes of the content."""
+    """The size in bytes."""
 
 
 def insert_document(connection: sqlite3.Connection, document: StoredPdf, account: str) -> None:
-    """Keep a new document for an account, and clear away what has expired by the time of its making."""
+    """Store a new document, and delete the documents that are expired at its creation time."""
     connection.execute(
         "DELETE FROM signing_document WHERE last_activity <= ?", (document.created - DOCUMENT_LIFETIME_MS,)
     )
@@ -306,15 +313,16 @@ def insert_document(connection: sqlite3.Connection, document: StoredPdf, account
 
 
 def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredPdf:
-    """Return the document, whose 4 hours begin anew at `at`.
+    """Return the document and restart its lifetime at `at`, in milliseconds since 1970.
 
-    Raises NoSuchDocumentError if it is unknown, deleted or expired, PermissionDeniedError if it is another account's.
+    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it belongs to another
+    account.
     """
     row = connection.execute(
         "SELECT * FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = ?", (identifier,)
     ).fetchone()
     if row is None or at - row["last_activity"] >= DOCUMENT_LIFETIME_MS:
-        raise NoSuchDocumentError("no document has this identifier: it is unknown, deleted or expired")
+        raise NoSuchDocumentError("there is no document with this identifier: it is unknown, deleted or expired")
     if row["account"] != account:
         raise WrongAccountError("the document belongs to another account")
     connection.execute("UPDATE signing_document SET last_activity = ? WHERE identifier = ?", (at, identifier))
@@ -329,16 +337,16 @@ def replace_document(
     operation: str,
     at: int,
 ) -> None:
-    """Put the file that `operation` has made in place of the one that was read as `before`.
+    """Replace the file of the document `before` by the file that `operation` has written.
 
-    Raises InvalidActionError if the document was changed or deleted since.
+    Raises InvalidActionError if the document was changed or deleted in the meantime.
     """
     changed = connection.execute(
         "UPDATE signing_document SET digest = ? WHERE identifier = ? AND digest = ?",
         (after.digest, before.identifier, before.digest),
     )
     if changed.rowcount != 1:
-        raise InvalidActionError("the document was changed or deleted by another request meanwhile: try again")
+        raise InvalidActionError("another request has changed or deleted the document: try again")
     connection.execute(
         "UPDATE signing_file SET name = ?, size = ? WHERE identifier = ?", (after.file, after.size, before.identifier)
     )
@@ -346,7 +354,7 @@ def replace_document(
 
 
 def delete_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> None:
-    """Remove a document for good. Raises what `use_document` raises."""
+    """Delete a document. Raises the same errors as `use_document`."""
     use_document(connection, identifier, account, at)
     connection.execute("DELETE FROM signing_document WHERE identifier = ?", (identifier,))
     _record(connection, "Delete", identifier, at, digest="")
