@@ -1,11 +1,10 @@
-"""Signing: PAdES signatures in incremental updates, at a widget's place or in an existing empty field.
+"""Add PAdES signatures to a document, in new fields or in existing empty ones.
 
-Several signatures are made one after the other, each an update of its own; the document is stored only when the
-last one is there.
+Each signature is a separate incremental update. The document is stored only after the last one.
 
-What a visible signature looks like (the graphical signature, who signed, why and when) is drawn as a page of its own
-with pikepdf and then taken over by pyHanko as the signature's appearance. On a page that viewers turn, it is drawn
-turned the other way, so that it reads upright.
+The appearance of a visible signature (picture, signer, reason and time) is drawn with pikepdf as a page of a new PDF,
+which pyHanko imports into the document. On a rotated page it is drawn with the opposite rotation, so that it reads
+upright.
 """
 
 from __future__ import annotations
@@ -68,32 +67,35 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST_ALGORITHM = "sha256"
-_TOLERANCE = 0.5  # points that a widget may reach beyond the page, for rounding in the caller's units
+_TOLERANCE = 0.5  # points by which a widget may exceed the page, because clients round
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
-_MAX_PIXELS = 8_000_000  # a picture of a few kilobytes can unpack to gigabytes
-_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of all pictures of a request: they are in memory at once
+_MAX_PIXELS = 8_000_000  # because a picture of a few kilobytes can unpack to gigabytes
+_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of all pictures of a request, which are in memory at the same time
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
-_GAP = 2.0  # points around the picture and between it and the text
+_GAP = 2.0  # points around the picture, and between picture and text
 
 DrawFn = Callable[[float, float], bytes]
 
 
 def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
-    """Write the document with one more signature for each request, and return their names; `target` is whole then.
+    """Write the document to `target` with a signature for each request. Return the names of the signatures.
 
-    at: the time of signing, which each signature tells in its signer's time zone. Raises InvalidActionError where the
-    document does not take the signature, InvalidParameterError where the request is at fault.
+    at: the time of signing, converted to each signer's time zone.
+    Raises InvalidActionError if the document does not allow a signature, and InvalidParameterError if a request is
+    invalid. Then `target` may be incomplete.
     """
     with open_pdf(source) as pdf:
         form = find_acro_form(pdf)
         outdated = form is not None and "/NeedAppearances" in form and not count_signatures(pdf)
         if outdated:
-            # A viewer that draws the form after the first signature would break it.
+            # If a viewer drew the form after the first signature, the signature would become invalid.
             complete_appearances(pdf)
             rewrite(pdf, target)
         signatures = _plan_signatures(pdf, requests)
         if is_too_large_for(count_signatures(pdf) + len(signatures), source):
-            raise InvalidActionError("the document is too large for so many signatures: verifying them takes too long")
+            raise InvalidActionError(
+                "the document is too large for this number of signatures: verifying them would take too long"
+            )
     if not outdated:
         shutil.copyfile(source, target)
     for signature in signatures:
@@ -103,19 +105,19 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
 
 @dataclass(frozen=True, slots=True)
 class _PlannedSignature:
-    """A signature that the document takes, before it is made."""
+    """A valid signature request, with what was found out about its field and page."""
 
     request: SignatureRequest
     name: str
     new_field: SigFieldSpec | None
-    """None for a field that the document has."""
+    """None if the field exists already."""
     rotation: int
-    """How far viewers turn the page that it is on: 0, 90, 180 or 270 degrees clockwise."""
+    """The clockwise rotation of the signature's page: 0, 90, 180 or 270 degrees."""
     picture: Image | None
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    """Return the signatures to make, each in a field that is free once those before it are made."""
+    """Validate the requests, and return the signatures to add, each in a different unsigned field."""
     if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
         raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
     in_force = list_locks(pdf)
@@ -127,10 +129,10 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         name = request.name or next(free for free in map("Signature{}".format, count(1)) if free not in taken)
         field = existing.get(name)
         if name in made or (field is not None and field.is_signed):
-            raise InvalidActionError(f"the signature field {name!r} is signed already")
+            raise InvalidActionError(f"the signature field {name!r} is already signed")
         if field is not None and field.kind != "signature":
             raise InvalidParameterError(
-                f"the form field {name!r} is a {field.kind} field: give the signature another name"
+                f"the form field {name!r} is a {field.kind} field: use another name for the signature"
             )
         new_field = None
         if field is None:
@@ -149,21 +151,23 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
 
 
 def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
-    """Raise InvalidActionError if a signature in this field would break an earlier one."""
+    """Raise InvalidActionError if a signature in this field would invalidate an earlier one."""
     for lock in in_force:
         if lock.permission == 1:
             raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
         if lock.permission is not None and is_visible_and_new:
-            raise InvalidActionError(f"the document is {lock.cause}, which allows only existing fields to be signed")
+            raise InvalidActionError(f"the document is {lock.cause}, which allows signatures in existing fields only")
         if lock.includes(name):
-            raise InvalidActionError(f"the field {name!r} is {lock.cause}: sign it before that signature is made")
+            raise InvalidActionError(f"the field {name!r} is {lock.cause}: it must be signed before that signature")
 
 
 def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
     if "." in name:
-        raise InvalidParameterError(f"the document has no signature field {name!r}, and a new one cannot have a period")
+        raise InvalidParameterError(
+            f"the document has no signature field {name!r}, and the name of a new one cannot have a period"
+        )
     if any(other.startswith(f"{name}.") for other in taken):
-        raise InvalidParameterError(f"{name!r} is a group of form fields: give the signature another name")
+        raise InvalidParameterError(f"{name!r} is a group of form fields: use another name for the signature")
     if placement is None:
         return SigFieldSpec(name)
     corners: Any = _compute_rectangle(pdf, placement).to_corners()
@@ -171,10 +175,10 @@ def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placeme
 
 
 def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
-    """Return where a widget is to be in the page's user space."""
+    """Return the rectangle of a widget in the page's user space."""
     if placement.page > len(pdf.pages):
         raise InvalidParameterError(
-            f"the widget is to be on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
+            f"the widget is requested on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
     page = find_crop_box(pdf.pages[placement.page - 1])
     left, top = page.left + placement.left, page.top - placement.top
@@ -188,7 +192,7 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
 
 
 def _find_page(pdf: pikepdf.Pdf, field: PdfField) -> int | None:
-    """Return the number of the page that shows a field, from 1; None if none does."""
+    """Return the number of the page that shows a field, from 1, or None if it is on no page."""
     place = map_widget_places(pdf).get(field.widgets[0].objgen)
     return place[0] if place is not None else None
 
@@ -219,11 +223,11 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """Do what pyHanko's async_sign_pdf does, step by step: only so the time of signing can be set."""
+    """Sign like pyHanko's async_sign_pdf, but step by step, because only this allows setting the time of signing."""
     session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
         raise SigningError(
-            "the field demands a time stamp from a server that the document names, and the sandbox sends no request"
+            "the field requires a time stamp from a server named by the document, but the sandbox sends no request"
             " because of a document"
         )
     session.system_time = at
@@ -238,38 +242,40 @@ async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> Non
 
 
 def _read_picture(picture: bytes) -> Image:
-    """Return a graphical signature as an image. Raises InvalidParameterError for an unreadable or too large one."""
+    """Return a graphical signature as an image. Raises InvalidParameterError if it is unreadable or too large."""
     from PIL import Image
 
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
         if opened.width * opened.height > _MAX_PIXELS:
             raise InvalidParameterError(
-                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS} in all"
+                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS} in total"
             )
         return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise InvalidParameterError(f"graphicalSignature has more than {_MAX_PIXELS} pixels") from None
     except (InvalidParameterError, MemoryError):
         raise
-    except Exception:  # noqa: BLE001  Pillow raises almost any exception for a damaged file
+    except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
 
 
 def _apply_exif_orientation(picture: Image) -> Image:
-    """Return the picture as viewers show it: cameras store it in any orientation, and note which."""
+    """Return the picture with the orientation in its EXIF data, as viewers show it."""
     from PIL import ImageOps
 
-    picture.load()  # a damaged picture is not mistaken for one with damaged EXIF data
-    with suppress(Exception):  # of damaged EXIF data Pillow raises almost any exception
+    picture.load()  # before the EXIF data, so that errors of the picture itself are raised
+    with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
         return ImageOps.exif_transpose(picture)
     return picture
 
 
 def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
-    """Return a PDF of one page with the look of a signature of this size on a page that is turned by `turned` degrees.
+    """Return a PDF of one page with the appearance of a signature.
 
-    Its background is white, since the page below may be a dark scan.
+    width, height: the size of the signature on the unrotated page, in points.
+    turned: the clockwise rotation of the page in degrees.
+    The background is white, because the page below may be a dark scan.
     """
     across, up, matrix = compute_upright_matrix(turned, width, height)
     text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
@@ -307,12 +313,12 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
 
 @dataclass(frozen=True)
 class _DrawnStampStyle(BaseStampStyle):
-    """Tells pyHanko to use what `draw` gives for a width and height as the appearance of a signature."""
+    """Makes pyHanko use the PDF that `draw` returns for a width and height as the appearance of a signature."""
 
     draw: DrawFn | None = None
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
-        """The appearance for a box; called by pyHanko."""
+        """Return the appearance for a box. Called by pyHanko."""
         return _DrawnStamp(writer, box, self.draw)
 
 
@@ -323,15 +329,15 @@ class _DrawnStamp(AppearanceContent):
         self._draw = draw
 
     def register(self) -> Any:
-        """The appearance as a form object of the document that is being signed."""
+        """Import the appearance into the signed document, and return its reference."""
         if self._draw is None:
-            raise ValueError("a stamp needs something to draw")
+            raise ValueError("a stamp needs a function that draws it")
         drawn = self._draw(float(self.box.width), float(self.box.height))
         return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
 
 
 def _make_image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
-    """A picture as an image of the PDF, its transparency as a soft mask."""
+    """Return a picture as a PDF image, with its transparency as a soft mask."""
 
     def make_channel(pixels: bytes, space: Name) -> pikepdf.Object:
         return make_stream(
