@@ -178,7 +178,7 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
     """Return the rectangle of a widget in the page's user space."""
     if placement.page > len(pdf.pages):
         raise InvalidParameterError(
-            f"the widget is requested on page {placement.page}, but the document has {len(pdf.pages)} page(s)"
+            f"the widget is for page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
     page = find_crop_box(pdf.pages[placement.page - 1])
     left, top = page.left + placement.left, page.top - placement.top

@@ -1,9 +1,9 @@
-"""Text as PDF content: the fonts that the service writes in, and lines laid out in a box.
+"""Write text as PDF content: the fonts, and the layout of lines in a box.
 
-Helvetica, which every viewer has, covers Windows-1252, so Western European text. For other characters a TrueType font
-of this machine is embedded as a subset: the first of `CANDIDATES` that has them all. Where there is none, `font_for`
-gives None, and its caller decides: a form's value must not be turned into question marks silently, a signature's
-appearance may.
+Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a TrueType font of this
+machine is embedded: the first of FONT_PATHS that has all characters. If there is none, `find_font` returns None and
+the caller decides: replacing characters by question marks is acceptable in a signature's appearance, but not in the
+value of a form field.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FONT_PATHS = (
     "C:/Windows/Fonts/segoeui.ttf",
 )
 
-# Widths of Helvetica's glyphs in thousandths of the font size, for the bytes 32 to 255 of Windows-1252
-# (Adobe's font metrics; 0 where the code is not used).
+# Widths of Helvetica's glyphs in thousandths of the font size, for the bytes 32 to 255 of Windows-1252, from Adobe's
+# font metrics. 0 for unused codes.
 _HELVETICA_WIDTHS = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556,
     556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667,
@@ -55,19 +55,19 @@ _HELVETICA_WIDTHS = (
 )  # fmt: skip
 
 _EMBEDDED_TABLES = {"GlyphOrder", "cvt ", "fpgm", "glyf", "head", "hhea", "hmtx", "loca", "maxp", "prep"}
-_MARGIN = 2.0  # points between a box's edge and its text
-_LEADING = 1.15  # from one baseline to the next, in font sizes
-_MIN_FONT_SIZE, _MAX_FONT_SIZE = 4.0, 12.0  # for sizes that are chosen to fit
-_BASELINE = 0.22  # how far below the middle of a line its text sits, in font sizes
-_CAP_HEIGHT = 0.72  # of Helvetica and its likes, in font sizes
-_HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # viewers' usual background for a chosen item
+_MARGIN = 2.0  # points between the edge of a box and its text
+_LEADING = 1.15  # distance of baselines, in font sizes
+_MIN_FONT_SIZE, _MAX_FONT_SIZE = 4.0, 12.0  # for automatic sizes
+_BASELINE = 0.22  # distance of the baseline from the bottom of a row, in font sizes
+_CAP_HEIGHT = 0.72  # of Helvetica and similar fonts, in font sizes
+_HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # the usual background of viewers for a selected item
 
 
 class Helvetica:
-    """Helvetica in Windows-1252; a character outside it becomes a question mark."""
+    """Helvetica in Windows-1252. Other characters are written as question marks."""
 
     def measure_width(self, text: str, size: float) -> float:
-        """Return the length of a line of text, in points, at this size."""
+        """Return the width of a line of text in points."""
         return sum(_HELVETICA_WIDTHS[code - 32] for code in self._encode_bytes(text)) * size / 1000
 
     def encode(self, text: str) -> bytes:
@@ -76,13 +76,14 @@ class Helvetica:
         return b"(" + escaped + b")"
 
     def make_resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
-        """Make the font's dictionary in `pdf`."""
+        """Create the font's dictionary in `pdf`."""
         return pdf.make_indirect(
             Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
         )
 
     @staticmethod
     def covers(text: str) -> bool:
+        """Return True if Windows-1252 contains every character of the text."""
         """Return True if Windows-1252 has every character of the text."""
         return not any(0x80 <= ord(character) < 0xA0 for character in text) and text == text.encode(
             "cp1252", "ignore"
@@ -94,9 +95,9 @@ class Helvetica:
 
 
 class EmbeddedFont:
-    """A TrueType font of which the glyphs for one text are embedded, numbered as in the font (Identity-H).
+    """A TrueType font, of which the glyphs for one text are embedded with their original numbers (Identity-H).
 
-    Raises almost anything where the font file is damaged.
+    May raise any exception if the font file is damaged.
     """
 
     def __init__(self, font: TrueType, text: str) -> None:
@@ -105,7 +106,7 @@ class EmbeddedFont:
         self._program = _make_subset(font, set(self._characters))
 
     def measure_width(self, text: str, size: float) -> float:
-        """Return the length of a line of text, in points, at this size."""
+        """Return the width of a line of text in points."""
         return sum(self._font.advances[glyph] for glyph in self._list_glyphs(text)) * size / 1000
 
     def encode(self, text: str) -> bytes:
@@ -114,7 +115,7 @@ class EmbeddedFont:
         return b"<" + struct.pack(f">{len(glyphs)}H", *glyphs).hex().encode() + b">"
 
     def make_resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
-        """Make the font's dictionary in `pdf`, with the subset and a map back to Unicode."""
+        """Create the font's dictionary in `pdf`, with the subset and a map to Unicode."""
         font = self._font
         name = Name("/DSBOXA+" + font.name)
         descriptor = Dictionary(
@@ -158,7 +159,7 @@ Font: TypeAlias = Helvetica | EmbeddedFont
 
 
 def find_font(text: str) -> Font | None:
-    """Return a font that has every character of the text, None if this machine has none."""
+    """Return a font that has every character of the text, or None if this machine has none."""
     printable = "".join(character for character in text if character >= " ")
     if Helvetica.covers(printable):
         return Helvetica()
@@ -167,21 +168,21 @@ def find_font(text: str) -> Font | None:
 
 @dataclass(frozen=True, slots=True)
 class TextStyle:
-    """A box and how to write in it."""
+    """The size of a box, and the style of its text."""
 
     font: Font
     size: float
-    """0 to fit the box."""
+    """The font size in points, or 0 for one that fits the box."""
     colour: str
-    """PDF operators."""
+    """PDF operators that set the color."""
     alignment: int
-    """0 left, 1 centred, 2 right."""
+    """0 for left, 1 for centered, 2 for right."""
     width: float
     height: float
 
 
 def draw_line(style: TextStyle, text: str) -> bytes:
-    """One line in the middle of the box."""
+    """Return content with one vertically centered line."""
     line = " ".join(text.splitlines())
     size = style.size or _compute_fitting_size(style, line)
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
@@ -189,7 +190,7 @@ def draw_line(style: TextStyle, text: str) -> bytes:
 
 
 def draw_paragraph(style: TextStyle, text: str) -> bytes:
-    """Lines from the top of the box, wrapped between words."""
+    """Return content with lines that start at the top of the box and are wrapped between words."""
     size = style.size or next(
         (
             float(size)
@@ -207,7 +208,7 @@ def draw_paragraph(style: TextStyle, text: str) -> bytes:
 
 
 def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
-    """One character in the middle of each of `cells` equal cells."""
+    """Return content with one character in the center of each of `cells` cells of equal width."""
     size = style.size or min(_MAX_FONT_SIZE, max(_MIN_FONT_SIZE, style.height * 0.7))
     cell = style.width / cells
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
@@ -219,7 +220,11 @@ def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
 
 
 def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
-    """Items one below the other from number `first` on, the chosen ones highlighted."""
+    """Return content with a list of items.
+
+    chosen: the indexes of the items to highlight.
+    first: the index of the item at the top.
+    """
     size = style.size or _MAX_FONT_SIZE
     row = size * _LEADING
     content = b""
@@ -235,11 +240,14 @@ def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], fir
 
 
 def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
-    """The lines of a text, wrapped between words to a width; a word that is wider stands alone."""
+    """Split a text into lines of a maximum width in points. A wider word is a line by itself."""
     lines: list[str] = []
     space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
-        words, units = list[str](), 0.0  # thousandths of the font size: whole numbers, so that no sum is rounded
+        words, units = (
+            list[str](),
+            0.0,
+        )  # in thousandths of the font size: integers, so that sums have no rounding error
         for word in line.split(" "):
             added = font.measure_width(word, 1000)
             if words and (units + space + added) * size / 1000 > width:
@@ -280,27 +288,27 @@ def _clip(style: TextStyle, content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TrueType:
-    """What is known of a TrueType font file before any of it is embedded; lengths in thousandths of the font size."""
+    """The data of a TrueType font file. Lengths are in thousandths of the font size."""
 
     name: str
     content: bytes
     glyphs: Mapping[int, int]
-    """The numbers of the glyphs by code point."""
+    """The glyph numbers by code point."""
     advances: Sequence[int]
-    """The widths of the glyphs by number."""
+    """The glyph widths by glyph number."""
     bounds: tuple[int, int, int, int]
     ascent: int
     descent: int
 
 
 def _embed_font(path: str, text: str) -> EmbeddedFont | None:
-    """Return the font at `path` with these characters, None if it is absent or damaged, or lacks one of them."""
+    """Return the font at `path`, or None if it does not exist, is damaged, or lacks a character of the text."""
     try:
         font = _read_font(path)
         return EmbeddedFont(font, text) if all(ord(character) in font.glyphs for character in text) else None
     except (ImportError, MemoryError):
         raise
-    except Exception:  # noqa: BLE001  fontTools raises almost anything for a damaged file
+    except Exception:  # noqa: BLE001  fontTools may raise any exception for a damaged file
         return None
 
 
@@ -328,17 +336,17 @@ def _read_font(path: str) -> TrueType:
 
 
 def _open_font(content: bytes) -> Any:
-    """The font for fontTools, its glyphs called by their numbers: names in a font may be missing or wrong."""
-    tables: Any = import_module("fontTools.ttLib")  # when a text first needs it
+    """Open a font with fontTools, with glyph numbers as names, because the names in a font may be missing or wrong."""
+    tables: Any = import_module("fontTools.ttLib")  # imported only if a text needs it
     font = tables.TTFont(io.BytesIO(content), lazy=True, recalcBBoxes=False, recalcTimestamp=False)
     font.setGlyphOrder([str(number) for number in range(font["maxp"].numGlyphs)])
     return font
 
 
 def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
-    """Return a font file with the outlines of these glyphs alone, which keep their numbers.
+    """Return a font file that has only the outlines of these glyphs, with their original numbers.
 
-    fontTools.subset would do it too, after half a second for its import, and it logs the characters of the text.
+    fontTools.subset is not used because its import takes half a second, and it logs the characters of the text.
     """
     opened = _open_font(font.content)
     outlines = opened["glyf"]
@@ -361,7 +369,7 @@ def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
 
 def _build_unicode_map(characters: dict[int, str]) -> bytes:
     lines = [f"<{glyph:04x}> <{text.encode('utf-16-be').hex()}>" for glyph, text in sorted(characters.items())]
-    blocks = [lines[start : start + 100] for start in range(0, len(lines), 100)]  # the format's limit for a block
+    blocks = [lines[start : start + 100] for start in range(0, len(lines), 100)]  # the maximum of the format
     mappings = "\n".join(f"{len(block)} beginbfchar\n" + "\n".join(block) + "\nendbfchar" for block in blocks)
     return (
         "/CIDInit /ProcSet findresource begin 12 dict begin begincmap\n"

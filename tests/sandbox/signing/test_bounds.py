@@ -182,7 +182,7 @@ async def test_a_large_document_has_few_signatures(signing: SigningCaller, monke
     signed = await signing.get_doc(identifier)
     monkeypatch.setattr(document, "_MAX_HASHED_BYTES", len(signed) + 1)
     refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={})
-    assert "too large for so many signatures" in refused
+    assert "too large for this number of signatures" in refused
     await signing.save(signed)
     body = base64.b64encode(with_signatures(250))
     assert "too large to verify its signatures" in await signing.call_rejected("POST", body=body)
