@@ -1,7 +1,7 @@
-"""The sandbox as a server with sample content, until SIGINT or SIGTERM: what both command lines run.
+"""Run the sandbox with sample data as a server until SIGINT or SIGTERM, for both command lines.
 
-It prints the environment of the demo account, ready to paste, and then a line for each call. For programs it prints
-one line of JSON, {"ready": true, "urls": {…}}, and nothing else. A token that it has made is printed too.
+It prints the environment of the demo account for a shell, and then a line for each call. With `json`, it prints only
+one line of JSON for programs: {"ready": true, "urls": {…}}, with the token if the sandbox has created one.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 MAX_PIN_BYTES = 1_000
 MAX_DECODED_BYTES = 64 * 2**20
-"""The bytes that a compressed stream of a PDF may have when it is decoded."""
+"""The maximum size in bytes of a compressed stream of a PDF after decoding."""
 MAX_LOG_RECORDS_PER_MINUTE = 60
-"""What is logged at most: a client that sends nonsense must not fill a disk."""
+"""The maximum number of log records per minute, so that a client with invalid requests does not fill the disk."""
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
@@ -58,46 +58,49 @@ CLIENT_VARIABLES = frozenset(
         *("MAILBOX", "MAILBOX_PASSWORD", "SANDBOX"),
     )
 )
-"""The variables with which a client finds a sandbox and the demo account; others are not printed for a shell."""
+"""The variables with which a client finds a sandbox and the demo account. Only these are printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 
 class CannotStartError(Exception):
-    """The sandbox did not open; the text says why, and what to do."""
+    """The sandbox could not be opened. The text says why, and what to do."""
 
 
 @attrs.frozen(kw_only=True)
 class ServingOptions:
-    """What is served, and what is printed."""
+    """The options of the sandbox as a server."""
 
     folder: Path | None = DEFAULT_FOLDER
-    """Where the state is kept; None for memory."""
+    """The folder that stores the state. None: the state is in memory."""
     host: str = DEFAULT_HOST
     allow_remote: bool = False
-    """Listen beyond this machine, with a token: what DIRECTSUITE_SANDBOX_TOKEN holds, or one that is printed."""
+    """Accept connections from other machines, with the token in DIRECTSUITE_SANDBOX_TOKEN or a new one."""
     port: int = DEFAULT_PORT
     profile: Profiles = "strict"
     imitate: Path | None = None
-    """A report of `directsuite doctor --deep`, whose differences the answers are to have."""
+    """A report of `directsuite doctor --deep`, whose differences the responses imitate."""
     max_body: int | None = None
-    """Bytes that a request may have; None for 1 GiB of document in Save, and of attachments in Send, its variants and
-    SaveRawMessages, and for 64 MiB in other operations."""
+    """The maximum size of a request in bytes.
+
+    None: documents in Save, and attachments in Send, its variants and SaveRawMessages, may have 1 GiB, and requests
+    of other operations 64 MiB.
+    """
     quiet: bool = False
-    """Print no calls."""
+    """True to print no calls."""
     json: bool = False
-    """Print for programs."""
+    """True to print JSON for programs."""
     pkcs11_module: Path | None = None
-    """The library of the token that signs; None for a key in the folder."""
+    """The library of the token that signs. None: the key in the folder signs."""
     pkcs11_token: str = ""
     """The token's label."""
     pkcs11_key: str = DEFAULT_KEY_LABEL
-    """The label of the key in it."""
+    """The label of the token's key."""
     pkcs11_pin_file: Path | None = None
-    """What holds the token's PIN; None for the variable."""
+    """The file with the token's PIN. None: the PIN is in DIRECTSUITE_PKCS11_PIN."""
 
 
 def parse_size(text: str) -> int:
-    """Bytes: a number alone, or with K, M or G for powers of 1024. Raises ValueError for what is no size."""
+    """Return a size in bytes from a number, or a number with K, M or G (powers of 1024). Raises ValueError."""
     found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
     if found is None:
         raise ValueError("give a size such as 500M or 2G, or a number of bytes")
@@ -105,7 +108,7 @@ def parse_size(text: str) -> int:
 
 
 def run(options: ServingOptions) -> int:
-    """Serve until a signal comes. The exit status: 0 after that, 1 where it can't start."""
+    """Serve until a signal is received. Return the exit status: 0, or 1 if the sandbox cannot start."""
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
@@ -116,10 +119,10 @@ def run(options: ServingOptions) -> int:
 
 @contextlib.contextmanager
 def limit_pdf_streams() -> Generator[None]:
-    """Limit the memory that qpdf takes for a compressed stream: a PDF of 2 kB can have one of a gigabyte.
+    """Limit the memory that qpdf uses for a compressed stream, because a PDF of 2 kB can contain a gigabyte.
 
-    The limits are those of the process, so only the process that serves sets them. qpdf decodes just the streams that
-    hold other objects, and those have one filter.
+    The limits apply to the entire process, so only a process that serves sets them. qpdf decodes only object streams,
+    which have one filter.
     """
     if not has_pdf_libraries():
         yield
@@ -136,7 +139,7 @@ def limit_pdf_streams() -> Generator[None]:
 
 
 async def serve(options: ServingOptions) -> None:
-    """Serve until SIGINT or SIGTERM comes. Raises CannotStartError, for a port in use or a damaged state."""
+    """Serve until SIGINT or SIGTERM. Raises CannotStartError, for example if the port is in use."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -154,14 +157,14 @@ async def serve(options: ServingOptions) -> None:
         else:
             _print(format_summary(sandbox, options))
             if is_made:
-                _print(f"export {TOKEN_VARIABLE}={token}  # for the page, and for programs that drive it")
+                _print(f"export {TOKEN_VARIABLE}={token}  # for the page and the control API")
             if not options.quiet:
                 sandbox.calls.listeners.append(_print_call)
         await stop.wait()
 
 
 class _LogLimit(logging.Filter):
-    """Pass at most RECORDS_PER_MINUTE records a minute. The first one after that says how many were left out."""
+    """Passes at most MAX_LOG_RECORDS_PER_MINUTE. The next record that passes has the number of dropped ones."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -169,7 +172,7 @@ class _LogLimit(logging.Filter):
         self._minute, self._passed_count, self._dropped_count = now(), 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True for a record to log."""
+        """Return True if the record is to be logged."""
         if self._now() - self._minute >= 60:
             self._minute, self._passed_count = self._now(), 0
         self._passed_count += 1
@@ -178,7 +181,7 @@ class _LogLimit(logging.Filter):
             return False
         if self._dropped_count:
             record.msg, record.args = (
-                f"{record.getMessage()} ({self._dropped_count} messages before it were left out)",
+                f"{record.getMessage()} ({self._dropped_count} messages before it were omitted)",
                 (),
             )
             self._dropped_count = 0
@@ -186,19 +189,20 @@ class _LogLimit(logging.Filter):
 
 
 class _Formatter(logging.Formatter):
-    """Format an exception as its type and the lines that raised it: its text may quote a request."""
+    """Formats an exception as its traceback and type, without its text, which may quote a request."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
-        """Return the lines of the traceback, and the type of the exception."""
+        """Return the lines of the traceback and the type of the exception."""
         kind, _, trace = ei
         return "".join((*traceback.format_tb(trace), kind.__name__))
 
 
 @contextlib.contextmanager
 def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
-    """Log what fails within the sandbox, or in asyncio, to stderr. now: the time in seconds, for the limit of records.
+    """Log errors in the sandbox and in asyncio to stderr.
 
-    asyncio logs a traceback for each connection that it cannot accept because there are too many open files.
+    now: returns the time in seconds, for the limit of records. The limit is needed because asyncio logs a traceback
+    for each connection that it cannot accept while too many files are open.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -214,7 +218,7 @@ def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
 
 
 def _print(text: str) -> None:
-    """Whoever reads it may be gone by then, which is no reason to stop."""
+    """Print a line, and ignore errors, because the server must continue if its output is closed."""
     with contextlib.suppress(OSError):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -256,7 +260,7 @@ async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token:
 
 
 def _validate_report(options: ServingOptions) -> None:
-    """Raise CannotStartError if --imitate names no report."""
+    """Raise CannotStartError if the file of --imitate is not a report."""
     try:
         if options.imitate is not None:
             read_report(options.imitate)
@@ -267,11 +271,11 @@ def _validate_report(options: ServingOptions) -> None:
 
 
 def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
-    """The token that is to sign, opened; None where none is. Raises CannotStartError."""
+    """Return the opened token that signs, or None if no token is configured. Raises CannotStartError."""
     if options.pkcs11_module is None:
         return None
     if find_spec("pkcs11") is None or not has_pdf_libraries():
-        raise CannotStartError("a key in a token needs more libraries: pip install 'directsuite[hsm]'")
+        raise CannotStartError("a key in a token needs more libraries: run pip install 'directsuite[hsm]'")
     from directsuite.sandbox.signing.token import TokenKeyStore
 
     pin = os.environ.get(PIN_VARIABLE)
@@ -287,45 +291,45 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
         keys.open()
     except KeyUnavailableError as error:
         raise CannotStartError(
-            f"{error}; look at --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
+            f"{error}; check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
         ) from None
     return keys
 
 
 def _read_private_file(file: Path) -> bytes:
-    """Return the start of a file. Raise PermissionError if others than its owner and its group may read it."""
+    """Return the start of a file. Raises PermissionError if it is readable for others than its owner and group."""
     with file.open("rb") as opened:
         if sys.platform != "win32" and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
-            raise PermissionError("others may read the file: take that from them, with chmod o=")
+            raise PermissionError("others may read the file: remove their permission with chmod o=")
         return opened.read(MAX_PIN_BYTES)
 
 
 def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
-    """What has failed tells by itself whether it was a file: it names that."""
+    """Return why the sandbox cannot start and what to do. Only errors of files have a file name."""
     if isinstance(error, FolderInUseError):
-        return f"another sandbox keeps its state in {folder}: end it, or give --memory, or another folder with --data"
+        return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
     reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return f"the state can't be kept in {folder}: it is a file, or within one; choose a folder"
+        return f"the state cannot be stored in {folder}, which is a file or inside of one: choose a folder"
     if error.filename is not None:
-        return f"the state in {folder} cannot be kept ({reason}); choose another folder"
+        return f"the state cannot be stored in {folder} ({reason}): choose another folder"
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use: end what listens there, or give --port 0 for a free one"
+        return f"port {port} is in use: end the program that uses it, or use --port 0 for a free port"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"port {port} is not for this user: give another --port, or --port 0 for a free one"
-    return f"it cannot listen on {host}, port {port} ({reason}): give another --host, or another --port"
+        return f"this user may not use port {port}: use another --port, or --port 0 for a free port"
+    return f"it cannot listen on {host}, port {port} ({reason}): use another --host or --port"
 
 
 def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
-    """The environment as lines to paste into a shell, and the logins as comments."""
-    kept = "in memory, and forgotten at the end" if options.folder is None else f"in {options.folder.absolute()}"
+    """Return the environment as lines for a shell, with the logins and URLs as comments."""
+    kept = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [
-            f"# the four services on loopback; their state is kept {kept}",
+            f"# the four services on loopback; their state is {kept}",
             *format_exports(sandbox.environment),
             f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
-            f"# to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
+            f"# patients to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
             f"# page {sandbox.root_url}/",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
@@ -335,12 +339,12 @@ def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
 
 
 def format_exports(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that a client knows as lines for a shell, which reads each value literally.
+    """Return the variables that clients use as lines for a shell, with literal values.
 
-    Raise ValueError for a value with control characters.
+    Raises ValueError if a value has control characters.
     """
     known = {name: value for name, value in environment.items() if name in CLIENT_VARIABLES}
     for name, value in known.items():
         if not value.isprintable():
-            raise ValueError(f"{name} has characters that can't be printed")
+            raise ValueError(f"{name} has characters that cannot be printed")
     return [f"export {name}={shlex.quote(value)}" for name, value in known.items()]

@@ -80,8 +80,8 @@ def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
         port = listening.getsockname()[1]
         assert program("--memory", "--port", str(port)) == 1
     assert capsys.readouterr().err == (
-        f"{prefix}the sandbox cannot start: port {port} is in use: end what listens there, or give --port 0 for a "
-        "free one\n"
+        f"{prefix}the sandbox cannot start: port {port} is in use: end the program that uses it, or use --port 0 "
+        "for a free port\n"
     )
 
 
@@ -89,11 +89,10 @@ def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        (errno.EACCES, "port 80 is not for this user: give another --port, or --port 0 for a free one"),
+        (errno.EACCES, "this user may not use port 80: use another --port, or --port 0 for a free port"),
         (
             errno.EADDRNOTAVAIL,
-            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): give another --host, or "
-            "another --port",
+            f"it cannot listen on ::1, port 80 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port",
         ),
     ],
     ids=["a privileged port", "no IPv6"],
@@ -139,8 +138,8 @@ def test_a_folder_that_can_be_none_is_told(
     (tmp_path / "file").write_text("no folder")
     assert program("--port", "0", "--data", str(folder)) == 1
     assert capsys.readouterr().err == (
-        f"{prefix}the sandbox cannot start: the state can't be kept in {folder}: it is a file, or within one; choose a "
-        "folder\n"
+        f"{prefix}the sandbox cannot start: the state cannot be stored in {folder}, which is a file or inside of one: "
+        "choose a folder\n"
     )
 
 

@@ -176,7 +176,7 @@ async def test_a_folder_is_one_sandboxs_at_a_time_and_the_first_loses_nothing(tm
     async with Sandbox(tmp_path):
         document.parent.mkdir(exist_ok=True)
         document.write_bytes(b"%PDF-1.7")
-        with pytest.raises(serving.CannotStartError, match=r"another sandbox keeps its state in .*: end it, or give"):
+        with pytest.raises(serving.CannotStartError, match=r"another sandbox uses the state in .*: end it, or use"):
             await serving.serve(ServingOptions(folder=tmp_path, port=0))
         assert document.exists()
     async with Sandbox(tmp_path):

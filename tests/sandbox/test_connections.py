@@ -210,5 +210,5 @@ def test_a_log_of_many_messages_is_cut_and_says_so(name: str, capsys: pytest.Cap
         logger.error("no HTTP")
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == serving.MAX_LOG_RECORDS_PER_MINUTE + 1
-    assert lines[-1].endswith("no HTTP (7 messages before it were left out)")
+    assert lines[-1].endswith("no HTTP (7 messages before it were omitted)")
     assert not logger.handlers
