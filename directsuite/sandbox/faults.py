@@ -1,16 +1,16 @@
-"""Faults on demand: rules, by operation, for answers and connections that go wrong.
+"""Faults on demand: rules that make the responses or connections of operations fail.
 
-    status          answer with any status, without running the operation (processed=True: after running it)
-    latency         a real delay of `seconds`, then the operation
-    hang            no answer until the client leaves (processed=True: after running the operation)
-    reset_before    the request is read, not processed, and the connection reset
-    reset_after     processed, then the connection reset before the first byte of the answer
-    truncate        processed; the headers announce the whole answer, half of it comes, then the connection closes
-    malformed       processed; the body is neither JSON nor base64
-    expire_token    the caller's access token is expired first
-    expire_session  the caller's registration session is expired first
+    status          respond with any status, without running the operation (processed=True: after running it)
+    latency         wait `seconds` of real time, then run the operation
+    hang            do not respond until the client disconnects (processed=True: after running the operation)
+    reset_before    read the request, then reset the connection without running the operation
+    reset_after     run the operation, then reset the connection before the first byte of the response
+    truncate        run the operation; send all headers, half of the body, then close the connection
+    malformed       run the operation; send a body that is neither valid JSON nor valid base64
+    expire_token    expire the caller's access token first
+    expire_session  expire the caller's registration session first
 
-Every fault first reads the request to its end, so that what a client sees does not depend on how far it had sent.
+Every fault first reads the entire request, so that its effect does not depend on how much the client has sent.
 """
 
 from __future__ import annotations
@@ -54,47 +54,47 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 EVERY_OPERATION = "*"
 
 ResponseBody: TypeAlias = bytes | PiecesPayload
-"""The body of an answer: what is large is in files, and is not read to be spoilt."""
+"""The body of a response. Large bodies are read from files while they are sent."""
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule: which operation, what goes wrong, and how often."""
+    """A fault rule: the operation, the fault, and how often it applies."""
 
     operation: _HeaderText
-    """The specification's name of the operation, or `*` for all of them."""
+    """The operation's name in the specification, or `*` for all operations."""
     kind: FaultKind
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
-    """HTTP status of the answer, for `status`."""
+    """The HTTP status of the response, for `status`."""
     retry_after: _Natural | _HeaderText | None = None
-    """Value of the Retry-After header, in seconds or as an HTTP date, for `status`."""
+    """The value of the Retry-After header, in seconds or as an HTTP date, for `status`."""
     body: Any = None
-    """Answer body for `status`: text as it stands, anything else as JSON, None for an empty one."""
+    """The response body for `status`: text is sent unchanged, other values as JSON. None: the body is empty."""
     media_type: _HeaderText | None = None
-    """Content-Type of the body; text/html for text and application/json for JSON where it is None."""
+    """The Content-Type of the body. None: text/html for text, application/json for other values."""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.1
-    """Delay for `latency`; real time, since clients measure it."""
+    """The delay for `latency`, in seconds of real time, because clients measure real time."""
     processed: bool = False
     """True to run the operation, for `status` and `hang`."""
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
-    """How often the rule applies before it is used up; None for ever."""
+    """How often the rule applies. None: without limit."""
     skip: _Natural = 0
-    """How many requests of the operation it lets through first, whether or not other rules apply to them."""
+    """The number of requests of the operation to skip first, including those that other rules apply to."""
     probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    """Chance that it applies to a request, drawn from a generator with the rule's `seed`."""
+    """The probability that the rule applies to a request, with a random generator initialized by `seed`."""
     seed: int = 0
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
-        """A fault from JSON members of the same names. Raises ValueError that names what does not fit."""
+        """Return a fault from JSON members with the names of the fields. Raises ValueError for an invalid member."""
         if (kind := members.get("kind", FAULT_KINDS[0])) not in FAULT_KINDS:
-            raise ValueError(f"there is no fault of the kind {kind!r}: give one of {', '.join(FAULT_KINDS)}")
+            raise ValueError(f"there is no fault of the kind {kind!r}: use one of {', '.join(FAULT_KINDS)}")
         try:
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
-            raise ValueError(f"no such fault: {mismatch}") from None
+            raise ValueError(f"the fault is invalid: {mismatch}") from None
 
 
 @attrs.define
@@ -106,14 +106,14 @@ class _FaultRule:
     times_applied: int = 0
 
     def count_request(self) -> bool:
-        """Count a request, and return True unless it is to be skipped."""
+        """Count a request. Return False if it must be skipped."""
         if self.skips_left == 0:
             return True
         self.skips_left -= 1
         return False
 
     def try_to_apply(self) -> bool:
-        """Return True if the rule acts on this request, which it then counts as applied."""
+        """Return True if the rule applies to this request, and count that."""
         if self.uses_left == 0:
             return False
         if self.fault.probability < 1 and self.rng.random() >= self.fault.probability:
@@ -125,23 +125,23 @@ class _FaultRule:
 
 
 class Faults:
-    """The rules in the order in which they were added; the first one that applies to a request decides."""
+    """The rules in the order in which they were added. The first that applies to a request is used."""
 
     def __init__(self) -> None:
         self._rules: dict[int, _FaultRule] = {}
         self._last_number = 0
         self._operations: frozenset[str] = frozenset()
         self.listeners = list[Callable[[], None]]()
-        """Called after each change of the rules."""
+        """Functions to call after each change of the rules."""
         self.stopped = False
-        """True once the sandbox stops: requests that hang end."""
+        """True once the sandbox stops. Requests that hang then end."""
 
     def set_operations(self, operations: Iterable[str]) -> None:
-        """Tell which operations there are, so that a rule for a misspelt one is refused."""
+        """Set the names of the operations, so that rules for other names are rejected."""
         self._operations = frozenset(operations)
 
     def add(self, fault: Fault) -> int:
-        """Add a rule and return its number. Raises ValueError for an operation that does not exist."""
+        """Add a rule and return its id. Raises ValueError for an unknown operation."""
         if fault.operation != EVERY_OPERATION:
             self.validate_operation(fault.operation)
         self._last_number += 1
@@ -156,7 +156,7 @@ class Faults:
             raise ValueError(f"there is no operation {operation!r}" + (f"; did you mean {alike[0]}?" if alike else ""))
 
     def remove(self, number: int) -> bool:
-        """Remove one rule; False if there is none of this number."""
+        """Remove a rule. Return False if there is none with this id."""
         existed = self._rules.pop(number, None) is not None
         self._notify_listeners()
         return existed
@@ -172,11 +172,11 @@ class Faults:
 
     @property
     def operations(self) -> frozenset[str]:
-        """The operations that rules may name."""
+        """The names of the operations."""
         return self._operations
 
     def list_rules(self) -> list[dict[str, Any]]:
-        """Every rule with its number, how often it has applied, and how often it still will."""
+        """Return the rules with their ids, how often each was applied, and how often it will still apply."""
         return [
             {
                 "id": number,
@@ -188,16 +188,16 @@ class Faults:
         ]
 
     def claim_fault(self, operation: str | None) -> Fault | None:
-        """The fault for this request, counted as applied; None for a healthy one or a path outside the services."""
+        """Return the fault to apply to this request and count it, or None if no rule applies."""
         if operation not in self._operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
-        due = [rule for rule in rules if rule.count_request()]  # each of them counts the request
+        due = [rule for rule in rules if rule.count_request()]  # counts for all rules, so not in the next line
         return next((rule.fault for rule in due if rule.try_to_apply()), None)
 
 
 def describe_kind(rule: Mapping[str, Any]) -> str:
-    """Name the kind of a rule, as `Faults.rules` has it, with its status or its delay."""
+    """Return the kind of a rule of `Faults.list_rules`, with its status or delay."""
     match rule["kind"]:
         case "status":
             return f"status {rule['status']}"
@@ -208,42 +208,42 @@ def describe_kind(rule: Mapping[str, Any]) -> str:
 
 
 def describe_remaining(rule: Mapping[str, Any]) -> str:
-    """Say how often a rule still applies."""
+    """Return how often a rule still applies, as text."""
     return {None: "always", 0: "used up"}.get(rule["remaining"], str(rule["remaining"]))
 
 
 ExpireFn = Callable[[web.Request], Awaitable[None]]
 """Expires the token or session that the request carries."""
 
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST instead of FIN
-_STREAMED_OPERATION = "Save"  # read by the operation to the end, and too large to be kept
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with a timeout of 0: close() sends RST instead of FIN
+_STREAMED_OPERATION = "Save"  # always reads the entire body itself, and bodies may be too large for memory
 _LARGE_BODY_OPERATIONS = frozenset(
     {"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"}
 )
-_POLL_INTERVAL = 0.02  # seconds; aiohttp does not tell a handler that the client has left
+_POLL_INTERVAL = 0.02  # seconds; aiohttp does not notify a handler that the client has disconnected
 
 
 def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_session: ExpireFn) -> Middleware:
-    """The middleware that lets the rules of `faults` act on requests to the services."""
+    """Return the middleware that applies the rules of `faults` to requests to the services."""
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let the first rule that applies act; a healthy request passes."""
+        """Apply the fault for a request, or call the handler unchanged."""
         fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)
         request[FAULT_KIND] = fault.kind
         name = request.match_info.route.name
         if name != _STREAMED_OPERATION and (name not in _LARGE_BODY_OPERATIONS or has_small_body(request)):
-            await request.read()  # at once: the operation may act when the client has left
+            await request.read()  # now, because the operation may run after the client has disconnected
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
             await receive_body(request, sys.maxsize, len)
 
         async def respond() -> web.StreamResponse:
-            """The operation's answer, a refusal included: that too can be spoilt."""
+            """Return the response of the operation. Error responses can also be truncated or malformed."""
             try:
                 return await handler(request)
-            except Exception as error:  # noqa: BLE001  whatever it is, the operation has answered it
+            except Exception as error:  # noqa: BLE001  every error becomes a response
                 return respond_to_error(error, request)
 
         if fault.processed and fault.kind in {"status", "hang"}:
@@ -319,13 +319,13 @@ def _reset_connection(request: web.Request) -> web.Response:
         if connection is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         transport.abort()
-    return web.Response()  # aiohttp wants one even where the connection is gone; not a byte of it is sent
+    return web.Response()  # required by aiohttp, but never sent
 
 
 def _get_body(response: web.StreamResponse) -> ResponseBody:
     body = response.body if isinstance(response, web.Response) else None
     if isinstance(body, Payload) and not isinstance(body, PiecesPayload):
-        raise TypeError(f"a fault can't spoil a {type(body).__name__}")
+        raise TypeError(f"a fault cannot be applied to a {type(body).__name__}")
     return bytes(body or b"") if not isinstance(body, PiecesPayload) else body
 
 
@@ -338,14 +338,15 @@ def _cut_body(body: ResponseBody, size: int) -> ResponseBody:
 
 
 def break_json(body: ResponseBody) -> ResponseBody:
-    """The first half of a JSON object or array is never JSON."""
+    """Return the first half of a body, which is not valid JSON if the body is an object or array."""
     return _cut_body(body, max(1, _get_size(body) // 2))
 
 
 def break_base64(body: ResponseBody) -> ResponseBody:
-    """One character more than whole groups is no base64, even for a decoder that skips foreign characters.
+    """Return invalid base64: complete groups and one more character, with an invalid character at the start.
 
-    What is in files has no line breaks.
+    Even a decoder that skips invalid characters rejects the additional character. Bodies from files have no line
+    breaks.
     """
     if not isinstance(body, bytes):
         return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")

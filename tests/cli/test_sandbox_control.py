@@ -158,7 +158,7 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert "Give a kind" in (await operator.run("fault", "Send")).err
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2
-    assert "there is no fault of the kind 'gone': give one of status, latency" in wrong.err
+    assert "there is no fault of the kind 'gone': use one of status, latency" in wrong.err
 
 
 async def test_faults_are_listed_with_how_often_they_still_apply(operator: Operator) -> None:
