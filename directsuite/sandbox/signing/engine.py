@@ -1,10 +1,9 @@
-"""The work on PDFs that the service asks for: storing, changing, describing; runs in worker threads.
+"""Process the PDFs of the signing service: repair, change and describe them. Called in worker threads.
 
-Importing this module imports pyHanko and pikepdf, which takes the better part of a second and the `sandbox` extra:
-the service does so when the first document arrives.
+Importing this module imports pyHanko and pikepdf, which takes almost a second and requires the extra `sandbox`.
+Therefore the service imports it when it receives the first document.
 
-In what GetDocInfo tells, every place is in points from the top-left corner of the unrotated crop box; pages and tabs
-count from 1.
+Positions in GetDocInfo are in points from the top-left corner of the unrotated crop box. Pages and tabs count from 1.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
 _MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
-_BYTE_RANGE_LENGTH = 4  # what is before the signature, and what is after it
-_STREAM_CHARS = 1024  # that a text in a stream counts in addition: to read it takes time even if it is empty
+_BYTE_RANGE_LENGTH = 4  # offset and length of the bytes before the signature, and of those after it
+_STREAM_CHARS = 1024  # additional characters that a text in a stream counts as, because reading streams is slow
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -70,27 +69,27 @@ _is_processing: ContextVar[bool] = ContextVar("_at_work", default=False)
 
 
 def _is_unrelated_record(_: logging.LogRecord) -> bool:
-    """Return False for what the PDF libraries log of the sandbox's documents: tracebacks that name their signers."""
+    """Return False for records about the sandbox's documents, because their tracebacks contain names of signers."""
     return not _is_processing.get()
 
 
-for _name in list(logging.Logger.manager.loggerDict):  # a filter works at the logger alone, not at those below it
+for _name in list(logging.Logger.manager.loggerDict):  # a filter of a logger does not apply to its child loggers
     if _name.split(".")[0] in ("pyhanko", "pyhanko_certvalidator", "pikepdf"):
         logging.getLogger(_name).addFilter(_is_unrelated_record)
 
 
 @dataclass(frozen=True, slots=True)
 class PdfChange:
-    """What an operation makes of a document."""
+    """The result of an operation that changes a document."""
 
     names: list[str]
-    """The fields or signatures concerned; none where the document stays as it is."""
+    """The names of the changed fields or signatures. Empty if the document is unchanged."""
     description: str
-    """A sentence on what was done, for the answer."""
+    """A description of the change for the response."""
 
 
 def repair_upload(uploaded: Path, target: Path) -> bool:
-    """Return True if an uploaded document was repaired, into `target`. Raises InvalidParameterError."""
+    """Write a repaired copy into `target` if needed. Return True if it was. Raises InvalidParameterError."""
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
 
@@ -103,7 +102,10 @@ def change(
     keys: KeySource,
     at: datetime,
 ) -> PdfChange:
-    """Write what an operation makes of a document, at this time, unless it stays as it is. Raises RefusedError."""
+    """Write the document changed by an operation to `target`, unless it has no effect. Raises RejectionError.
+
+    at: the time of signing.
+    """
     with _guard_processing():
         match operation:
             case "Flatten":
@@ -124,53 +126,56 @@ class PdfDescription:
     members: Json
     """The members signatures, formFields, pages and metaData."""
     _unjudged: dict[ObjectNumber, Json]
+    """The entries of `members` whose later changes are not judged yet."""
 
     @property
     def unjudged(self) -> list[ObjectNumber]:
-        """The signature fields for which it takes too long to judge later changes here."""
+        """The signature fields whose later changes take too long to be judged in this process."""
         return list(self._unjudged)
 
     def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
-        """Add what was found out about these fields; without it, validity is judged from the signature alone."""
+        """Add the judgments of later changes. Without one, `isValid` refers to the signature alone."""
         for number, verdict in self._unjudged.items():
             if number in modifications:
                 _apply_modification(verdict, modifications[number])
         missing = len(self._unjudged.keys() - modifications.keys())
         if missing:
             logger.warning(
-                "The changes after %d signature(s) of a document take too much time or memory to judge. isValid says"
-                " whether the signatures themselves are valid.",
+                "The changes after %d signature(s) of a document take too much time or memory to judge. isValid only"
+                " refers to the signatures themselves.",
                 missing,
             )
 
 
 def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
-    """Return what GetDocInfo shows of a document. Raises RefusedError."""
+    """Return the description of a document. Raises RejectionError."""
     with _guard_processing():
         return inspect(file, keys.trust_roots(), moment)
 
 
 @contextmanager
 def _guard_processing(rejection: RejectionError | None = None) -> Generator[None]:
-    """Keep the libraries' logs back, and turn what they raise for a document that breaks PDF's rules into a refusal."""
+    """Suppress the logs of the PDF libraries, and convert their errors to `rejection` or an InvalidActionError."""
     token = _is_processing.set(True)
     try:
         yield
     except (RejectionError, MemoryError):
         raise
-    except Exception as error:  # the libraries raise almost anything where an object has a wrong type
+    except Exception as error:  # the libraries may raise any exception if an object has a wrong type
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise  # the disk is full, whatever the document is like
-        logger.warning("a document is taken for malformed after %s", type(error).__name__)  # its text quotes content
+            raise  # the disk is full, which is not caused by the document
+        logger.warning(
+            "A document was rejected as malformed because of %s.", type(error).__name__
+        )  # its text quotes it
         raise rejection or InvalidActionError("the document is malformed") from None
     finally:
         _is_processing.reset(token)
 
 
 def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> PdfDescription:
-    """Return what GetDocInfo shows; validity is judged as of `moment`.
+    """Return the description of a document, with the validity of its signatures at `moment`.
 
-    A form field is listed once for each of its widgets, so that the buttons of a radio group show their places.
+    A form field is listed once for each of its widgets, so that the place of each radio button is included.
     """
     with open_pdf(file) as pdf:
         places = map_widget_places(pdf)
@@ -221,7 +226,7 @@ def _describe_place(
     if place is None or rectangle is None:
         return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
     page = boxes[place[0] - 1]
-    if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose corner means nothing
+    if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose position has no meaning
         return {"left": 0, "top": 0, "width": 0, "height": 0, "pageIndex": place[0]}
     return {
         "left": _round_points(rectangle.left - page.left),
@@ -239,30 +244,30 @@ def _describe_signature(field: PdfField, verdict: Json | None, limited: _Limited
 
 
 def _format_time(moment: datetime) -> str:
-    """Write a moment as `timestamp` does, but with the offset of the signer's zone, which the signature tells."""
+    """Format a time as `format_timestamp` does, but with the offset of the signer's time zone."""
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
 class _LimitedText:
-    """Cuts texts once they are too long together: objects of a document may share one large text."""
+    """Limits the total length of texts, because many objects of a document may share one large text."""
 
     def __init__(self) -> None:
         self._chars_left = _MAX_TEXT_CHARS
 
     def __call__(self, text: str) -> str:
-        """Return the text, or its beginning."""
+        """Return the text, or its start if the limit is reached."""
         cut = text[: self._chars_left]
         self._chars_left -= len(cut)
         return cut
 
     def value_to_text(self, value: pikepdf.Object) -> str:
-        """Return the beginning of a PDF value as text; nothing once the texts are too long together."""
+        """Return the start of a PDF value as text, or an empty text if the limit is reached."""
         if isinstance(value, pikepdf.Stream):
             self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
         return self(value_to_text(value)) if self._chars_left else ""
 
     def field_to_text(self, field: PdfField) -> str:
-        """Return the beginning of a field's value; nothing once the texts are too long together."""
+        """Return the start of a field's value, or an empty text if the limit is reached."""
         if isinstance(field.get("/V"), pikepdf.Stream):
             self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
         return self(field.value) if self._chars_left else ""
@@ -289,7 +294,7 @@ def _round_points(length: float) -> float | int:
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
-    """Return the members of each signature by its field, and the fields whose later changes are not judged yet."""
+    """Return the members of each signature by its field, and the fields whose later changes are not judged."""
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []
     opened = open_reader(stored, LimitedReader)
@@ -305,8 +310,8 @@ async def _validate_signatures(
             unjudged.append(number)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  a malformed object changes the verdict on its own signature only
-            logger.info("a signature or the changes after it could not be judged: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
+            logger.info("A signature or the changes after it could not be judged: %s.", type(error).__name__)
         else:
             _apply_modification(verdicts[number], modification)
     return verdicts, unjudged
@@ -318,15 +323,15 @@ def _apply_modification(verdict: Json, modification: Modification) -> None:
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """Return the verdict on a signature without regard to changes after it."""
-    if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each range is read, and could be the entire document
+    """Return whether a signature is valid, regardless of changes after it."""
+    if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
         return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
         status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001  pyHanko raises almost any exception for a malformed signature
+    except Exception:  # noqa: BLE001  pyHanko may raise any exception for a malformed signature
         return {"isValid": False, "modification": UNKNOWN.level}
     return {"isValid": bool(status.bottom_line), "modification": UNKNOWN.level}
 
@@ -335,7 +340,7 @@ def _describe_signer(signature: Any) -> Json:
     dictionary: Any = signature.sig_object
     signed_at: datetime | None = None
     subject: Any = {}
-    with suppress(Exception):  # a malformed date or certificate
+    with suppress(Exception):  # the date or certificate may be malformed
         subject = signature.signer_cert.subject.native
         signed_at = signature.self_reported_timestamp
     return {
