@@ -1,12 +1,12 @@
-"""The sandbox as one object: four services, OAuth 2.0, faults and a control API behind one port on loopback.
+"""The sandbox: four services, OAuth 2.0, faults and a control API on one port of a loopback address.
 
     async with Sandbox() as sandbox:
         await sandbox.add_account("alice@direct.example.test", "…")
-        os.environ.update(sandbox.environment)      # what a client of the demo account needs
+        os.environ.update(sandbox.environment)      # the variables for a client of the demo account
 
-A request passes, from the outside in:
+The middlewares process a request in this order:
 
-    refusals → faults → bearer check (signing and fax) → the operation
+    error responses → faults → bearer token (signing and fax) → the operation
 """
 
 from __future__ import annotations
@@ -58,25 +58,30 @@ _MAX_MESSAGE_BYTES = 2**31  # a message with 1 GiB in base64, again in base64
 _MIN_TOKEN_CHARS = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_SHUTDOWN_TIMEOUT = 5.0  # seconds that requests under way have to finish when the sandbox stops
+_SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress to finish when the sandbox stops
 
 
 class Sandbox(SandboxState):
-    """The four services on one port of a loopback address, from `__aenter__` to `__aexit__`.
+    """The four services on one port of a loopback address, open from `__aenter__` to `__aexit__`.
 
-    folder: where the state is kept, the clock with it; None keeps it in memory. port: 0 takes a free one. clock: a
-    Clock of your own, which is taken as it stands. seed: what the state begins with, at a start and after a reset, in
-    one transaction; it finds its own work where a state was kept. keys: what signs, in place of a key in `folder`.
-    profile, csv_above, missing_status: what the attributes of these names are at first. token: what programs and
-    browsers elsewhere show to the control API and the page, so that `host` may be any address; the services have the
-    credentials of their accounts. imitate: a report of `directsuite doctor --deep`, whose differences the answers have.
-    max_body: bytes that a request may have; by default Save takes documents of 1 GiB, Send, its variants and
-    SaveRawMessages take attachments of 1 GiB, which need little memory, and other operations take 64 MiB.
-    Raises ValueError for a host that is not loopback without a token, and for a file that is no report.
+    folder: the folder that stores the state, including the clock. None: the state is in memory.
+    host: the address to listen on. Only loopback is allowed without a token.
+    port: the port to listen on. 0: a free port.
+    clock: a clock to use unchanged. None: a new clock, which resumes at its stored time.
+    seed: adds initial data, at each start and after a reset, in one transaction. The state may already contain it.
+    keys: the source of the signing key. None: a key in `folder`.
+    profile, csv_above, missing_status: the initial values of the attributes.
+    token: a token for programs and browsers on other machines, which they must send to the control API and the page.
+        The services use the credentials of their accounts.
+    imitate: a report of `directsuite doctor --deep`, whose differences the responses imitate.
+    max_body: the maximum size of a request in bytes. None: documents in Save, and attachments in Send, its variants
+        and SaveRawMessages, may have 1 GiB, and requests of other operations 64 MiB.
+    Raises ValueError for another host than loopback without a token, a short token, a `max_body` below 1, and a file
+    that is not a report.
     """
 
     root_url: str
-    """What all URLs begin with; /openapi.json is below it."""
+    """The start of all URLs. The OpenAPI document is at /openapi.json below it."""
     signing_url: str
     """Base URL of the signing service."""
     fax_url: str
@@ -90,7 +95,7 @@ class Sandbox(SandboxState):
     control_url: str
     """Base URL of the control API."""
     environment: dict[str, str]
-    """The environment variables with which a client finds the sandbox and the demo account in it."""
+    """The environment variables with which a client finds the sandbox and its demo account."""
 
     def __init__(
         self,
@@ -111,9 +116,9 @@ class Sandbox(SandboxState):
         if token is None and not is_loopback(host):
             raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
         if token is not None and len(token) < _MIN_TOKEN_CHARS:
-            raise ValueError(f"the sandbox's token has {_MIN_TOKEN_CHARS} characters or more")
+            raise ValueError(f"the sandbox's token must have {_MIN_TOKEN_CHARS} characters or more")
         if max_body is not None and max_body < 1:
-            raise ValueError("max_body is a number of bytes: 1 or more")
+            raise ValueError("max_body must be a number of bytes, 1 or more")
         largest = max_body or _MAX_SAVE_BYTES, max_body or _MAX_MESSAGE_BYTES
         super().__init__(folder, clock, self._seed_demo, keys, max_document=largest[0], max_message=largest[1])
         self._max_body = max_body or _MAX_BODY_BYTES
@@ -123,15 +128,16 @@ class Sandbox(SandboxState):
         self._host = host
         self._port = port
         self.calls = Calls()
-        """What was answered since it was made."""
+        """The most recent calls."""
         self._access = Access(token)
-        # Requests answered before their bodies had come, which aiohttp reads on for 10 s; by id, for they have no hash.
+        # Requests with a response, but without a complete body, which aiohttp reads for 10 more seconds. The key is
+        # id(), because requests have no hash.
         self._unread_requests = weakref.WeakValueDictionary[int, web.Request]()
         self._exit_stack = AsyncExitStack()
         self._demo_token = credentials.generate_secret()
 
     async def __aenter__(self) -> Self:
-        """Open the state, listen, and seed the demo account."""
+        """Open the state, start to listen, and add the initial data."""
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
             await self._open(opening)
@@ -158,7 +164,7 @@ class Sandbox(SandboxState):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Let requests under way finish, stop listening, and close the state."""
+        """Wait for requests in progress, stop listening, and close the state."""
         await self._exit_stack.aclose()
 
     @property
@@ -198,7 +204,7 @@ class Sandbox(SandboxState):
         return application
 
     def _make_routes(self) -> list[web.RouteDef]:
-        """Every operation of the four services. The signing service, without its libraries, says what to install."""
+        """Return the routes of the four services. Without PDF libraries, signing responds with how to install them."""
         services = self._services
         signing = services.signing.make_routes()
         if not has_pdf_libraries():
@@ -214,7 +220,7 @@ class Sandbox(SandboxState):
 
     @web.middleware
     async def _track_unread_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Note a request whose body is not read to its end."""
+        """Record a request whose body was not read completely."""
         try:
             return await handler(request)
         finally:
@@ -222,14 +228,14 @@ class Sandbox(SandboxState):
                 self._unread_requests[id(request)] = request
 
     def _release_requests(self) -> None:
-        """End the requests that hang, and the reading of bodies that were refused."""
+        """End the requests that hang, and stop reading the bodies of rejected requests."""
         self._faults.stopped = True
         for request in [*self._unread_requests.values()]:
-            request.content.set_exception(TimeoutError())  # as if aiohttp had waited long enough
+            request.content.set_exception(TimeoutError())  # as aiohttp does at the end of its timeout
         self._page.close()
 
     def _set_urls(self, port: int) -> None:
-        every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  whoever listens everywhere is found on loopback
+        every = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  a server on all addresses is also on loopback
         host = every.get(self._host, self._host)
         host = f"[{host}]" if ":" in host else host
         self.root_url = root = f"http://{host}:{port}"
@@ -251,7 +257,7 @@ class Sandbox(SandboxState):
         }
 
     def _seed_demo(self, connection: sqlite3.Connection, now: int) -> None:
-        """Add the demo account, and what the caller's seed adds."""
+        """Add the demo account and the caller's initial data."""
         credentials.store_token(
             connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_TOKEN_LIFETIME
         )
@@ -264,7 +270,7 @@ class Sandbox(SandboxState):
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _get_environment(self, request: web.Request) -> web.Response:
-        """With a token that is valid, and the name by which the caller has found a sandbox that listens everywhere."""
+        """Return the environment with a valid token, and with the host name that the caller has used."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
         if (
             await self._database.read(lambda connection: credentials.find_token_account(connection, token, now=now))
@@ -297,14 +303,14 @@ class Sandbox(SandboxState):
 
 
 def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
-    """Let each parameter of a path be any segment. By default, aiohttp refuses those with a brace."""
+    """Let each path parameter match any segment. By default, aiohttp rejects segments with a brace."""
     return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 
 def load_openapi_document() -> dict[str, Any]:
-    """The four services as an OpenAPI 3.1 document, with paths from the sandbox's root; a new copy at each call.
+    """Return a new copy of the OpenAPI 3.1 document of the services, with paths from the sandbox's root URL.
 
-    Raises ImportError without PyYAML, which comes with the extra `directsuite[sandbox]`.
+    Raises ImportError without PyYAML, which the extra `directsuite[sandbox]` installs.
     """
     document: dict[str, Any] = msgspec.json.decode(_load_openapi_json())
     return document
@@ -316,7 +322,7 @@ def _load_openapi_json() -> bytes:
 
 
 def has_pdf_libraries() -> bool:
-    """Return True if the signing service can work: its libraries come with the extra `directsuite[sandbox]`."""
+    """Return True if the PDF libraries, which the extra `directsuite[sandbox]` installs, are available."""
     return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
 
 
@@ -324,7 +330,7 @@ async def _report_missing_pdf_libraries(request: web.Request) -> web.Response:
     return build_error_response(
         HTTPStatus.NOT_IMPLEMENTED,
         "signing_unavailable",
-        "the signing service needs PDF libraries: pip install 'directsuite[sandbox]'",
+        "the signing service needs PDF libraries: run pip install 'directsuite[sandbox]'",
     )
 
 
@@ -336,5 +342,5 @@ async def _serve_openapi(request: web.Request) -> web.Response:
     try:
         return web.Response(body=await asyncio.to_thread(_load_openapi_json), content_type="application/json")
     except ImportError:
-        description = "the OpenAPI document needs PyYAML: pip install 'directsuite[sandbox]'"
+        description = "the OpenAPI document needs PyYAML: run pip install 'directsuite[sandbox]'"
         return build_error_response(HTTPStatus.NOT_IMPLEMENTED, "openapi_unavailable", description)
