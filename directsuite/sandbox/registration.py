@@ -1,13 +1,15 @@
-"""The registration service (specification 4.D): five operations, the sessions of their callers, the order of judgement.
+"""The registration service (specification 4.D): its five operations, and the sessions of its users.
+
+A request is validated in this order:
 
     session (011) → domain (208) → arguments (010, 204) → the operation itself (002, 014, 205, 210)
 
-A body that is not announced as application/json is HTTP 415, one that is no JSON at all HTTP 400, both with code 010;
-every other refusal is HTTP 200 with `success: false`.
+A body with another type than application/json is HTTP 415, and one that is not JSON is HTTP 400, both with code 010.
+Every other rejection is HTTP 200 with `success: false`.
 
-A login is a reseller, kept here, or a T-User of the messaging service. Either may work in every domain that has an
-organization: a domain that the messaging service serves, or one that was added with a reseller. A session lasts ten
-minutes from issue, however much it is used.
+A user is a reseller of this module or a T-User of the messaging service. Each may use all domains that have an
+organization: the domains of the messaging service, and those that were added with a reseller. A session expires ten
+minutes after the login, even if it is used.
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ CREATE TABLE IF NOT EXISTS registration_session(
 )
 
 _SESSION_LIFETIME_MS = 600_000
-_MAX_USERS = 1_000  # whose passwords one request sets: each takes milliseconds to hash
+_MAX_USERS = 1_000  # in a request that sets passwords, because hashing each takes milliseconds
 
 
 class RegistrationService:
-    """Login, and the four operations of a session."""
+    """The operation `login`, and the four operations that need a session."""
 
     def __init__(self, database: SandboxDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 
     def make_routes(self) -> list[web.RouteDef]:
-        """A route for each operation, named as the specification names it."""
+        """Return a route for each operation, with the operation's name."""
         return [
             web.route(row.method, f"{BASE}/{row.name}{row.path}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
@@ -83,27 +85,27 @@ class RegistrationService:
 
 
 class RegistrationCall(NamedTuple):
-    """A call whose session is valid."""
+    """A request with a valid session."""
 
     body: Any
-    """The body as JSON."""
+    """The decoded JSON body."""
     domain: str
-    """The domain of the path, in its normal form."""
+    """The normalized domain of the path."""
     path: Mapping[str, str]
-    """The path's segments, decoded."""
+    """The decoded parameters of the path."""
     now: int
 
     def convert_body(self, expected: type[T]) -> T:
-        """The body as the type that the operation takes. Raises RegistrationError (010) where it does not fit."""
+        """Convert the body to the type of the operation. Raises RegistrationError (010) if it does not match."""
         try:
             return msgspec.convert(self.body, expected)
         except msgspec.ValidationError as mismatch:
-            text = f"the request body does not fit: {mismatch}"
+            text = f"the request body is invalid: {mismatch}"
             raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, text) from None
 
 
 def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """LoginResponseType: a new session for a reseller or T-User."""
+    """Return a LoginResponseType with a new session."""
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the user name or password is wrong")
@@ -116,7 +118,7 @@ def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, 
 
 
 def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """AddUsersResponseV2Type: the address, with its mailbox and its payment."""
+    """Create an address with its mailbox and payment, and return an AddUsersResponseV2Type."""
     described, account, contact = (
         call.convert_body(IndividualDescription),
         call.convert_body(Account),
@@ -126,13 +128,13 @@ def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[s
 
 
 def _find_addresses_by_meta(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """GetPatientAddressesResponseType: all addresses in the domain of the people whom the body fits."""
+    """Return a GetPatientAddressesResponseType with the addresses of all individuals that match the body."""
     people = patients.find_individuals(connection, call.convert_body(IndividualDescription))
     return _build_addresses(patients.list_individual_patients(connection, call.domain, people, now=call.now))
 
 
 def _find_address_by_username(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """GetPatientAddressesResponseType: the address of a Direct user name in the domain."""
+    """Return a GetPatientAddressesResponseType with the address of a Direct user name."""
     patient = patients.find_patient(connection, call.domain, call.path["direct_username"], now=call.now)
     return _build_addresses([] if patient is None else [patient])
 
@@ -144,7 +146,7 @@ def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """ResellerAPIResponseType: the passwords of all listed patients are set, or of none."""
+    """Set the passwords of all listed patients, or none of them, and return a ResellerAPIResponseType."""
     users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
@@ -158,14 +160,14 @@ class RegistrationOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
-    """The specification's, and the route's."""
+    """The name in the specification and of the route."""
     method: str
     path: str
-    """The rest of the path, after the name."""
+    """The path after the name."""
     handler: Callable[[sqlite3.Connection, RegistrationCall], dict[str, Any]]
-    """What is done; it gives the members that the answer adds to a ResellerAPIResponseType."""
+    """Runs the operation, and returns the members to add to a ResellerAPIResponseType."""
     is_write: bool
-    """Whether the work writes."""
+    """True if the operation writes to the database."""
 
 
 _SESSION_PATH = "/{session_id}/{direct_domain}"
@@ -187,7 +189,7 @@ OPERATIONS = (
 
 
 def add_reseller(connection: sqlite3.Connection, username: str, password: str, domains: Iterable[str] = ()) -> None:
-    """Add a reseller, or change the password of one; `domains` become domains with an organization."""
+    """Add a reseller, or change the password of one. An organization is added for each of `domains`."""
     connection.execute(
         "INSERT OR REPLACE INTO reseller(username, password) VALUES(?, ?)", (username, hash_password(password))
     )
@@ -196,7 +198,7 @@ def add_reseller(connection: sqlite3.Connection, username: str, password: str, d
 
 
 def authenticate(connection: sqlite3.Connection, username: str, password: str) -> bool:
-    """Return True if these are the user name and password of a reseller or of a T-User."""
+    """Return True for the user name and password of a reseller or T-User."""
     row = connection.execute("SELECT password FROM reseller WHERE username = ?", (username,)).fetchone()
     if row is not None and check_password(password, row["password"]):
         return True
@@ -206,7 +208,7 @@ def authenticate(connection: sqlite3.Connection, username: str, password: str) -
 def expire_sessions(
     connection: sqlite3.Connection, *, username: str | None = None, session_id: str | None = None
 ) -> int:
-    """End one session, those of one login, or all; returns how many there were."""
+    """Expire a session, the sessions of a user, or all. Return their number."""
     return connection.execute(
         "UPDATE registration_session SET expires_at = 0 "
         "WHERE (:username IS NULL OR username = :username) AND (:digest IS NULL OR digest = :digest)",
@@ -215,10 +217,9 @@ def expire_sessions(
 
 
 def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
-    """The domain of the request, in its normal form.
+    """Return the normalized domain of a request.
 
-    Raises RegistrationError: 011 unless the session is known and has not expired, 208 unless the domain has an
-    organization.
+    Raises RegistrationError: 011 if the session is unknown or expired, 208 if the domain has no organization.
     """
     session = connection.execute(
         "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (hash_secret(path["session_id"]), now)
@@ -233,5 +234,5 @@ def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], 
 
 
 def _normalize_domain(domain: str) -> str:
-    """A domain as it is compared: in lower case, without the root's dot."""
+    """Return a domain in lower case without the root's dot."""
     return domain.strip().rstrip(".").casefold()

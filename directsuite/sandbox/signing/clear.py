@@ -1,8 +1,8 @@
-"""Removing unsigned signature fields from a document that others have signed, and why that leaves it valid.
+"""Remove unsigned signature fields from a document, without invalidating its signatures.
 
-The fields go in an incremental update. pyHanko calls every removal of a field suspicious; `POLICY` accepts it when
-the field was a signature field, was empty, and nothing else went with it. A certified or locked document does not allow
-it.
+The fields are removed in an incremental update. pyHanko considers every removal of a field as suspicious. POLICY
+accepts the removal of empty signature fields, if nothing else is removed with them. A certified or locked document
+does not allow it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Updates = Iterator[tuple[ModificationLevel, FormUpdate]]
-_creation_rule: Any = SigFieldCreationRule  # its __init__ has no types
+_creation_rule: Any = SigFieldCreationRule  # without a type, because its __init__ has none
 _Specs = dict[str, FieldComparisonSpec]
 
 
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
-    """Write the document without its empty signature fields, and return their names; nothing if it has none.
+    """Write the document without its empty signature fields, and return their names.
 
-    Raises InvalidActionError if the document is certified, or a signature locks it: then no field may be removed.
+    A document without such fields is not written.
+    Raises InvalidActionError if the document is certified or locked by a signature.
     """
     with open_pdf(source) as pdf:
         lock = next((lock for lock in list_locks(pdf) if lock.permission is not None), None)
@@ -80,11 +81,11 @@ def _collect_widgets(fields: Any) -> set[Any]:
 
 
 def _prune_fields(writer: Any, container: Any, key: str, gone: set[Any]) -> bool:
-    """Take the removed fields out of a level of the form. Return True if no field is left there."""
+    """Remove fields from a level of the form. Return True if no field is left."""
     before = _list_raw_items(container[key])
     after = [item for item in before if not _prune_item(writer, item, gone)]
     if len(after) < len(before) and (after or key == "/Fields"):
-        # an object of its own, since an update that adds no object makes qpdf complain of its /Size
+        # A new object, because qpdf reports an invalid /Size for an update that adds no object.
         container[pdf_name(key)] = writer.add_object(generic.ArrayObject(after))
         writer.update_container(container)
     return not after
@@ -119,10 +120,10 @@ def _list_raw_items(array: Any) -> list[Any]:
 
 
 class SigFieldCreationOrRemovalRule(FieldMDPRule):
-    """Accepts new signature fields as pyHanko does, and the removal of those that were never signed."""
+    """Accepts new signature fields as pyHanko does, and the removal of signature fields that were never signed."""
 
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        """Yield the updates that are in order. Raises SuspiciousModification for a change that is not."""
+        """Yield the accepted updates. Raises SuspiciousModification for a change that is not accepted."""
         removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
@@ -142,7 +143,7 @@ def _is_removed(spec: FieldComparisonSpec) -> bool:
 
 
 def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _Specs) -> _Updates:
-    """Pages may lose the widgets of removed fields and gain those of new signature fields, nothing else."""
+    """Yield the updates of pages. They may only lose widgets of removed fields and gain those of signature fields."""
     may_go = {
         ref for spec in removed.values() for ref in _collect_widget_references(spec.old_field_ref, spec.old_field)
     }
@@ -171,7 +172,7 @@ def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _
 
 
 def _iter_parent_updates(kept: _Specs) -> _Updates:
-    """Parents of removed fields may lose them from their /Kids."""
+    """Yield the updates of the parents of removed fields."""
     for name, spec in kept.items():
         if not _has_lost_subfields(spec):
             continue
@@ -180,7 +181,7 @@ def _iter_parent_updates(kept: _Specs) -> _Updates:
         if isinstance(array, generic.IndirectObject):
             touched.append(array.reference)
         for ref in touched:
-            assert ref is not None  # noqa: S101  a field that lost kids is still there
+            assert ref is not None  # noqa: S101  a field that lost kids still exists
             yield (
                 ModificationLevel.FORM_FILLING,
                 FormUpdate(updated_ref=ref, field_name=name, valid_when_certifying=False),
@@ -188,9 +189,9 @@ def _iter_parent_updates(kept: _Specs) -> _Updates:
 
 
 def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
-    """Return True if a field's /Kids differ only in fields that are gone, each of which is judged by its name.
+    """Return True if a field's /Kids differ only by removed fields, each of which is judged separately.
 
-    A kid without a name is a widget, not a field: losing it is a change of this field, which the other rules judge.
+    A kid without a name is a widget, not a field. Its removal changes this field, which other rules judge.
     """
     if spec.old_field_ref is None or spec.new_field_ref is None:
         return False
@@ -228,7 +229,7 @@ def _list_references(container: Any, key: str) -> set[Any]:
 
 
 def _pair_pages(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Each page as it was and as it is, with its reference; the page tree itself cannot have changed."""
+    """Yield each page before and after the change, with its reference. The page tree itself cannot change."""
     for position in range(len(old["/Kids"])):
         before, after = old["/Kids"].raw_get(position), new["/Kids"].raw_get(position)
         if "/Kids" in before.get_object():

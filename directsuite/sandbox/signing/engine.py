@@ -164,9 +164,7 @@ def _guard_processing(rejection: RejectionError | None = None) -> Generator[None
     except Exception as error:  # the libraries may raise any exception if an object has a wrong type
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # the disk is full, which is not caused by the document
-        logger.warning(
-            "A document was rejected as malformed because of %s.", type(error).__name__
-        )  # its text quotes it
+        logger.warning("A document was rejected as malformed because of %s.", type(error).__name__)
         raise rejection or InvalidActionError("the document is malformed") from None
     finally:
         _is_processing.reset(token)

@@ -1,8 +1,8 @@
-"""The seam to the signing key: where signers and the trust in them come from.
+"""The keys and certificates that the sandbox signs with.
 
-`FileKeyStore` keeps a key and a certificate authority of the sandbox's own, in files or in memory. A hardware
-security module is behind the same protocol (`token.py`): its signer asks the module for each signature. cryptography
-and pyHanko are imported when a key is first used: the sandbox starts without them.
+`FileKeyStore` creates a key and a certificate authority, in files or in memory. `token.py` implements the same protocol
+with a hardware security module. cryptography and pyHanko are imported when a key is first used, so that the sandbox
+starts faster and also without them.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority"
 
 
 class KeySource(Protocol):
-    """Gives pyHanko's Signer and the roots that its signatures are trusted by. Called in worker threads."""
+    """A source of pyHanko signers, and of the root certificates for their signatures. Called in worker threads."""
 
     def signer(self) -> Signer:
         """Return the signer for one or more signatures."""
         ...
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the certificates that a signature must lead to in order to be valid."""
+        """Return the root certificates of valid signatures."""
         ...
 
     def authority_pem(self) -> bytes:
-        """Return the certificate that signatures lead to as PEM text, for other tools that check them."""
+        """Return the root certificate as PEM, for other tools that verify signatures."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Pem:
-    """A signer's private key, its certificate and its authority's, as PEM text."""
+    """The signer's private key and certificate, and the authority's certificate, as PEM."""
 
     key: bytes
     certificate: bytes
@@ -54,10 +54,10 @@ class _Pem:
 
 
 class FileKeyStore:
-    """A signer's key and certificates, made on first use and kept in `folder`, or in memory where it is None.
+    """A signer's key and certificates, created on first use and stored in `folder`, or in memory if it is None.
 
-    The authority's own private key is thrown away once it has signed the one certificate. Both certificates hold
-    from 1970 to 9999: the sandbox's clock may be set to any time.
+    The authority's private key is discarded after it has signed one certificate. Both certificates are valid from 1970
+    to 9999, because the sandbox's clock may be set to any time.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -66,23 +66,23 @@ class FileKeyStore:
         self._loaded: tuple[Any, _Pem] | None = None
 
     def signer(self) -> Signer:
-        """Return a signer of the caller's own, whose private key is parsed once.
+        """Return a new signer. The private key is parsed only once.
 
-        Certificates of asn1crypto are parsed further while they are read, which is no work for two threads.
+        Each signer has new certificate objects, because asn1crypto parses lazily, which is not thread-safe.
         """
         key, pem = self._load()
         return _make_signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the sandbox's own certificate authority, in a certificate of the caller's own."""
+        """Return the sandbox's certificate authority, as a new object."""
         return [load_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
-        """Return the certificate of the sandbox's authority as PEM text, for other tools that check signatures."""
+        """Return the certificate of the sandbox's authority as PEM, for other tools that verify signatures."""
         return self._load()[1].authority
 
     def _load(self) -> tuple[Any, _Pem]:
-        """The private key, and all of it as text."""
+        """Return the private key, and the key and certificates as PEM."""
         with self._lock:
             if self._loaded is None:
                 pem = self._read() or self._write(_generate_pem())
@@ -109,7 +109,7 @@ class FileKeyStore:
 
 
 def _generate_pem() -> _Pem:
-    """A new authority, and a signer's key and certificate from it."""
+    """Create an authority, a signer's key, and its certificate."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -123,7 +123,7 @@ def _generate_pem() -> _Pem:
 def certify(
     signer_key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
 ) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return a certificate for a signer's key, and that of the new authority which has made it."""
+    """Return a certificate for a signer's key, and the certificate of the new authority that has issued it."""
     from datetime import datetime
 
     from cryptography import x509
@@ -174,18 +174,18 @@ def certify(
 
 
 def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Return the private key of this PEM text. Raises ValueError for one that is not RSA."""
+    """Parse a private key in PEM. Raises ValueError if it is not an RSA key."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # it was made here
+    private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # a key of the sandbox
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise ValueError("the sandbox's signing key must be an RSA key: delete its file to have a new one made")
+        raise ValueError("the sandbox's signing key must be an RSA key: delete its file to create a new key")
     return private
 
 
 def load_certificate(content: bytes) -> Certificate:
-    """Return a certificate that is PEM text, or DER."""
+    """Parse a certificate in PEM or DER."""
     from pyhanko.keys import load_certs_from_pemder_data
 
     load: Any = load_certs_from_pemder_data
@@ -194,10 +194,10 @@ def load_certificate(content: bytes) -> Certificate:
 
 @cache
 def _make_signer_class() -> Callable[..., Signer]:
-    """Return a pyHanko signer's class: with an RSA key in memory (PKCS #1 v1.5) that is parsed once.
+    """Return a pyHanko signer class for an RSA key in memory (PKCS #1 v1.5).
 
-    pyHanko's SimpleSigner parses and checks its key twice for every signature, which takes three times as long as all
-    the rest of signing.
+    pyHanko's SimpleSigner parses and checks its key twice for each signature, which takes three times as long as all
+    other steps of signing.
     """
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding
@@ -217,7 +217,7 @@ def _make_signer_class() -> Callable[..., Signer]:
             self.key = key
 
         async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-            if dry_run:  # pyHanko makes one to learn the size of a signature
+            if dry_run:  # pyHanko needs the size of a signature
                 return bytes(self.key.key_size // 8)
             return self.key.sign(data, padding.PKCS1v15(), digests[digest_algorithm.lower()]())
 

@@ -1,8 +1,8 @@
-"""What requests bring, checked and understood before any document is touched.
+"""Parse and validate the requests of the signing service before any document is processed.
 
-Base64 is taken with or without line breaks, and behind a `data:` prefix. The specification leaves the members of a
-widget open. Two spellings are taken, both in points from the top-left corner of the page's crop box before rotation,
-pages counted from 1:
+Base64 may contain line breaks, and may have a `data:` prefix. The specification does not define the members of a
+widget. Two spellings are accepted, both in points from the top-left corner of the page's crop box before rotation,
+with pages counted from 1:
 
     {"x": 72, "y": 620, "width": 200, "height": 70, "page": 1}
     {"left": 72, "top": 620, "width": 200, "height": 70, "pageIndex": 1}
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
-_MAX_OFFSET_HOURS = 14  # the farthest time zone; a larger GMTOffset is in minutes
+_MAX_OFFSET_HOURS = 14  # the maximum of all time zones; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
-_ABBREVIATIONS = {  # what people write for time zones that the IANA database does not name so
+_ABBREVIATIONS = {  # common abbreviations that the IANA database does not have
     "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MDT": "America/Denver", "CST": "America/Chicago",
     "CDT": "America/Chicago", "EDT": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
     "Z": "UTC",
@@ -38,9 +38,9 @@ _ABBREVIATIONS = {  # what people write for time zones that the IANA database do
 
 
 def decode_base64(text: bytes | str, what: str) -> bytes:
-    """Return the bytes behind base64 text. Raises InvalidParameterError, which names `what` was wrong."""
+    """Decode base64 text. Raises InvalidParameterError, which names `what` is invalid."""
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
-    with suppress(ValueError):  # the usual text has nothing to take out, which would be a copy of it
+    with suppress(ValueError):  # usually there is nothing to remove, which saves a copy
         if raw:
             return pybase64.b64decode(raw, validate=True)
     prefix = _DATA_PREFIX.match(raw)
@@ -54,9 +54,9 @@ def decode_base64(text: bytes | str, what: str) -> bytes:
 
 
 class Base64File:
-    """Base64 text, piece by piece, decoded into a file. Its methods may run in any thread, one after the other.
+    """Decodes base64 text piece by piece into a file. Its methods may run in different threads, but not concurrently.
 
-    White space and the beginning of a data URL, which is within the first piece, are passed over.
+    White space is ignored, and also the prefix of a data URL if it is completely in the first piece.
     """
 
     def __init__(self, file: Path) -> None:
@@ -65,7 +65,10 @@ class Base64File:
         self._at_start = True
 
     def write(self, text: bytes, *, last: bool = False) -> None:
-        """Decode a piece of the text; `last` for the end of the text. Raises InvalidParameterError."""
+        """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if the entire text is empty.
+
+        last: True for the last piece.
+        """
         if self._at_start and text:
             found = _DATA_PREFIX.match(text)
             text = text[found.end() :] if found else text
@@ -79,7 +82,7 @@ class Base64File:
             raise InvalidParameterError("the body is empty: base64 text is expected")
 
     def __enter__(self) -> Self:
-        """The file is open."""
+        """Return itself, with the file open."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +92,7 @@ class Base64File:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a signature goes: points from the top-left corner of the unrotated crop box of a page, from 1."""
+    """The place of a signature, in points from the top-left corner of the unrotated crop box. Pages count from 1."""
 
     left: float
     top: float
@@ -100,10 +103,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class SignatureRequest:
-    """One signature to make."""
+    """A validated request for a signature."""
 
     name: str | None = None
-    """The name of its field; a free one is found where it is None."""
+    """The name of the signature field. None: an unused name is chosen."""
     placement: Placement | None = None
     """None for the place of the existing field, or for an invisible signature."""
     reason: str | None = None
@@ -116,7 +119,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\0]*\Z")]
 
 
 class _Widget(msgspec.Struct, rename={"page_index": "pageIndex"}):
-    """A WidgetObject in either spelling; a member that is null counts as left out."""
+    """A WidgetObject in either spelling. A null member is treated as absent."""
 
     x: float | None = None
     left: float | None = None
@@ -132,7 +135,7 @@ class _SignBody(
     msgspec.Struct,
     rename={"signer_name": "gsName", "gmt_offset": "GMTOffset", "picture": "graphicalSignature"},
 ):
-    """The body of Sign, and an element of MultiSign's."""
+    """The body of Sign, or an item of MultiSign's body."""
 
     name: _Text | None = None
     widget: _Widget | None = None
@@ -144,13 +147,13 @@ class _SignBody(
 
 
 class _MultiSignBody(msgspec.Struct, rename={"signatures": "Signatures"}):
-    """The body of MultiSign; each signature is read by itself, so that a refusal names its position."""
+    """The body of MultiSign. Its items are converted one by one, so that an error contains the position."""
 
     signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]
 
 
 _MEMBERS = _SignBody.__struct_encode_fields__
-_MISMATCHES = {  # what msgspec says of a member, and what the service says
+_MISMATCHES = {  # parts of msgspec's errors, and the service's explanations
     "length <= 1000": "must have at most 1000 characters",
     "matching regex": "must not contain the character NUL",
     "Expected `str": "must be a string",
@@ -163,12 +166,12 @@ _PLACE = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
 
 
 def read_sign(body: object) -> list[SignatureRequest]:
-    """Return the one signature that a Sign body asks for. Raises InvalidParameterError."""
+    """Return the signature requested by a Sign body, as a list. Raises InvalidParameterError."""
     return [_read_signature(body, "")]
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
-    """Return the signatures that a MultiSign body asks for, in order. Raises InvalidParameterError."""
+    """Return the signatures requested by a MultiSign body, in order. Raises InvalidParameterError."""
     try:
         entries = msgspec.convert(body, _MultiSignBody).signatures
     except msgspec.ValidationError:
@@ -179,14 +182,14 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
     names: set[str] = set()
     for name in (request.name for request in requests if request.name is not None):
         if name in names:
-            raise InvalidParameterError(f"Signatures names the signature {name!r} twice: give each its own name")
+            raise InvalidParameterError(f"Signatures contains the name {name!r} twice: use different names")
         names.add(name)
     return requests
 
 
 def _read_signature(body: object, path: str) -> SignatureRequest:
     whole = path.rstrip(".") or "the body"
-    # unknown members are ignored; a body of nothing else was meant for another operation
+    # Unknown members are ignored, but a body with only unknown members was meant for another operation.
     if isinstance(body, dict) and body and not set(cast("dict[str, Any]", body)) & set(_MEMBERS):
         raise InvalidParameterError(f"{whole} has none of a signature's members: {', '.join(_MEMBERS)}")
     try:
@@ -215,10 +218,9 @@ def _read_placement(widget: _Widget, path: str) -> Placement:
         height=_require_number(widget.height, name=f"{path}.height"),
         page=int(page),
     )
-    if placement.width < 1 or placement.height < 1:  # pyHanko counts whole points
+    if placement.width < 1 or placement.height < 1:  # pyHanko uses integers
         raise InvalidParameterError(
-            f"{path} must have a width and a height above 0, of 1 point at least: leave it out for an"
-            " invisible signature"
+            f"{path} must have a width and a height of at least 1 point: leave it out for an invisible signature"
         )
     if page != placement.page or placement.page < 1:
         raise InvalidParameterError(f"{path}.page must be a whole number, counted from 1")
@@ -233,14 +235,14 @@ def _require_number(*spellings: float | None, name: str) -> float:
 
 
 def _find_zone(name: str | None, offset: int | None, path: str) -> tzinfo:
-    """The signer's time zone: the IANA name, else what GMTOffset says, else UTC."""
+    """Return the signer's time zone: the named one, otherwise that of GMTOffset, otherwise UTC."""
     if name:
         zone = _find_named_zone(name.strip())
         if zone is not None:
             return zone
         if offset is None:
             raise InvalidParameterError(
-                f"{path}timezone is not a known time zone: give an IANA name such as America/New_York, or a GMTOffset"
+                f"{path}timezone is not a known time zone: use an IANA name such as America/New_York, or a GMTOffset"
             )
     if offset is None:
         return UTC
@@ -260,5 +262,5 @@ def _find_named_zone(name: str) -> tzinfo | None:
         return timezone(-distance if sign == "-" else distance)
     try:
         return ZoneInfo(_ABBREVIATIONS.get(name.upper(), name))
-    except (LookupError, ValueError, OSError):  # unknown, or no name at all: a folder or a path of the zone database
+    except (LookupError, ValueError, OSError):  # an unknown name, or the name of a folder in the database
         return None
