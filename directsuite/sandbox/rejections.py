@@ -1,20 +1,20 @@
-"""How each service refuses: the codes of the specification's section 7, and every answer that is not a success.
+"""The errors of the services: the codes of the specification's section 7, and the responses for all errors.
 
     below /signing, /fax            {"error", "description"}                     HTTP 400, 401, 403
     below /message-rest             {"success": false, "code": 4, "message"}     HTTP 200, mostly
     below /DirectRegistrationREST…  {"success": false, "code", "errorMessage"}   HTTP 200, mostly
-    anywhere else                   {"error", "description"}
+    others                          {"error", "description"}
 
-An operation raises a RefusedError, in whatever thread it runs; the middleware answers it, and unknown paths, wrong
-methods, bad bodies and crashes in the form of the service that the request went to.
+An operation raises a RejectionError in any thread. The middleware converts it to a response in the form of the
+service, and does the same for unknown paths, wrong methods, invalid bodies and unexpected exceptions.
 
-    RefusedError
-    ├── MessagingError, RegistrationError     a code of the service's own
-    ├── InvalidActionError                    signing: the document cannot take this action
-    ├── InvalidParameterError                 signing and fax: something in the request is missing or wrong
-    ├── PermissionDeniedError                 signing and fax: it belongs to another account
-    ├── NoSuchDocumentError                   signing: unknown, deleted or expired
-    └── KeyUnavailableError                   signing: the key can't be used now
+    RejectionError
+    ├── MessagingError, RegistrationError     with a code of the service
+    ├── InvalidActionError                    signing: the document does not allow this action
+    ├── InvalidParameterError                 signing and fax: a part of the request is missing or invalid
+    ├── WrongAccountError                     signing and fax: the document or number belongs to another account
+    ├── NoSuchDocumentError                   signing: the document is unknown, deleted or expired
+    └── KeyUnavailableError                   signing: the key cannot be used now
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ MESSAGING_BASE = "/message-rest/"
 REGISTRATION_BASE = "/DirectRegistrationRESTful/"
 
 _EXPLANATIONS = {
-    HTTPStatus.FORBIDDEN: "the Host header names no loopback address: use http://127.0.0.1 or http://localhost",
+    HTTPStatus.FORBIDDEN: "the Host header is not a loopback address: use http://127.0.0.1 or http://localhost",
     HTTPStatus.NOT_FOUND: "there is no endpoint at this path",
-    HTTPStatus.METHOD_NOT_ALLOWED: "the endpoint does not take this method",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "the request body must be announced as application/json",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "the sandbox failed to answer; its log says why",
+    HTTPStatus.METHOD_NOT_ALLOWED: "the endpoint does not support this method",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "the content type of the request body must be application/json",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "the sandbox failed to process the request; its log says why",
 }
 
 MAX_JSON_VALUES = 100_000
-"""The values that JSON of no expected type may have: they take up to thirty times the size of the text in memory."""
+"""The maximum number of values in JSON of any type, because they need up to thirty times the memory of their text."""
 
 logger = logging.getLogger("directsuite.sandbox")
 
 protocol_logger = logging.getLogger("directsuite.sandbox.http")
-"""For aiohttp's own messages about requests that are not HTTP."""
+"""The logger for aiohttp's messages about requests that are not valid HTTP."""
 
 
 def _remove_request_text(record: logging.LogRecord) -> bool:
-    record.exc_info = None  # aiohttp's parser quotes what it could not read, which may be a credential
+    record.exc_info = None  # aiohttp's parser quotes invalid text, which may contain a credential
     return True
 
 
@@ -71,7 +71,7 @@ class MessagingCode(IntEnum):
 
 
 class RegistrationCode(StrEnum):
-    """The codes of a ResellerAPIResponseType that the sandbox gives."""
+    """The codes of a ResellerAPIResponseType that the sandbox uses."""
 
     SUCCESS = "000"
     INVALID_USER = "002"
@@ -86,18 +86,18 @@ class RegistrationCode(StrEnum):
 
 
 class RejectionError(Exception):
-    """A service refuses a request, which then changes nothing. Signing and fax answer as this class does."""
+    """A service has rejected a request, which then changes nothing. The form is that of signing and fax."""
 
     error: ClassVar[str]
     status: int = HTTPStatus.BAD_REQUEST
 
     def to_response(self) -> web.Response:
-        """The service's error body, with its HTTP status."""
+        """Return the service's error response."""
         return build_error_response(self.status, self.error, str(self))
 
 
 class InvalidActionError(RejectionError):
-    """The stored document cannot take the requested action."""
+    """The stored document does not allow the action."""
 
     error = "invalid_action"
 
@@ -116,53 +116,53 @@ class WrongAccountError(RejectionError):
 
 
 class NoSuchDocumentError(RejectionError):
-    """No document has this identifier, or no longer."""
+    """The document does not exist, or no longer exists."""
 
     error = "no_such_document"
 
 
 class KeyUnavailableError(RejectionError):
-    """The token that holds the signing key doesn't answer as it should; the same request may succeed later."""
+    """The token with the signing key does not work as expected. The same request may succeed later."""
 
     error = HTTPStatus.INTERNAL_SERVER_ERROR.phrase
     status = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class MessagingError(RejectionError):
-    """The messaging service refuses, with the code of an APIResponse."""
+    """The messaging service has rejected a request, with a code of an APIResponse."""
 
     def __init__(self, code: MessagingCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
     def to_response(self) -> web.Response:
-        """An APIResponse, which names no charset, as those that succeed."""
+        """Return an APIResponse. Like those of successful requests, it has no charset."""
         body = msgspec.json.encode({"success": False, "code": self.code, "message": str(self)})
         return web.Response(body=body, content_type="application/json")
 
 
 class RegistrationError(RejectionError):
-    """The registration service refuses, with the code of a ResellerAPIResponseType."""
+    """The registration service has rejected a request, with a code of a ResellerAPIResponseType."""
 
     def __init__(self, code: RegistrationCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
     def to_response(self) -> web.Response:
-        """A ResellerAPIResponseType."""
+        """Return a ResellerAPIResponseType."""
         return web.json_response({"code": self.code, "success": False, "errorMessage": str(self)})
 
 
 class MalformedBodyError(Exception):
-    """The request body is no JSON; the text says what is wrong, and never quotes the body."""
+    """The request body is not valid JSON. The text says why, without quoting the body."""
 
 
 def parse_json(body: bytes, expected: Any = Any) -> Any:
-    """JSON text as Python values, or as the type expected. Raises MalformedBodyError.
+    """Decode JSON, as the expected type if there is one.
 
-    Refused beside bad syntax: text that is not UTF-8, NaN and Infinity, nesting too deep to parse, numbers too long to
-    read, and unpaired surrogates, which no database or mailbox could store. Without an expected type also JSON that may
-    have more than MAX_JSON_VALUES values. Raises msgspec.ValidationError for JSON of another type.
+    Raises MalformedBodyError for invalid syntax, text that is not UTF-8, NaN and Infinity, too deep nesting, too long
+    numbers, unpaired surrogates (which cannot be stored), and, without an expected type, for JSON that may have more
+    than MAX_JSON_VALUES values. Raises msgspec.ValidationError for JSON of another type.
     """
     may_have_many_values = sum(map(body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES
     if expected is Any and may_have_many_values:
@@ -173,13 +173,13 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         if isinstance(error, msgspec.ValidationError) and expected is not Any and not may_have_many_values:
-            parse_json(body)  # what does not fit may be no JSON either, further on
+            parse_json(body)  # raises if the rest of the body is not valid JSON
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None
 
 
 class BodyTooLargeError(web.HTTPRequestEntityTooLarge):
-    """The request body is larger than an operation takes."""
+    """The request body exceeds the limit of an operation."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, limit)
@@ -187,29 +187,29 @@ class BodyTooLargeError(web.HTTPRequestEntityTooLarge):
 
 
 def describe_body_limit(limit: int) -> str:
-    """Return what a body of more than `limit` bytes is refused with."""
+    """Return the explanation for a rejected body of more than `limit` bytes."""
     return f"the request body is larger than {limit:,} bytes: start the sandbox with a larger --max-body, or max_body"
 
 
 def build_error_response(status: int, error: str, description: str) -> web.Response:
-    """An error body of the signing and fax services: `error` and `description`, with its HTTP status."""
+    """Return an error response of the signing and fax services."""
     return web.json_response({"error": error, "description": description}, status=status)
 
 
 @web.middleware
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what a handler raises with the error body of the service that the request went to."""
+    """Convert what a handler raises to an error response of the service."""
     try:
         _validate_charset(request)
         return await handler(request)
-    except Exception as error:  # noqa: BLE001  a crash too is answered in the service's own form
+    except Exception as error:  # noqa: BLE001  unexpected errors also need a response in the service's form
         return respond_to_error(error, request)
 
 
 def respond_to_error(error: Exception, request: web.Request) -> web.Response:
-    """The answer to a request whose handler raised `error`. A crash is logged without the request.
+    """Return the response for a request whose handler raised `error`. Log unexpected errors, without the request.
 
-    Raises the error itself where it is a redirect.
+    Raises the error itself if it is a redirect.
     """
     if isinstance(error, RejectionError):
         return error.to_response()
@@ -221,7 +221,7 @@ def respond_to_error(error: Exception, request: web.Request) -> web.Response:
             explanation = describe_body_limit(
                 error.limit if isinstance(error, BodyTooLargeError) else request.client_max_size
             )
-            if request.path.startswith(SIGNING_BASE):  # the specification gives this service no 413
+            if request.path.startswith(SIGNING_BASE):  # the specification has no 413 for this service
                 return respond_to_error(InvalidParameterError(explanation), request)
         answer = _build_service_rejection(request.path, error.status, explanation)
         if "Allow" in error.headers:
@@ -231,15 +231,15 @@ def respond_to_error(error: Exception, request: web.Request) -> web.Response:
         text = str(error) if isinstance(error, MalformedBodyError) else "the request body could not be read"
         return _build_service_rejection(request.path, HTTPStatus.BAD_REQUEST, text)
     if isinstance(error, ConnectionError):
-        return web.Response()  # the client has left: nobody gets this, and nothing is wrong here
-    # The path may hold a session and the body credentials: the log names the operation and nothing else.
-    logger.error("the operation %s failed", request.match_info.route.name, exc_info=error)
+        return web.Response()  # the client has disconnected, so the response is never sent
+    # Only the operation is logged, because the path may contain a session, and the body credentials.
+    logger.error("The operation %s failed.", request.match_info.route.name, exc_info=error)
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     return _build_service_rejection(request.path, status, _explain_status(status))
 
 
 def _build_service_rejection(path: str, status: int, description: str) -> web.Response:
-    """A refusal in the form of the service that `path` belongs to."""
+    """Return an error response in the form of the service at `path`."""
     body: dict[str, Any]
     if path.startswith(MESSAGING_BASE):
         body = {"success": False, "code": MessagingCode.OTHER, "message": description}
@@ -258,6 +258,6 @@ def _explain_status(status: int) -> str:
 
 def _validate_charset(request: web.Request) -> None:
     try:
-        "".encode(request.charset or "utf-8")  # which some codecs, as rot13, refuse: they are not for text
+        "".encode(request.charset or "utf-8")  # raises for codecs that are not for text, such as rot13
     except (LookupError, ValueError):
         raise MalformedBodyError("the charset of the request body is unknown") from None

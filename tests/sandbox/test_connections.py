@@ -195,7 +195,7 @@ async def test_internal_error_is_logged_without_exception_text(
         async with http.get(url, headers=bearer) as response:
             assert (response.status, "its log says why" in await response.text()) == (500, True)
     logged = capsys.readouterr().err
-    assert "ERROR the operation getMultipleMessageInfo failed" in logged
+    assert "ERROR The operation getMultipleMessageInfo failed." in logged
     assert "fax.py" in logged
     assert bearer["Authorization"] not in logged
 

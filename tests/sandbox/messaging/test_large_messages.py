@@ -399,7 +399,7 @@ async def test_a_file_that_is_lost_is_a_failure_and_no_endless_search(mail: Mail
     for file in mail.files:
         file.unlink()
     answer = await mail.call("GetMessages/INBOX.Sent", LOGIN)
-    assert answer["message"] == "the sandbox failed to answer; its log says why"
+    assert answer["message"] == "the sandbox failed to process the request; its log says why"
 
 
 @pytest.mark.parametrize("kind", ["truncate", "malformed", "latency", "status"])
