@@ -1,16 +1,15 @@
-"""The sandbox's state: SQLite behind one writer thread, durable before it is acknowledged.
+"""The sandbox's state in SQLite, with one writer thread.
 
-    await database.write(work)      work(connection) runs in the writer thread, inside a transaction; when the call
-                                    returns, what it wrote survives kill -9 and power loss (WAL, synchronous=FULL)
-    await database.read(work)       the same on a connection that can only read: one transaction sees one state
-    database.post(work)             a write that nobody waits for; what is written after it comes after it
+    await database.write(work)      runs work(connection) in the writer thread, in a transaction; when the call
+                                    returns, the changes survive kill -9 and power loss (WAL, synchronous=FULL)
+    await database.read(work)       runs it on a read-only connection, in a transaction with a consistent snapshot
+    database.post(work)             starts a write without waiting for it; later writes run after it
 
-Work that arrives while a transaction is being committed shares the next one (group commit): each piece runs in its
-own savepoint, so that one that raises undoes itself alone.
+Work that arrives during a commit shares the next transaction (group commit). Each piece of work has its own
+savepoint, so that an exception only rolls back its own changes.
 
-The ledger of effects says what really happened on the server, whatever the client was told. A service records each side
-effect in the same transaction that makes it, so that the ledger and the state cannot disagree; a test then compares
-what its client was told with what the ledger says.
+The ledger records the side effects of the services. A service records an effect in the transaction that makes it, so
+that ledger and state are always consistent. Tests compare the ledger with what their client has reported.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
 CLOSED_TEXT = "the sandbox is closed"
 
 EFFECTS = ContextVar[list[str]]("EFFECTS")
-"""The effects of the request under way, as they go into the ledger: operation and subject."""
+"""The effects of the request in progress, for the list of calls: operation and subject."""
 
 _FILE_NAME, _LOCK_NAME = "sandbox.sqlite3", "sandbox.lock"
-_MAX_GROUP_JOBS = 256  # pieces of work that share one commit at the most
+_MAX_GROUP_JOBS = 256  # pieces of work that share a commit
 
 
 class FolderInUseError(OSError):
-    """Another sandbox keeps its state in the folder. Two of them would remove each other's new files."""
+    """Another sandbox uses the folder. Two sandboxes would delete each other's new files."""
 
     def __init__(self) -> None:
-        super().__init__("another sandbox keeps its state in this folder: end it, or choose another folder")
+        super().__init__("another sandbox uses this folder: end it, or choose another folder")
 
 
 class SandboxDatabase:
-    """SQLite in `folder`, or in memory where it is None. Each part of the sandbox brings its own schema.
+    """The database in `folder`, or in memory if it is None. Each module of the sandbox has its own schema.
 
-    Raises FolderInUseError, sqlite3.Error where the file cannot be read, and OSError where others can't be kept from
-    reading it. Once it is closed, all work is refused with RuntimeError.
+    Raises FolderInUseError, sqlite3.Error if the file cannot be read, and OSError if its permissions cannot be
+    restricted to its owner. After close(), methods raise RuntimeError.
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
@@ -89,7 +88,7 @@ class SandboxDatabase:
                 raise
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction of its own; an exception that it raises undoes it and is raised here."""
+        """Run `work` in a transaction and return its result. An exception rolls it back and is raised."""
         effects = EFFECTS.get(None)
         if effects is None:
             result: T = await self._writer.submit(work)
@@ -103,20 +102,20 @@ class SandboxDatabase:
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`, which only reads; it sees everything that was acknowledged before."""
+        """Run `work`, which may only read, and return its result. It sees all completed writes."""
         result: T = await self._reader.submit(work)
         return result
 
     def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Have `work` done without waiting for it, from any thread; a failure leaves nothing behind."""
+        """Run `work` without waiting for it, from any thread. If it fails, it is rolled back and the error ignored."""
         self._writer.put(work, None)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after each transaction that changed something, in the writer's thread."""
+        """Call `listener` after each transaction with changes, in the writer's thread."""
         self._writer.listeners.append(listener)
 
     def close(self) -> None:
-        """Finish what was submitted, then close the connections."""
+        """Finish the submitted work, then close the connections."""
         try:
             if self._reader is not self._writer:
                 self._reader.close()
@@ -130,10 +129,12 @@ class SandboxDatabase:
 
 
 def record_effect(connection: sqlite3.Connection, *, operation: str, subject: str, at: int, **detail: Any) -> None:
-    """Record one effect in the ledger, inside the caller's transaction.
+    """Record an effect in the ledger, in the caller's transaction.
 
-    operation: the specification's name, such as `Send`. subject: what was changed, such as a document identifier or
-    the new message's smtpId. at: milliseconds since 1970. detail: what a test may want to look at (JSON values).
+    operation: the name in the specification, such as `Send`.
+    subject: the id of what was changed, such as a document identifier or the smtpId of a new message.
+    at: milliseconds since 1970.
+    detail: further JSON values for tests.
     """
     connection.execute(
         "INSERT INTO effect(operation, subject, detail, at) VALUES(?, ?, ?, ?)",
@@ -144,7 +145,7 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
 
 
 def list_effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
-    """All effects of the ledger in the order in which they happened, or those of one operation."""
+    """Return all effects, or those of one operation, in the order in which they were recorded."""
     rows = connection.execute(
         "SELECT id, operation, subject, detail, at FROM effect "
         "WHERE :operation IS NULL OR operation = :operation ORDER BY id",
@@ -154,7 +155,7 @@ def list_effects(connection: sqlite3.Connection, operation: str | None = None) -
 
 
 def make_private(*files: Path) -> None:
-    """Take files, where they are there, from others than their owner: they may have been copied with another mode.
+    """Restrict the permissions of existing files to their owner, because copied files may have others.
 
     Raises OSError.
     """
@@ -165,7 +166,7 @@ def make_private(*files: Path) -> None:
 
 
 def lock_file(file: Path) -> sqlite3.Connection:
-    """A connection that has the file locked until it is closed, or the process ends. Raises FolderInUseError."""
+    """Return a connection that locks the file until it is closed. Raises FolderInUseError."""
     file.touch(0o600)
     make_private(file)
     connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=0)
@@ -194,15 +195,15 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
 
 
 class _DatabaseThread:
-    """One thread that owns one connection and runs the work submitted to it, in order."""
+    """A thread that owns a connection and runs the submitted work in order."""
 
     def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
-        self.listeners = list[Callable[[], None]]()  # called after a transaction that changed something
+        self.listeners = list[Callable[[], None]]()  # called after a transaction with changes
         self._begin = begin
         self._max_group_jobs = max_group_jobs
-        self._rejection_reason = ""  # why no more work is taken; no text while it is
-        self._closing = threading.Lock()  # nothing is put into the queue after the None that ends it
+        self._rejection_reason = ""  # why work is rejected, empty while it is accepted
+        self._closing = threading.Lock()  # ensures that no work follows the None that ends the queue
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -233,15 +234,15 @@ class _DatabaseThread:
         try:
             while group := self._take_group():
                 self._execute(group)
-        except BaseException as error:  # noqa: BLE001  nobody looks after this thread: its callers get it
-            self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): start it anew")
-            while group:  # a caller that was answered already gets nothing twice
+        except BaseException as error:  # noqa: BLE001  every error is passed to the callers
+            self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): restart the sandbox")
+            while group:  # callers that already have a result are not affected
                 for _, future in group:
                     _set_result(future, None, RuntimeError(self._rejection_reason))
                 group = self._take_group()
 
     def _take_group(self) -> list[_Job]:
-        """What is queued, or so much of it as one transaction takes; empty when nothing more will come."""
+        """Wait for work, and return as much of it as one transaction may have. Return nothing at the end."""
         group = list[_Job]()
         job = self._jobs.get()
         while job is not None:
@@ -260,7 +261,7 @@ class _DatabaseThread:
         outcomes: list[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = []
         try:
             if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")  # the last one could not be undone
+                self.connection.execute("ROLLBACK")  # of a transaction whose rollback had failed
             self.connection.execute(self._begin)
             changes = self.connection.total_changes
             for work, future in group:
@@ -269,7 +270,7 @@ class _DatabaseThread:
             if self.connection.total_changes != changes:
                 for listener in self.listeners:
                     listener()
-        except BaseException as error:  # noqa: BLE001  a full disk, no memory: nothing of the group is kept
+        except BaseException as error:  # noqa: BLE001  such as a full disk: the entire group fails
             with contextlib.suppress(BaseException):
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
@@ -281,7 +282,7 @@ class _DatabaseThread:
         self.connection.execute("SAVEPOINT work")
         try:
             value = work(self.connection)
-        except BaseException as error:  # noqa: BLE001  handed to the caller, whatever it is
+        except BaseException as error:  # noqa: BLE001  every error is passed to the caller
             self.connection.execute("ROLLBACK TO work")
             self.connection.execute("RELEASE work")
             return None, error
@@ -294,12 +295,12 @@ def _set_result(future: asyncio.Future[Any] | None, value: Any, failure: BaseExc
         return
 
     def resolve_future() -> None:
-        if future.done():  # the caller was cancelled meanwhile
+        if future.done():  # the caller was cancelled in the meantime
             return
         if failure is None:
             future.set_result(value)
-        else:  # a future doesn't take every exception
+        else:  # a future does not accept StopIteration
             future.set_exception(RuntimeError(repr(failure)) if isinstance(failure, StopIteration) else failure)
 
-    with contextlib.suppress(RuntimeError):  # the caller's event loop has closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the caller's event loop is closed
         future.get_loop().call_soon_threadsafe(resolve_future)

@@ -200,8 +200,10 @@ async def test_thread_that_ends_fails_what_waits_and_refuses_what_comes(
     async with asyncio.timeout(20):
         assert await first == []
         outcomes = await asyncio.gather(*group, return_exceptions=True)
-        assert {str(each) for each in outcomes} == {"the sandbox's database failed (UnexpectedError): start it anew"}
-        with pytest.raises(RuntimeError, match="start it anew"):
+        assert {str(each) for each in outcomes} == {
+            "the sandbox's database failed (UnexpectedError): restart the sandbox"
+        }
+        with pytest.raises(RuntimeError, match="restart the sandbox"):
             await database.write(names)
 
 
