@@ -84,7 +84,7 @@ class CallRecord:
     def outcome(self) -> str:
         """The status in words, and the fault where there was one."""
         fault = "" if self.fault is None else f" (fault: {self.fault})"
-        return f"{self.status or 'no answer'}{' refused' if self.is_rejected else ''}{fault}"
+        return f"{self.status or 'no response'}{' rejected' if self.is_rejected else ''}{fault}"
 
 
 class Calls:

@@ -39,7 +39,7 @@ def test_refused_change_leaves_the_clock_as_it_was(frozen: bool, to: datetime, b
         except ValueError as error:
             refused = str(error)
         assert not refused or clock.state == before
-        assert not refused or refused == "the clock takes times from 1970-01-01 to 9999-01-01"
+        assert not refused or refused == "the clock accepts times from 1970-01-01 to 9999-01-01"
         assert MIN_TIME <= clock.now() <= MAX_TIME + timedelta(hours=1)
 
 
