@@ -1,9 +1,9 @@
-"""Changes that a document's signatures forbid.
+"""The changes that a document's signatures forbid, from these entries of the PDF:
 
-/DocMDP      in a signature, the changes that it permits: 1 none, 2 filling in and signing, 3 also annotating
-/FieldMDP    in a signature, the fields that it locks
-/Lock        in a signature field, both of these, to be copied into the signature
-/Perms       in the catalog, the author's signature, which certifies the document
+/DocMDP      in a signature, the permitted changes: 1 none, 2 filling in and signing, 3 also annotating
+/FieldMDP    in a signature, the locked fields
+/Lock        in a signature field, both of these for its future signature
+/Perms       in the catalog, the signature of the author, which certifies the document
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.document import PdfField
 
 _DEFAULT_PERMISSION = 2  # ISO 32000-2, table 257
-_MAX_NAMES = 10_000  # that one signature field locks; several may share them
+_MAX_NAMES = 10_000  # locked by one signature field; several fields may share one list
 _MAX_CHARS = 2**19  # of these names
 
 
 class SignatureLock(NamedTuple):
-    """The later changes that one signature forbids."""
+    """The later changes that a signature forbids."""
 
     cause: str
-    """The signature, as a message names it."""
+    """The description of the signature in messages, after "is"."""
     permission: int | None
-    """The permission of DocMDP, None if the signature has none."""
+    """The permission of DocMDP (1, 2 or 3), or None if the signature has none."""
     action: str
-    """/All, /Include or /Exclude; empty if the signature locks no fields."""
+    """/All, /Include or /Exclude, or empty if the signature locks no fields."""
     names: frozenset[str]
-    """The fields, or groups of fields, that the action includes or excludes."""
+    """The names of fields or groups of fields that the action includes or excludes."""
 
     def includes(self, name: str) -> bool:
-        """Return True if the field of this name is locked."""
+        """Return True if the field with this name is locked."""
         if self.action not in ("/Include", "/Exclude"):
             return self.action == "/All"
         parts = name.split(".")
@@ -47,7 +47,7 @@ class SignatureLock(NamedTuple):
 
 
 def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
-    """Return what the signatures of the document forbid, the certificate first."""
+    """Return the locks of the document's signatures, starting with the certification."""
     found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
     certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
@@ -60,7 +60,7 @@ def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
 
 
 def read_lock(field: PdfField) -> SignatureLock:
-    """Return what the signature in a field forbids, or will forbid once it is made."""
+    """Return the lock of the signature in a field, or of its future signature."""
     signature, own = field.get("/V"), field.dictionary.get("/Lock")
     document_parameters, field_parameters = None, own
     if isinstance(signature, pikepdf.Dictionary):
@@ -79,7 +79,7 @@ def read_lock(field: PdfField) -> SignatureLock:
 
 
 def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
-    """Yield the names of an array. Raises InvalidActionError for too many, or if they are too long together."""
+    """Yield the names in an array. Raises InvalidActionError if they are too many or too long."""
     chars = 0
     for number, name in enumerate(listed):
         text = value_to_text(name) if isinstance(name, pikepdf.String) else ""
@@ -90,7 +90,7 @@ def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
 
 
 def _find_transform_parameters(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
-    """Return the parameters of a transform method that a signature has, None if it does not have the method."""
+    """Return the parameters of a signature's transform method, or None if the signature does not have the method."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
         if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:

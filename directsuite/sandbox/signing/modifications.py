@@ -1,12 +1,12 @@
-"""Judging what was changed in a document after a signature was made, within limits of time and memory.
+"""Judge the changes of a document after each signature, with limited time and memory.
 
-pyHanko follows every path that leads to a changed object. Some documents have more paths than any memory can hold: 40
-objects that each refer twice to the next one are enough. So each document has two attempts:
+pyHanko follows every path to a changed object. In some documents the number of paths is exponential: 40 objects that
+each refer twice to the next one are enough to exhaust any memory. Therefore there are two attempts:
 
-    1. in this process, with a limit on the number of objects that are looked up: enough for most documents
-    2. in a separate process, which is ended when it has taken too long or too much memory
+    1. in this process, with a limited number of object lookups, which is enough for most documents
+    2. in a separate process with limited time and memory
 
-What neither attempt can judge stays unknown.
+If both fail, the modification remains UNKNOWN.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_LOOKUPS = 2_000
-"""The number of times that objects are looked up for one document in the first attempt."""
+"""The maximum number of object lookups for a document in the first attempt."""
 MAX_SECONDS = 3.0
-"""The time of the second attempt."""
-_MAX_WAIT_SECONDS = 2.0  # for a second attempt to begin
+"""The maximum duration of the second attempt."""
+_MAX_WAIT_SECONDS = 2.0  # before the second attempt starts
 _MAX_PROCESSES = 2
 _MAX_MEMORY_BYTES = 2**30  # bytes of a process
 
@@ -45,24 +45,24 @@ ObjectNumber: TypeAlias = tuple[int, int]
 
 
 class Modification(NamedTuple):
-    """The changes after a signature was made."""
+    """The judgment of the changes after a signature."""
 
     level: str
-    """pyHanko's word for the kind of changes; UNKNOWN if they could not be judged."""
+    """The name of pyHanko's ModificationLevel, or UNKNOWN if the changes could not be judged."""
     allowed: bool
-    """True if the signature stays valid."""
+    """True if the changes do not invalidate the signature."""
 
 
 UNKNOWN = Modification("UNKNOWN", allowed=True)
 
 
 class TooManyLookupsError(Exception):
-    """The first attempt has reached its limit."""
+    """The first attempt has exceeded its limit."""
 
 
 class _CountingResolver(HistoricalResolver):
     def __init__(self, limited: LimitedReader, revision: int) -> None:
-        original: Any = super()  # its methods have no types
+        original: Any = super()  # without a type, because pyHanko's methods have none
         original.__init__(limited, revision)
         self._limited = limited
 
@@ -73,30 +73,30 @@ class _CountingResolver(HistoricalResolver):
 
 
 class LimitedReader(PdfFileReader):
-    """A reader that raises TooManyLookupsError if earlier revisions of the document are read too often."""
+    """A reader that raises TooManyLookupsError after too many lookups in earlier revisions of the document."""
 
     _lookups_left = MAX_LOOKUPS
 
     def count_lookup(self) -> None:
-        """Count one object that is looked up in a revision."""
+        """Count a lookup of an object in a revision. Raises TooManyLookupsError."""
         self._lookups_left -= 1
         if self._lookups_left < 0:
             raise TooManyLookupsError
 
     def get_historical_resolver(self, revision: int) -> HistoricalResolver:
-        """Return a view of one revision of the document."""
+        """Return a resolver for one revision of the document."""
         resolvers: dict[int, HistoricalResolver] = self._historical_resolver_cache
         return resolvers.setdefault(revision, _CountingResolver(self, revision))
 
 
 def open_signature(opened: PdfFileReader, field: ObjectNumber, name: str = "") -> Any:
-    """Return pyHanko's view of the signature in a field. Raises almost any exception for a malformed one."""
+    """Return pyHanko's object for the signature in a field. May raise any exception for a malformed signature."""
     dictionary: Any = Reference(*field, opened).get_object()
     return EmbeddedPdfSignature(opened, dictionary, name)
 
 
 def judge(signature: Any) -> Modification:
-    """Return the changes after this signature. Raises almost any exception for a malformed document."""
+    """Judge the changes after this signature. May raise any exception for a malformed document."""
     signature.coverage = signature.evaluate_signature_coverage()
     found: Any = signature.evaluate_modifications(POLICY)
     level: Any = found.modification_level if isinstance(found, DiffResult) else ModificationLevel.OTHER
@@ -106,14 +106,14 @@ def judge(signature: Any) -> Modification:
 
 
 def _judge_each(stored: BinaryIO, fields: Sequence[ObjectNumber]) -> Iterator[tuple[ObjectNumber, Modification]]:
-    """Yield the fields that can be judged, the last one first: it has the fewest changes after it."""
+    """Judge the fields that can be judged, in reverse order, because the last one has the fewest changes after it."""
     for field in reversed(fields):
-        with suppress(Exception):  # a malformed object changes the verdict on its own signature only
+        with suppress(Exception):  # a malformed object only affects its own signature
             yield field, judge(open_signature(open_reader(stored), field))
 
 
 class ModificationProcesses:
-    """Runs second attempts: a bounded number at a time, each in a process that is ended at its limits."""
+    """Runs second attempts in processes with limited time and memory, and limits the number of these processes."""
 
     def __init__(self) -> None:
         self._process_slots = asyncio.Semaphore(_MAX_PROCESSES)
@@ -122,7 +122,7 @@ class ModificationProcesses:
         self._closed = False
 
     async def judge(self, file: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
-        """Return the changes after the signature in each field, as far as they can be judged."""
+        """Return the judgments of the fields that could be judged."""
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 await self._process_slots.acquire()
@@ -130,10 +130,10 @@ class ModificationProcesses:
             return {}
         attempt = asyncio.ensure_future(asyncio.to_thread(self._run, file, fields))
         attempt.add_done_callback(lambda _: self._process_slots.release())
-        return await asyncio.shield(attempt)  # a cancelled request does not end the thread
+        return await asyncio.shield(attempt)  # because cancelling cannot end the thread
 
     def close(self) -> None:
-        """End the processes that are running, and start no more."""
+        """End the running processes, and start no others."""
         with self._lock:
             self._closed = True
             for process in self._running:
@@ -153,24 +153,24 @@ class ModificationProcesses:
             with self._lock:
                 self._running.discard(process)
         judged = dict[ObjectNumber, Modification]()
-        with suppress(msgspec.MsgspecError):  # the last line of a process that was killed
+        with suppress(msgspec.MsgspecError):  # the last line may be incomplete if the process was killed
             for line in written.splitlines():
                 field, modification = msgspec.json.decode(line, type=tuple[ObjectNumber, Modification])
                 judged[field] = modification
         return judged
 
     def _start(self) -> subprocess.Popen[bytes] | None:
-        """Return a process that has this program's libraries; None if it cannot be started."""
+        """Start a process that can import the same modules. Return None if that fails."""
         command = [sys.executable, "-P", "-m", "directsuite.sandbox.signing.modifications"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_find_import_paths())}
         with self._lock, suppress(OSError):
             if not self._closed and sys.executable:
-                process = subprocess.Popen(  # noqa: S603  our own module
+                process = subprocess.Popen(  # noqa: S603  this module
                     command,
                     env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # tracebacks quote documents
+                    stderr=subprocess.DEVNULL,  # because tracebacks quote documents
                 )
                 self._running.add(process)
                 return process
@@ -178,26 +178,26 @@ class ModificationProcesses:
 
 
 def _find_import_paths() -> list[str]:
-    """Return the paths that Python searches for modules. It ignores entries that are not text."""
+    """Return the entries of sys.path that are strings. Python ignores others."""
     entries: list[object] = [*sys.path]
     return [entry for entry in entries if isinstance(entry, str)]
 
 
 def _limit_this_process() -> None:
-    """Set limits that hold even if the process that started this one has gone."""
+    """Limit this process, for the case that its parent process ends before it."""
     if sys.platform == "win32":
         return
     import resource
 
     os.nice(10)
-    seconds = int(MAX_SECONDS) + 2  # the imports before this took some
+    seconds = int(MAX_SECONDS) + 2  # including the time of the imports
     for kind, limit in ((resource.RLIMIT_AS, _MAX_MEMORY_BYTES), (resource.RLIMIT_CPU, seconds)):
-        with suppress(ValueError, OSError):  # a lower limit is set already, or the system has none of this kind
+        with suppress(ValueError, OSError):  # a lower limit exists, or the system does not support this limit
             resource.setrlimit(kind, (limit, limit))
 
 
 def main() -> None:
-    """Read a file's name and fields as JSON from standard input, and write a line of JSON for each judged field."""
+    """Read a file name and fields as JSON from standard input, and write each judgment as a line of JSON."""
     _limit_this_process()
     file, fields = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[str, list[ObjectNumber]])
     with Path(file).open("rb") as stored:

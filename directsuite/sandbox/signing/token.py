@@ -1,8 +1,8 @@
-"""The signing key in a PKCS #11 token, such as a hardware security module; needs the extra `directsuite[hsm]`.
+"""The signing key in a PKCS #11 token, such as a hardware security module. Needs the extra `directsuite[hsm]`.
 
-The key stays in the token, which makes each signature through pyHanko's PKCS#11 signer. Where the token has no key of
-the label, one is made in it that can't be exported; where it has no certificate for its key, the sandbox certifies the
-key as it does a key of its own, and keeps both certificates in the token.
+The token makes each signature, through pyHanko's PKCS#11 signer. If it has no key with the label, a key that cannot be
+exported is created in it. If it has no certificate for the key, the sandbox issues one as for a key in a file, and
+stores this certificate and its authority's in the token.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.keys import Certificate
 
 _KEY_BITS = 2048
-_MAX_DER_OVERHEAD_BYTES = 9  # octets that DER adds to the two numbers of an ECDSA signature, at most
+_MAX_DER_OVERHEAD_BYTES = 9  # the maximum that DER adds to the two numbers of an ECDSA signature
 
 
 class TokenKeyStore:
-    """The key of the label `key` in the token of the label `token`, through the PKCS #11 library `module`.
+    """A source of signers for a key in a token. The caller must close it.
 
-    The key is RSA or of an elliptic curve. A session that has failed is opened anew for the next signature, after the
-    library has looked for its tokens again. A refused PIN is never given twice, since tokens lock themselves after a
-    few. One process has one store for a library: sessions and their login are the library's. Whoever makes it closes
-    it.
+    module: the PKCS #11 library.
+    token: the label of the token.
+    key: the label of the key, which may be an RSA or elliptic curve key.
+    pin: the PIN of the token, or None.
+    After a failure, the next signature opens a new session, and lets the library find its tokens again. A rejected PIN
+    is not used again, because tokens lock themselves after a few attempts. Only one store may exist for a library in a
+    process, because sessions and logins belong to the library.
     """
 
     def __init__(self, module: Path, token: str, *, key: str, pin: str | None) -> None:
@@ -52,38 +55,38 @@ class TokenKeyStore:
         self._key = key
         self._pin = pin
         self._is_pin_rejected = False
-        self._lock = threading.Lock()  # a session has one operation at a time
+        self._lock = threading.Lock()  # because a session allows only one operation at a time
         self._signer: PKCS11Signer | None = None
         self._chain: list[bytes] = []
 
     def open(self) -> None:
-        """Log in to the token, and make what it lacks. Raises KeyUnavailableError."""
+        """Log in to the token, and create the missing key and certificates. Raises KeyUnavailableError."""
         with self._lock:
             self._open_session()
 
     def close(self) -> None:
-        """End the session."""
+        """Close the session."""
         with self._lock:
             self._end_session()
 
     def signer(self) -> Signer:
-        """Return a signer that has the token make each signature. Raises KeyUnavailableError."""
+        """Return a signer whose signatures are made by the token. Raises KeyUnavailableError."""
         with self._lock:
             self._open_session()
             return _TokenSigner(self, [load_certificate(each) for each in self._chain])
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the last certificate above the key's own that the token has. Raises KeyUnavailableError."""
+        """Return the last certificate of the key's chain in the token. Raises KeyUnavailableError."""
         return [load_certificate(self._get_root())]
 
     def authority_pem(self) -> bytes:
-        """Return that certificate as PEM text. Raises KeyUnavailableError."""
+        """Return that certificate as PEM. Raises KeyUnavailableError."""
         return x509.load_der_x509_certificate(self._get_root()).public_bytes(Encoding.PEM)
 
     async def sign(self, content: bytes, digest_algorithm: str) -> bytes:
         """Return the signature of `content`: PKCS #1 v1.5, or ECDSA. Raises KeyUnavailableError.
 
-        A session that fails is tried once more, opened anew: a token may have been away since the last signature.
+        If the session fails, a new one is tried once, because the token may have been unavailable in the meantime.
         """
         with self._lock:
             for last in (False, True):
@@ -98,20 +101,20 @@ class TokenKeyStore:
 
     def _get_root(self) -> bytes:
         with self._lock:
-            if not self._chain:  # documents can be read while the token is away
+            if not self._chain:  # otherwise documents can be described while the token is unavailable
                 self._open_session()
             return self._chain[-1]
 
     def _open_session(self) -> PKCS11Signer:
-        """The signer of an open session. The caller holds the lock."""
+        """Return the signer of an open session. The caller must hold the lock."""
         if self._signer is not None:
             return self._signer
         if self._is_pin_rejected:
-            raise KeyUnavailableError("the token that holds the signing key has refused its PIN, and isn't asked again")
+            raise KeyUnavailableError("the token with the signing key has rejected its PIN, which is not tried again")
         session: Any = None
         try:
             library = pkcs11.lib(self._module)
-            library.reinitialize()  # a library lists its tokens when it starts, and forgets its sessions
+            library.reinitialize()  # because a library lists its tokens only at the start; this ends its sessions
             token = library.get_token(token_label=self._token)
             session = token.open(rw=TokenFlag.WRITE_PROTECTED not in token.flags, user_pin=self._pin)
             self._signer, self._chain = self._prepare_session(session)
@@ -126,7 +129,7 @@ class TokenKeyStore:
         return self._signer
 
     def _prepare_session(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
-        """The signer of a session, and its certificates from the key's own upwards. Raises PKCS11Error."""
+        """Return the signer of a session and the certificate chain of its key. Raises PKCS11Error."""
         wanted = {Attribute.LABEL: self._key, Attribute.CLASS: ObjectClass.PRIVATE_KEY}
         private = next(iter(list(session.get_objects(wanted))), None)
         if private is None:
@@ -151,9 +154,9 @@ class TokenKeyStore:
             signing_cert=load_certificate(chain[0]),
             key_label=self._key,
             other_certs_to_pull=(),
-            use_raw_mechanism=isinstance(public, ec.EllipticCurvePublicKey),  # few tokens digest for ECDSA
+            use_raw_mechanism=isinstance(public, ec.EllipticCurvePublicKey),  # few tokens compute digests for ECDSA
         )
-        _ = signer.signing_cert  # which has pyHanko find the key now, while the session is known to be good
+        _ = signer.signing_cert  # makes pyHanko load the key now, while the session works
         return signer, chain
 
     def _end_session(self) -> None:
@@ -163,20 +166,21 @@ class TokenKeyStore:
 
 
 def _close_session(session: Any) -> None:
-    """A session of a token that is away can't be closed, and needs not to be."""
+    """Close a session, and ignore errors, because the token may be unavailable."""
     with contextlib.suppress(PKCS11Error):
         session.close()
 
 
 def _make_unavailable_error(error: PKCS11Error) -> KeyUnavailableError:
-    """The refusal that names the PKCS #11 error: the texts of libraries may name more."""
-    return KeyUnavailableError(f"the token that holds the signing key cannot be used ({type(error).__name__})")
+    """Return an error with the name of the PKCS #11 error only, because its text may contain more."""
+    return KeyUnavailableError(f"the token with the signing key cannot be used ({type(error).__name__})")
 
 
 def _find_public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
-    """The public key of a private one. Raises KeyUnavailableError for a key that can't sign here.
+    """Return the public key of a private key. Raises KeyUnavailableError if it is unsuitable or cannot be found.
 
-    A private key of an elliptic curve does not tell its public key: a public key or a certificate beside it does.
+    An elliptic curve private key does not contain its public key, which is read from a public key or certificate with
+    the same id.
     """
     beside = {Attribute.ID: private[Attribute.ID]}
     public: object = None
@@ -189,14 +193,14 @@ def _find_public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.Ellipt
             public = x509.load_der_x509_certificate(each[Attribute.VALUE]).public_key()
     if not isinstance(public, (rsa.RSAPublicKey, ec.EllipticCurvePublicKey)):
         raise KeyUnavailableError(
-            "the signing key in the token must be an RSA key, or an elliptic curve key with its public key or "
-            "certificate of the same id"
+            "the signing key in the token must be an RSA key, or an elliptic curve key with a public key or "
+            "certificate that has the same id"
         )
     return public
 
 
 def _build_chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
-    """The certificates from this one upwards, as far as those present lead."""
+    """Return the certificates from this one to its root, as far as they are present."""
     chain = [certificate]
     while issuer := next((each for each in present if each not in chain and _is_issued_by(chain[-1], each)), None):
         chain.append(issuer)
@@ -206,13 +210,13 @@ def _build_chain(certificate: x509.Certificate, present: Sequence[x509.Certifica
 def _is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
-    except Exception:  # noqa: BLE001  ValueError, TypeError, InvalidSignature: it is not
+    except Exception:  # noqa: BLE001  ValueError, TypeError or InvalidSignature: it was not issued by it
         return False
     return True
 
 
 class _TokenSigner(Signer):
-    """pyHanko's signer with certificates of the caller's own, as asn1crypto needs in threads."""
+    """A pyHanko signer with new certificate objects, because those of asn1crypto are not thread-safe."""
 
     def __init__(self, store: TokenKeyStore, chain: Sequence[Certificate]) -> None:
         registry: Any = SimpleCertificateStore
@@ -224,5 +228,5 @@ class _TokenSigner(Signer):
         )
 
     async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-        """Return the signature; called by pyHanko, at first to learn its size."""
+        """Return the signature. pyHanko first calls it with `dry_run` for the size."""
         return bytes(self._size) if dry_run else await self._store.sign(data, digest_algorithm)
