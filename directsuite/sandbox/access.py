@@ -1,12 +1,12 @@
-"""Who may talk to the page and the control API. The services have credentials, and check the Host header only.
+"""Access to the page and the control API. The services use credentials, and only check the Host header.
 
-On loopback: programs on this machine, and the sandbox's own page. A page from elsewhere can make its visitor's browser
-send requests to loopback; such a request bears an Origin header or Sec-Fetch-Site, or, where the page's own name was
-made to lead to loopback (DNS rebinding), that name as its Host. What a browser changes comes from a form that holds
-`form_token`, which a page from elsewhere can't read.
+On loopback, programs on this machine and the sandbox's own page have access. Another web page can make a browser send
+requests to loopback. Such a request has an Origin or Sec-Fetch-Site header, or, if the page's host name was changed to
+resolve to loopback (DNS rebinding), that name as its Host. Changes by a browser need a form with `form_token`, which
+other pages cannot read.
 
-Elsewhere, with `allow_remote`: whoever has the sandbox's token. Programs send it as a bearer token; a browser is asked
-for it once, and has a cookie then.
+With `allow_remote`, the sandbox's token is required. Programs send it as a bearer token. A browser asks for it once,
+and then sends a cookie.
 """
 
 from __future__ import annotations
@@ -44,29 +44,29 @@ def is_loopback(host: str) -> bool:
 
 @attrs.frozen
 class Access:
-    """The tokens of a sandbox that listens."""
+    """The tokens of a running sandbox, and the checks of requests."""
 
     token: str | None = attrs.field(default=None, repr=False)
-    """What whoever isn't on this machine shows; None where the sandbox is for this machine only."""
+    """The token for the page and the control API, or None if the sandbox is for this machine only."""
     form_token: str = attrs.field(factory=lambda: secrets.token_urlsafe(24), repr=False)
-    """What every form of the page holds."""
+    """The token in every form of the page."""
 
     @property
     def cookie(self) -> str:
-        """What a browser shows that has given the token."""
+        """The value of the cookie that a browser has after the token was entered."""
         return hashlib.sha256(f"page:{self.token}".encode()).hexdigest()
 
     def guard_control_handler(self, handler: RouteHandler, *, without_token: bool = False) -> RouteHandler:
-        """The handler, behind a refusal for requests that may come from a web page, or lack the token."""
+        """Return the handler with a check that rejects requests of web pages, and requests without the token."""
         expected = None if without_token else self.token
 
         async def respond(request: web.Request) -> web.StreamResponse:
-            """Refuse, or let the handler answer."""
+            """Reject the request, or call the handler."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "the control API is for programs on this machine only"
                 return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
             if expected is not None and not is_same_secret(parse_bearer_token(request) or "", expected):
-                text = "the sandbox's token is missing: Authorization: Bearer TOKEN, or DIRECTSUITE_SANDBOX_TOKEN"
+                text = "send the sandbox's token as Authorization: Bearer TOKEN, or set DIRECTSUITE_SANDBOX_TOKEN"
                 return build_error_response(HTTPStatus.UNAUTHORIZED, "unauthorized", text)
             return await handler(request)
 
@@ -74,11 +74,11 @@ class Access:
 
     @property
     def host_check_middleware(self) -> Middleware:
-        """The middleware that refuses a call of a service whose Host is another's name, as after DNS rebinding."""
+        """The middleware that rejects service calls with another host name, as after DNS rebinding."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Reject the call, or handle it."""
+            """Reject the call, or call the handler."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)
@@ -86,9 +86,9 @@ class Access:
         return check
 
     def has_allowed_origin(self, request: web.Request) -> bool:
-        """Return True unless the request's names say that a page from elsewhere made it.
+        """Return False if the headers show that a page of another site has made the request.
 
-        Such a page may lead its visitor here, but neither embed nor fetch anything, and send nothing.
+        Such a page may link to the sandbox, but not embed it, fetch from it, or send anything to it.
         """
         origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
         leads_here = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
@@ -99,7 +99,7 @@ class Access:
         )
 
     def is_browser_authorized(self, request: web.Request) -> bool:
-        """Return True if the browser has given the token, or needs none."""
+        """Return True if the token was entered in this browser, or is not required."""
         return self.token is None or is_same_secret(request.cookies.get(COOKIE, ""), self.cookie)
 
     def _is_host_known(self, request: web.Request) -> bool:
@@ -107,12 +107,12 @@ class Access:
 
 
 def is_same_secret(shown: str, expected: str) -> bool:
-    """Compare secrets in the same time, whatever is shown."""
+    """Compare secrets in constant time."""
     return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _parse_netloc(origin: str) -> str | None:
-    """The host and port of an Origin header, if it is one."""
+    """Return the host and port of an Origin header, or None."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:
@@ -122,7 +122,7 @@ def _parse_netloc(origin: str) -> str | None:
 def _parse_host(header: str) -> str:
     try:
         split = urlsplit(f"//{header}")
-        _ = split.port  # raises where it is no number
+        _ = split.port  # raises ValueError if it is not a number
     except ValueError:
         return ""
     return split.hostname or ""

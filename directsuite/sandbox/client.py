@@ -1,4 +1,4 @@
-"""A client of the control API: what can be done to a sandbox that runs elsewhere on this machine."""
+"""A client of the control API, for a sandbox that runs in another process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_URL = "http://127.0.0.1:8025"
 
 
 class ControlError(Exception):
-    """The sandbox refused, or none is there. status: of the answer; None where there was none."""
+    """The sandbox has rejected a request or is not reachable. status: the HTTP status, or None without a response."""
 
     def __init__(self, description: str, status: int | None = None) -> None:
         super().__init__(description)
@@ -30,7 +30,7 @@ class ControlError(Exception):
 
 
 class _ReportedFaultRule(msgspec.Struct):
-    """The members of a fault rule that every sandbox sends."""
+    """The members of a fault rule that every version of the sandbox sends."""
 
     id: int
     operation: str
@@ -42,22 +42,24 @@ class _ReportedFaultRule(msgspec.Struct):
 
 
 class _ReportedEffect(msgspec.Struct):
-    """The members of a ledger entry that every sandbox sends."""
+    """The members of a ledger entry that every version of the sandbox sends."""
 
     at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
-    """Milliseconds since 1970, until the end of the year 9999."""
+    """Milliseconds since 1970, up to the end of the year 9999."""
     operation: str
     subject: str
 
 
 class Control:
-    """A running sandbox, from outside.
+    """A running sandbox in another process.
 
         async with Control() as control:
             await control.advance(timedelta(minutes=10))
 
-    url: where the sandbox listens. token: the one that a sandbox has which listens beyond its machine; else what the
-    variable DIRECTSUITE_SANDBOX_TOKEN holds. Each method raises ControlError.
+    url: the URL of the sandbox.
+    token: the token of a sandbox that accepts connections from other machines. None: the value of
+        DIRECTSUITE_SANDBOX_TOKEN, if it is set.
+    Each method raises ControlError.
     """
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
@@ -77,7 +79,7 @@ class Control:
             await self._http.close()
 
     async def environment(self) -> dict[str, str]:
-        """The environment variables with which a client finds the sandbox."""
+        """Return the environment variables with which a client finds the sandbox."""
         return self._convert_member(await self._request("GET", "environment"), "environment", dict[str, str])
 
     async def add_mailbox(self, address: str, password: str) -> None:
@@ -85,92 +87,100 @@ class Control:
         await self._request("POST", "accounts", {"kind": "mailbox", "address": address, "password": password})
 
     async def add_tuser(self, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-        """Add a T-User who acts for these addresses."""
+        """Add a T-User who may act for these addresses."""
         members = {"username": username, "password": password, "direct_addresses": list(direct_addresses)}
         await self._request("POST", "accounts", {"kind": "tuser", **members})
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
-        """Add a login of the registration service, for these domains."""
+        """Add a login of the registration service for these domains."""
         members = {"username": username, "password": password, "domains": list(domains)}
         await self._request("POST", "accounts", {"kind": "reseller", **members})
 
     async def add_individual(self, first_name: str, last_name: str, ssn4: str, dob: str) -> int:
-        """Add an identity-proofed individual; the id. ssn4: the last four digits; dob: YYYY-MM-DD."""
+        """Add an identity-proofed individual and return the id.
+
+        ssn4: the last four digits of the social security number.
+        dob: the date of birth, YYYY-MM-DD.
+        """
         members = {"firstName": first_name, "lastName": last_name, "ssn4": ssn4, "dob": dob}
         return self._convert_member(await self._request("POST", "individuals", members), "created", int)
 
     async def set_patient_state(self, address: str, state: str | None) -> None:
-        """Force the state of a patient's address; None lets it follow the clock again."""
+        """Set the state of a patient's address. None: it depends on the clock again."""
         await self._request("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
 
     async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
-        """Add a fax; its handle. status: waiting or complete."""
+        """Add a fax and return its handle. status: waiting or complete."""
         members = {"fax_number": fax_number, "status": status, "description": description}
         return self._convert_member(await self._request("POST", "fax", members), "created", str)
 
     async def set_fax_status(self, handle: str, status: str) -> None:
-        """Give a fax another status, as of now."""
+        """Change the status of a fax."""
         await self._request("PATCH", f"fax/{quote(handle, safe='')}", {"status": status})
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
-        """Deliver a raw message (RFC 5322) into a mailbox; its uid."""
+        """Deliver a raw message (RFC 5322) into a mailbox and return its uid."""
         path = f"inbound/{quote(address, safe='')}?folder={quote(folder, safe='')}"
         return self._convert_member(await self._request("POST", path, raw), "created", int)
 
     async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Give the delivery of a sent message to a recipient a status for good."""
+        """Set the final status of a sent message's delivery to a recipient."""
         path = f"messages/{quote(smtp_id, safe='')}/status"
         await self._request("POST", path, {"recipient": recipient, "status": status})
 
     async def now(self) -> datetime:
-        """The sandbox's time."""
+        """Return the sandbox's time."""
         return self._convert_time(await self._request("GET", "clock"))
 
     async def advance(self, by: timedelta) -> datetime:
-        """Let time pass; what it is then."""
+        """Advance the clock and return its time."""
         return self._convert_time(await self._request("POST", "clock/advance", {"seconds": by.total_seconds()}))
 
     async def set_clock(self, at: datetime) -> datetime:
-        """Set the time; what it is then. at: aware."""
+        """Set the clock to a time with a time zone, and return its time."""
         return self._convert_time(await self._request("POST", "clock/set", {"at": at.isoformat()}))
 
     async def freeze(self) -> datetime:
-        """Stop the clock; the time at which it stands."""
+        """Stop the clock and return its time."""
         return self._convert_time(await self._request("POST", "clock/freeze", {}))
 
     async def resume(self) -> datetime:
-        """Let the clock go on; its time."""
+        """Restart a stopped clock and return its time."""
         return self._convert_time(await self._request("POST", "clock/resume", {}))
 
     async def inject_fault(self, operation: str, kind: str, **members: Any) -> int:
-        """Have an operation, or * for all, go wrong; the rule's number. members: those of Sandbox.inject_fault."""
+        """Add a fault rule and return its id.
+
+        operation: the operation's name, or * for all.
+        members: see Sandbox.inject_fault.
+        """
         rule = {"operation": operation, "kind": kind, **members}
         return self._convert_member(await self._request("POST", "faults", rule), "created", int)
 
     async def faults(self) -> list[dict[str, Any]]:
-        """The rules for faults, with how often each has applied."""
+        """Return the fault rules, with how often each was applied."""
         document = await self._request("GET", "faults")
         self._convert_member(document, "faults", list[_ReportedFaultRule])
         return list(document["faults"])
 
     async def clear_faults(self) -> None:
-        """Remove all rules for faults."""
+        """Remove all fault rules."""
         await self._request("DELETE", "faults")
 
     async def ledger(self, operation: str | None = None) -> list[dict[str, Any]]:
-        """What really happened: every side effect, or those of one operation."""
+        """Return the side effects of all operations, or of one."""
         path = "ledger" if operation is None else f"ledger?operation={quote(operation, safe='')}"
         document = await self._request("GET", path)
         self._convert_member(document, "effects", list[_ReportedEffect])
         return list(document["effects"])
 
     async def reset(self) -> None:
-        """Bring back the content of the first start."""
+        """Delete everything and add the initial data again."""
         await self._request("POST", "reset", {})
 
     async def _request(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> dict[str, Any]:
         if self._http is None:
-            raise ControlError("use it within `async with`")
+            raise ControlError("a Control can only be used in an `async with` block")
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
             async with self._http.request(method, f"{self._url}/{path}", **content) as answer:
@@ -179,8 +189,8 @@ class Control:
             raise self._make_not_a_sandbox_error() from None
         except (aiohttp.ClientError, OSError):
             raise ControlError(
-                f"no sandbox answers at {self._url}: `directsuite sandbox` starts one; --at http://127.0.0.1:PORT, or "
-                "DIRECTSUITE_SANDBOX, names another"
+                f"no sandbox responds at {self._url}: start one with `directsuite sandbox`, or set the URL of another "
+                "one with --at or DIRECTSUITE_SANDBOX"
             ) from None
         if not isinstance(document, dict):
             raise self._make_not_a_sandbox_error()
@@ -190,7 +200,7 @@ class Control:
         return members
 
     def _convert_member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
-        """Return a member of a response. Raise ControlError if it is missing or of another type."""
+        """Return a member of a response. Raises ControlError if it is missing or has another type."""
         try:
             return msgspec.convert(document[name], kind)
         except (KeyError, msgspec.ValidationError):
@@ -200,4 +210,4 @@ class Control:
         return self._convert_member(clock, "now", datetime)
 
     def _make_not_a_sandbox_error(self) -> ControlError:
-        return ControlError(f"what answers at {self._url} is no sandbox")
+        return ControlError(f"the server at {self._url} is not a sandbox")

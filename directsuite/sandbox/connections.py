@@ -1,4 +1,4 @@
-"""The number and speed of a server's connections, so that idle and slow ones can't keep others out."""
+"""Limits for the number and speed of a server's connections, so that idle and slow ones do not block others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from aiohttp import StreamReader, web
 
 HEAD_TIMEOUT = 30.0
-"""Seconds that a connection may take to send the head of a request, and may be idle between two. Longer than clients
-keep an idle connection, so that a client closes it first.
+"""The maximum number of seconds for the head of a request, and between two requests. It is longer than the idle timeout
+of clients, so that a client closes an idle connection first.
 """
 BODY_SECONDS = 60.0
 """Seconds in which a request must send MIN_BODY_BYTES of its body, or the rest of it."""
@@ -20,7 +20,7 @@ _MAX_CONNECTIONS = 1_000
 
 
 def find_max_connections() -> int:
-    """Return the number of connections that the server accepts: at most half of the descriptors that it may open."""
+    """Return the maximum number of connections: at most half of the file descriptors that the process may open."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource
@@ -30,10 +30,10 @@ def find_max_connections() -> int:
 
 
 def limit_connections(server: web.Server, limit: int) -> None:
-    """Make a server close a connection for each new one beyond the limit, and reject bodies that come too slowly.
+    """Make a server close one connection for each new one above the limit, and reject bodies that arrive too slowly.
 
-    It closes the oldest connection that has not yet sent the head of a request. If all have, it closes the oldest
-    connection with an incomplete body, and otherwise the new connection.
+    It closes the oldest connection that waits for the head of a request. If there is none, it closes the oldest
+    connection with an incomplete body, or otherwise the new connection.
     """
     admit, dismiss, make_request = server.connection_made, server.connection_lost, server.request_factory
     waiting = dict[web.RequestHandler, asyncio.Transport]()
@@ -61,7 +61,7 @@ def limit_connections(server: web.Server, limit: int) -> None:
             _reject_slow_body(payload, 0)
         return make_request(message, payload, handler, writer, task)
 
-    # aiohttp has no option for it; a connection calls these members of its server.
+    # aiohttp has no option for this; its connections call these methods of the server.
     vars(server).update(connection_made=connection_made, connection_lost=connection_lost, request_factory=begin_request)
 
 
@@ -70,13 +70,13 @@ def _discard(connections: dict[web.RequestHandler, asyncio.Transport], handler: 
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:
-    """Raise an error in the reader of a body if too few bytes arrive within BODY_SECONDS."""
+    """Make reading a body fail if less than MIN_BODY_BYTES arrive within BODY_SECONDS."""
 
     def check() -> None:
         if payload.is_eof() or payload.exception() is not None:
             return
         if payload.total_bytes - received < MIN_BODY_BYTES:
-            payload.set_exception(web.RequestPayloadError("the body comes too slowly"))
+            payload.set_exception(web.RequestPayloadError("the request body arrives too slowly"))
         else:
             _reject_slow_body(payload, payload.total_bytes)
 

@@ -1,8 +1,7 @@
-"""Credentials as the sandbox keeps and checks them: passwords, tokens, and the check before signing and fax.
+"""Passwords, access tokens, and the authentication of signing and fax requests.
 
-Passwords and client secrets are kept as salted scrypt, cheap enough for a sandbox. Tokens, codes and sessions are
-opaque random text, of which the database keeps the digest. An access token has an account that it speaks for, and an
-end on the sandbox's clock.
+Passwords and client secrets are stored as salted scrypt hashes, with a low cost. Tokens, codes and sessions are random
+text, of which the database stores a digest. An access token belongs to an account and expires on the sandbox's clock.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ DEMO_ACCOUNT = "demo"
 
 _SALT_BYTES = 16
 _SCRYPT_COST = 2**10
-_MAX_REMEMBERED_MATCHES = 4096  # matches; beyond it all are forgotten and checked anew
+_MAX_REMEMBERED_MATCHES = 4096  # if exceeded, all are discarded
 _MATCH_KEY = os.urandom(32)
 _matches: set[bytes] = set()
-"""Digests, keyed anew in each process, of passwords that matched and the hashes that they matched."""
+"""Keyed digests of passwords together with their hashes, after successful checks."""
 
 
 def hash_password(password: str) -> bytes:
-    """What to store instead of the password: a fresh salt and the digest."""
+    """Return a new salt and the hash of the password, for the database."""
     salt = os.urandom(_SALT_BYTES)
     return salt + _compute_scrypt(password, salt)
 
 
 def check_password(password: str, stored: bytes) -> bool:
-    """Return True if `stored` was made from this password. A match is remembered, since scrypt is slow on purpose."""
+    """Return True if `stored` is the hash of this password. Matches are cached, because scrypt is slow by design."""
     match = hmac.digest(_MATCH_KEY, stored + password.encode("utf-8"), hashlib.sha256)
     if match in _matches:
         return True
@@ -67,12 +66,12 @@ def _compute_scrypt(password: str, salt: bytes) -> bytes:
 
 
 def generate_secret() -> str:
-    """Fresh random text for tokens, codes and sessions; it needs no quoting in a URL."""
+    """Return random text for tokens, codes and sessions. It can be used in a URL without quoting."""
     return secrets.token_urlsafe(32)
 
 
 def hash_secret(secret: str) -> bytes:
-    """What the database keeps of a token, code or session."""
+    """Return the digest of a token, code or session, for the database."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
@@ -85,7 +84,7 @@ def store_token(
     lifetime: timedelta,
     scope: str = DEFAULT_SCOPE,
 ) -> None:
-    """Make `token` valid for `account` from `now` (milliseconds since 1970) for `lifetime`."""
+    """Store a token that is valid for `account` from `now` (milliseconds since 1970) for `lifetime`."""
     connection.execute(
         "INSERT OR REPLACE INTO access_token(digest, account, scope, expires_at) VALUES(?, ?, ?, ?)",
         (hash_secret(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
@@ -93,7 +92,7 @@ def store_token(
 
 
 def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
-    """The account that a valid token speaks for; None for an unknown or expired one."""
+    """Return the account of a valid token, or None if the token is unknown or expired."""
     row = connection.execute(
         "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (hash_secret(token), now)
     ).fetchone()
@@ -101,7 +100,7 @@ def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) 
 
 
 def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
-    """End one token, those of one account, or all; returns how many there were."""
+    """Expire a token, the tokens of an account, or all. Return their number."""
     return connection.execute(
         "UPDATE access_token SET expires_at = 0 "
         "WHERE (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
@@ -110,29 +109,27 @@ def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None,
 
 
 ACCOUNT = web.RequestKey("account", str)
-"""Where a request keeps the account that its token speaks for."""
+"""The key of a request for the account of its token."""
 
 
 def parse_bearer_token(request: web.Request) -> str | None:
-    """The token of the request's Authorization header, or None where there is none (RFC 6750 section 2.1)."""
+    """Return the bearer token of the Authorization header, or None if there is none (RFC 6750 section 2.1)."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middleware:
-    """The middleware that admits signing and fax requests with a valid token only, and keeps its ACCOUNT."""
+    """Return the middleware that requires a valid token for signing and fax, and stores its account as ACCOUNT."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Name the account, or answer 401; paths outside the two services pass."""
-        # An unknown path or method has no route name: it is 404 or 405, whoever asks.
+        """Store the account of the token, or respond with 401. Other paths are not checked."""
+        # Without a route name, the path or method is unknown: 404 or 405, with any token.
         if request.match_info.route.name is None or not request.path.startswith(PROTECTED_PATHS):
             return await handler(request)
         token = parse_bearer_token(request)
         if token is None:
-            return _build_unauthorized_response(
-                "the request carries no access token", 'Bearer realm="directsuite-sandbox"'
-            )
+            return _build_unauthorized_response("the request has no access token", 'Bearer realm="directsuite-sandbox"')
         now = clock.milliseconds()
         account = await database.read(lambda connection: find_token_account(connection, token, now=now))
         if account is None:

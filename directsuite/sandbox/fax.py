@@ -1,15 +1,15 @@
-"""The fax service (specification 4.B): status records of fax messages, by number and handle or as pages.
+"""The fax service (specification 4.B): status records of faxes, by number and handle, or as pages.
 
-Where the specification is silent:
+Behavior that the specification leaves open:
 
-    numbers           compared by their digits: +1 (555) 010-0100 is 15550100100
-    order             the newest first, by when the fax was sent; a change of status does not move it
-    offset            counts records; a page has ten; past the end the list is empty
-    bad number        without any digit: 400
-    bad offset        not digits, or negative: 400
-    unknown number    the list is empty; a single message that is not there: 400 (404 means no such endpoint)
+    numbers           are compared by their digits: +1 (555) 010-0100 is 15550100100
+    order             newest first, by the time of sending; a new status does not change it
+    offset            counts records; a page has ten records, and is empty after the end
+    invalid number    without a digit: 400
+    invalid offset    not digits, or negative: 400
+    unknown number    the list is empty; a single message that does not exist: 400 (404 is for unknown endpoints)
     other accounts    a number that belongs to another account: 403
-    MessageHandle     stands in each record too, so that the records of a page can be told apart; "" above a page
+    MessageHandle     also in each record, to distinguish the records of a page; "" for the page
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ class Recipient(
 
 
 class NewFax(msgspec.Struct, kw_only=True):
-    """A fax to add. Raises ValueError for bad values."""
+    """A fax to add. Raises ValueError for invalid values."""
 
     fax_number: str
     account: Annotated[str, msgspec.Meta(pattern=r"\S")] | None = None
-    """The demo account where it is None."""
+    """None: the demo account."""
     status: str | None = None
-    """One of STATUSES; `complete` where it is None."""
+    """One of STATUSES. None: `complete`."""
     description: str | None = None
     recipients: list[Recipient] | None = None
-    """The number itself where it is None."""
+    """None: one recipient with the fax number."""
 
     def __post_init__(self) -> None:
-        """Require digits, and a status that there is."""
+        """Validate the number and the status."""
         if not extract_digits(self.fax_number):
             raise ValueError("fax_number must have digits")
         if self.status is not None:
@@ -101,7 +101,10 @@ def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
 
 
 def update_status(connection: sqlite3.Connection, handle: str, status: str, *, now: int) -> bool:
-    """Give a fax a new status at `now`; False for an unknown handle. Raises ValueError for an unknown status."""
+    """Change the status of a fax. Return False for an unknown handle. Raises ValueError for an unknown status.
+
+    now: the time of the change, in milliseconds since 1970.
+    """
     _validate_status(status)
     changed = connection.execute(
         "UPDATE fax SET status = ?, updated_at = ? WHERE handle = ?", (status, now, handle)
@@ -115,18 +118,18 @@ def _validate_status(status: str) -> None:
 
 
 def extract_digits(fax_number: str) -> str:
-    """What fax numbers are compared by: their digits."""
+    """Return the digits of a fax number, by which numbers are compared."""
     return "".join(character for character in fax_number if character in "0123456789")
 
 
 class FaxService:
-    """The two operations, under /fax/api/fax."""
+    """The two operations of the service, under /fax/api/fax."""
 
     def __init__(self, database: SandboxDatabase) -> None:
         self._database = database
 
     def make_routes(self) -> list[web.RouteDef]:
-        """A route for each operation, named as the specification names it."""
+        """Return a route for each operation, with the operation's name."""
         operations = (
             ("getMultipleMessageInfo", "getMessageList/{fax_number}/{offset}", self._get_multiple_message_info),
             ("getSingleMessageInfo", "{fax_number}/{message_handle}", self._get_single_message_info),
@@ -134,26 +137,26 @@ class FaxService:
         return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
 
     async def _get_single_message_info(self, request: web.Request) -> web.Response:
-        """One message by fax number and handle."""
+        """Return one message, by fax number and handle."""
         handle = request.match_info["message_handle"]
         rows = await self._read_records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
         if not rows:
-            raise InvalidParameterError("the fax number has no message of this handle")
+            raise InvalidParameterError("the fax number has no message with this handle")
         return _build_response(request[ACCOUNT], rows, handle)
 
     async def _get_multiple_message_info(self, request: web.Request) -> web.Response:
-        """Up to ten messages of a fax number, the newest first, from a record offset on."""
+        """Return up to ten messages of a fax number, newest first, starting at a record offset."""
         offset = request.match_info["offset"]
         if not (offset.isascii() and offset.isdecimal()):
-            raise InvalidParameterError("offset must be a number that is not negative")
-        # An offset beyond 18 digits would not fit SQLite's integers; it is past every end anyway.
+            raise InvalidParameterError("offset must be an integer of 0 or more")
+        # An offset of more than 18 digits may exceed SQLite's integers, and is always after the end.
         significant = offset.lstrip("0") or "0"
         start = int(significant) if len(significant) <= 18 else 10**18
         query = "SELECT * FROM fax WHERE digits = ? ORDER BY id DESC LIMIT ? OFFSET ?"
         return _build_response(request[ACCOUNT], await self._read_records(request, query, PAGE_ROWS, start), "")
 
     async def _read_records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
-        """The faxes of the request's number that the query selects, by the number's digits and the parameters."""
+        """Return the faxes selected by a query with the digits of the request's number, followed by the parameters."""
         digits, account = extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
         if not digits:
             raise InvalidParameterError("the fax number has no digits")

@@ -1,4 +1,4 @@
-"""What a sandbox has at its first start: mailboxes with messages, a T-User, faxes, and people to provision."""
+"""The sample data of a new sandbox: mailboxes with messages, a T-User, faxes, and individuals to provision."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _CCDA = b'<?xml version="1.0" encoding="utf-8"?>\n<ClinicalDocument xmlns="urn:h
 
 @attrs.frozen
 class _Sample:
-    """A message to be found in a mailbox."""
+    """A message in a mailbox."""
 
     age_hours: int
-    """For how long it has been there."""
+    """The hours since it was received."""
     sender: str
     subject: str
     body: str
     attachment: tuple[str, str, bytes] | None = None
-    """A file's name, media type and content."""
+    """The name, media type and content of a file."""
     folder: str = mailboxes.INBOX
     is_read: bool = False
 
@@ -66,8 +66,8 @@ _MESSAGES = (
 
 
 def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
-    """Add all of it; once for a state that is kept. now: milliseconds since 1970."""
-    # Both mailboxes come in one transaction with all the rest: where they are, so is everything.
+    """Add the sample data, unless the state already has it. now: milliseconds since 1970."""
+    # All data is added in one transaction, so it exists if the mailboxes exist.
     if all(mailboxes.find_account_id(connection, address) is not None for address in MAILBOXES):
         return
     for address in MAILBOXES:
