@@ -1,8 +1,8 @@
-"""One clock for the whole sandbox, which a test can freeze, set and advance.
+"""The clock of the sandbox, which tests can freeze, set and advance.
 
-Tokens, sessions, stored documents, delivery and signing times all ask this clock and no other, and derive
-their state from it when they are read: advancing it by an hour makes an hour pass everywhere at once. Its state is a
-row beside the state that it dates, so that a sandbox goes on from the time at which it stopped.
+Tokens, sessions, documents, deliveries and signatures use only this clock, and derive their state from it when they
+are read. Therefore advancing it takes effect everywhere at once. It is stored in the database, so that a sandbox
+resumes at the time at which it was stopped.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ CREATE TABLE IF NOT EXISTS clock(
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_TIME = EPOCH
-"""The signer's certificates hold from here on."""
+"""The earliest time: the start of the signer's certificates."""
 MAX_TIME = datetime(9999, 1, 1, tzinfo=UTC)
-"""Datetimes end with the year 9999: up to here, what lasts a year can still be written."""
+"""The latest time, below the maximum of datetime, so that a year can be added to it."""
 _MICROSECOND = timedelta(microseconds=1)
-_OUT_OF_RANGE_TEXT = f"the clock takes times from {MIN_TIME:%Y-%m-%d} to {MAX_TIME:%Y-%m-%d}"
+_OUT_OF_RANGE_TEXT = f"the clock accepts times from {MIN_TIME:%Y-%m-%d} to {MAX_TIME:%Y-%m-%d}"
 
 
 @attrs.frozen
 class ClockState:
-    """How a clock stands: its offset from the machine's time, and where it is frozen, if it is."""
+    """The state of a clock: its offset from the machine's clock, and the time at which it is frozen, or None."""
 
     offset: timedelta = timedelta(0)
     frozen_at: datetime | None = None
 
     @classmethod
     def load(cls, connection: sqlite3.Connection) -> ClockState | None:
-        """The state that is stored; None in a new database."""
+        """Return the stored state, or None in a new database."""
         row = connection.execute("SELECT offset_us, frozen_at_us FROM clock").fetchone()
         if row is None:
             return None
@@ -48,7 +48,7 @@ class ClockState:
         return cls(offset=row["offset_us"] * _MICROSECOND, frozen_at=frozen_at)
 
     def store(self, connection: sqlite3.Connection) -> None:
-        """Store the state inside the caller's transaction."""
+        """Store the state in the caller's transaction."""
         frozen_at = None if self.frozen_at is None else (self.frozen_at - EPOCH) // _MICROSECOND
         connection.execute(
             "INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)",
@@ -57,9 +57,9 @@ class ClockState:
 
 
 class Clock:
-    """The time in the sandbox: the machine's own until it is frozen, set or advanced. Safe to use from any thread.
+    """The clock of a sandbox, equal to the machine's until it is frozen, set or advanced. Thread-safe.
 
-    It takes no time before EARLIEST or after LATEST: ValueError, and the clock stays as it was.
+    Methods raise ValueError for a time before MIN_TIME or after MAX_TIME, and then do not change the clock.
     """
 
     def __init__(self) -> None:
@@ -68,34 +68,34 @@ class Clock:
         self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
-        """The current time as an aware UTC datetime."""
+        """Return the current time in UTC."""
         return _compute_time(self._state)
 
     def milliseconds(self) -> int:
-        """The current time in whole milliseconds since 1970-01-01T00:00:00Z."""
+        """Return the current time in milliseconds since 1970."""
         return to_milliseconds(self.now())
 
     @property
     def frozen(self) -> bool:
-        """True while time stands still."""
+        """True while the clock is stopped."""
         return self._state.frozen_at is not None
 
     @property
     def state(self) -> ClockState:
-        """How the clock stands, for `restore`."""
+        """The state of the clock, for `restore`."""
         return self._state
 
     def freeze(self, at: datetime | None = None) -> datetime:
-        """Stop time, here or at an aware datetime, and return the time it stopped at."""
+        """Stop the clock, now or at a time with a time zone, and return the time."""
         moment = None if at is None else _validate_time(at)
         return self._change(
             lambda state: attrs.evolve(state, frozen_at=_compute_time(state) if moment is None else moment)
         )
 
     def advance(self, by: timedelta) -> datetime:
-        """Move time forward, whether it is frozen or not, and return the new time. Time never goes back."""
+        """Advance the clock, which may be frozen, and return the new time. Raises ValueError for a negative time."""
         if by < timedelta(0):
-            raise ValueError("the clock only goes forward: advance by a positive time, or set it")
+            raise ValueError("the clock only goes forward: advance it by a positive time, or set it")
 
         def advance_state(state: ClockState) -> ClockState:
             try:
@@ -109,7 +109,7 @@ class Clock:
         return self._change(advance_state)
 
     def set(self, at: datetime) -> datetime:
-        """Jump to an aware datetime, earlier or later; a frozen clock stays frozen."""
+        """Set the clock to a time with a time zone, and return the time. A frozen clock remains frozen."""
         moment = _validate_time(at)
 
         def move_state(state: ClockState) -> ClockState:
@@ -120,7 +120,7 @@ class Clock:
         return self._change(move_state)
 
     def resume(self) -> datetime:
-        """Let time run on from where it stands."""
+        """Restart a frozen clock, and return its time."""
 
         def resume_state(state: ClockState) -> ClockState:
             return state if state.frozen_at is None else ClockState(offset=state.frozen_at - datetime.now(UTC))
@@ -128,7 +128,7 @@ class Clock:
         return self._change(resume_state)
 
     def restore(self, state: ClockState) -> datetime:
-        """Take over how a clock stood before, and return the time that it is then."""
+        """Set the state of the clock, and return its time."""
         try:
             _validate_time(_compute_time(state))
         except OverflowError:
@@ -136,12 +136,12 @@ class Clock:
         return self._change(lambda _: state)
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called after each change, in the thread that made it; what is given back ends that."""
+        """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def _change(self, change: Callable[[ClockState], ClockState]) -> datetime:
-        """The new state is complete before it replaces the old one: what raises leaves the clock as it was."""
+        """Change the state, call the listeners, and return the time. An exception leaves the clock unchanged."""
         with self._lock:
             state = change(self._state)
             moment = _compute_time(state)
@@ -152,24 +152,24 @@ class Clock:
 
 
 def to_milliseconds(moment: datetime) -> int:
-    """An aware datetime in whole milliseconds since 1970-01-01T00:00:00Z."""
+    """Return a time in milliseconds since 1970."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """Milliseconds since 1970 as the services' Timestamp and Date, such as 2026-05-01T12:00:00.000+0000."""
+    """Format milliseconds since 1970 as the services' Timestamp and Date, such as 2026-05-01T12:00:00.000+0000."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
 
 
 def _compute_time(state: ClockState) -> datetime:
-    """Return the time of a clock, which stops at LATEST. Raise OverflowError for an offset of too many years."""
+    """Return the time of a clock, at most MAX_TIME. Raises OverflowError if its offset is too large for a datetime."""
     return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, MAX_TIME)
 
 
 def _validate_time(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise ValueError("the clock takes aware datetimes: give it a time zone")
+        raise ValueError("the clock needs a time with a time zone")
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:

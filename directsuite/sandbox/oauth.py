@@ -1,10 +1,10 @@
-"""The OAuth 2.0 endpoints (RFC 6749) that give the access tokens of the signing and fax services.
+"""The OAuth 2.0 endpoints (RFC 6749) that issue the access tokens of the signing and fax services.
 
-    GET  /oauth/authorize    consents at once and redirects with code and state
+    GET  /oauth/authorize    consents immediately and redirects with code and state
     POST /oauth/token        authorization_code, refresh_token (rotating), client_credentials, password
 
-The specification does not show how a token is obtained; this is how such services do it. A client acts for the one
-account that it was registered for; the password grant takes the logins of the registration service.
+The specification does not define how to obtain a token; these are the usual ways. A client acts for the account that
+it was registered for. The password grant accepts the logins of the registration service, and acts for the user name.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ CREATE TABLE IF NOT EXISTS oauth_grant(
 """
 
 TOKEN_LIFETIME = timedelta(hours=1)
-_CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends ten minutes at the most
+_CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends at most ten minutes
 _FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
 AuthenticateFn = Callable[[sqlite3.Connection, str, str], bool]
-"""Returns True if a user name and password belong to somebody who may use the password grant."""
+"""Returns True for a user name and password that may use the password grant."""
 
 
 class OAuthError(Exception):
-    """A refusal of RFC 6749 section 5.2: the error code, what is wrong, and the HTTP status."""
+    """An error of RFC 6749 section 5.2, with its code, description and HTTP status."""
 
     def __init__(self, error: str, description: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(description)
@@ -96,19 +96,22 @@ class OAuth:
         }
 
     def make_routes(self) -> list[web.RouteDef]:
-        """The two endpoints, under /oauth."""
+        """Return the routes of the two endpoints."""
         return [
             web.get("/oauth/authorize", self.authorize, name="authorize", allow_head=False),
             web.post("/oauth/token", self.exchange_grant, name="token"),
         ]
 
     async def authorize(self, request: web.Request) -> web.Response:
-        """Redirect with a code, good for ten minutes and one use; refuse without a redirect who cannot be trusted."""
+        """Redirect with a code, which is valid for ten minutes and one use.
+
+        Respond with an error, without a redirect, for an unknown client or an unusable redirect URI.
+        """
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
         account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
         if account is None or not is_usable_redirect(redirect_uri):
-            # RFC 6749 section 4.1.2.1: an unknown client or redirect URI must not be redirected to.
+            # RFC 6749 section 4.1.2.1 forbids a redirect in these cases.
             return _build_response(
                 {"error": "invalid_request", "error_description": "unknown client_id or unusable redirect_uri"},
                 HTTPStatus.BAD_REQUEST,
@@ -168,7 +171,7 @@ class OAuth:
     def _redeem_code(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
         row = _take_grant(connection, "code", _require_parameter(form, "code"), client)
         if row["redirect_uri"] != _require_parameter(form, "redirect_uri"):
-            raise OAuthError("invalid_grant", "redirect_uri is not the one of the authorization request")
+            raise OAuthError("invalid_grant", "redirect_uri differs from that of the authorization request")
         if row["expires_at"] <= self._clock.milliseconds():
             raise OAuthError("invalid_grant", "the code has expired")
         return _Grant(row["account"], row["scope"], is_refreshable=True)
@@ -179,7 +182,7 @@ class OAuth:
         row = _take_grant(connection, "refresh", _require_parameter(form, "refresh_token"), client)
         scope = form.get("scope") or row["scope"]
         if not set(scope.split()) <= set(row["scope"].split()):
-            raise OAuthError("invalid_scope", "a refresh cannot widen the scope")
+            raise OAuthError("invalid_scope", "a refresh cannot extend the scope")
         return _Grant(row["account"], scope, is_refreshable=True)
 
     def _redeem_password(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
@@ -190,7 +193,7 @@ class OAuth:
 
 
 def _redeem_client_credentials(connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
-    # RFC 6749 section 4.4.3: this grant gives no refresh token.
+    # RFC 6749 section 4.4.3: this grant does not include a refresh token.
     return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, is_refreshable=False)
 
 
@@ -203,13 +206,13 @@ def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
 
 
 def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _OAuthClient) -> sqlite3.Row:
-    """Each code and refresh token works once and for its own client; a refused exchange uses up nothing."""
+    """Delete and return a code or refresh token, which is valid once and for one client. A later error restores it."""
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
         (hash_secret(secret), kind, client.client_id),
     ).fetchone()
     if row is None:
-        raise OAuthError("invalid_grant", "the grant is unknown, used already, or of another client")
+        raise OAuthError("invalid_grant", "the grant is unknown, already used, or belongs to another client")
     return row
 
 
@@ -226,7 +229,7 @@ def _authenticate_client(connection: sqlite3.Connection, client_id: str, client_
 
 
 def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
-    """Client id and secret from HTTP Basic, each form-encoded, or from the form (RFC 6749 section 2.3.1)."""
+    """Return client id and secret from HTTP Basic, where both are form-encoded, or the form (RFC 6749, 2.3.1)."""
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "basic":
         return form.get("client_id", ""), form.get("client_secret", "")
@@ -248,7 +251,7 @@ async def _read_form(request: web.Request) -> dict[str, str]:
         raise OAuthError("invalid_request", "the form cannot be read") from None
     form = dict(pairs)
     if len(form) != len(pairs):
-        raise OAuthError("invalid_request", "a parameter stands in the form twice")
+        raise OAuthError("invalid_request", "the form contains a parameter twice")
     _require_parameter(form, "grant_type")
     return form
 
@@ -260,7 +263,7 @@ def _require_parameter(form: Mapping[str, str], name: str) -> str:
 
 
 def is_usable_redirect(redirect_uri: str) -> bool:
-    """Return True if an answer can be sent there: to an absolute URI of http or https without a fragment."""
+    """Return True for an absolute http or https URI without a fragment."""
     if not (redirect_uri.isascii() and redirect_uri.isprintable()):
         return False
     try:
@@ -276,5 +279,5 @@ def is_usable_redirect(redirect_uri: str) -> bool:
 
 
 def _build_response(body: Mapping[str, Any], status: int = HTTPStatus.OK) -> web.Response:
-    # RFC 6749 section 5.1: an answer that holds a token is never cached.
+    # RFC 6749 section 5.1: a response with a token must not be cached.
     return web.json_response(body, status=status, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})

@@ -205,7 +205,8 @@ async def test_missing_sandbox_names_command_that_starts_one(
     ended = await operator.run("env", "--at", "http://127.0.0.1:9")
     assert ended.status == 4
     assert ended.err.startswith(
-        "directsuite: no sandbox answers at http://127.0.0.1:9/_sandbox: `directsuite sandbox` starts one; --at http://"
+        "directsuite: no sandbox answers at http://127.0.0.1:9/_sandbox: start one with `directsuite sandbox`, "
+        "or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
     )
 
 

@@ -141,7 +141,7 @@ async def test_a_response_that_no_sandbox_sends_is_reported(
     ended = await run(*arguments, document=document)
     is_read = arguments[0] not in ("account", "reset") and "--handle" not in arguments
     if is_read or not isinstance(document, dict):
-        assert (ended.status, "is no sandbox" in ended.err) == (4, True)
+        assert (ended.status, "is not a sandbox" in ended.err) == (4, True)
 
 
 async def test_a_handle_is_printed_without_control_characters(run: Run) -> None:

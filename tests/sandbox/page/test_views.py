@@ -172,7 +172,7 @@ async def test_calls_are_shown_with_effects_and_without_secrets(
         "Send",
         "ProvisionIDProofedPatient",
         "no operation",
-        "200 refused",
+        "200 rejected",
         f"ProvisionIDProofedPatient {patient_address}",
     ):
         assert text in calls

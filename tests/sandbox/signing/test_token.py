@@ -124,7 +124,7 @@ async def test_a_token_that_goes_away_is_answered_with_500_until_it_is_back(
     for _ in range(2):
         status, answer = await signing.call("PATCH", f"/{identifier}/sign", json={"name": "WitnessSig"})
         assert (status, answer["error"]) == (500, "Internal Server Error")
-        assert "the token that holds the signing key cannot be used" in answer["description"]
+        assert "the token with the signing key cannot be used" in answer["description"]
         assert PIN not in str(answer)
     assert (await signing.get_doc_info(identifier))["documentDigest"] == before["documentDigest"]
     bring_back(tokens)
