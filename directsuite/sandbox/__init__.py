@@ -1,18 +1,18 @@
-"""The sandbox: the four services, for real, on loopback.
+"""The sandbox: a local implementation of the four services.
 
-`directsuite.sandbox.server.Sandbox` runs it inside a program or test, `python -m directsuite.sandbox` as a server.
-It is a reading of the specification of its own: it imports nothing of the client, nor the client anything of it.
+`directsuite.sandbox.server.Sandbox` runs it in a program or test, `python -m directsuite.sandbox` as a server. It
+implements the specification independently: sandbox and client import nothing from each other.
 
-    serving.py        the server with sample content, for both command lines
-    server.py         Sandbox: one port for all of it, with the OpenAPI document, openapi.yaml
-    control.py        the control API, over HTTP;  client.py: a client of it;  access.py: who may talk to it
-    page/             what people look at: all of it in a browser
-    calls.py          which calls were answered, and how fast;  samples.py: the content of the first start
-    state.py          what a sandbox keeps, and what a test does to it
-    database.py       SQLite behind one writer thread, and the ledger: what really happened;  clock.py: the one clock
-    refusals.py       how each service refuses;  faults.py: answers and connections that go wrong on demand
+    serving.py        the server with sample data, for both command lines
+    server.py         Sandbox: all services on one port, with their OpenAPI document, openapi.yaml
+    control.py        the control API;  client.py: its client;  access.py: who has access to it
+    page/             the web page
+    calls.py          the recent calls;  samples.py: the sample data
+    state.py          the state, and how tests change it
+    database.py       SQLite with one writer thread, and the ledger of side effects;  clock.py: the clock
+    rejections.py     the error responses of the services;  faults.py: responses and connections that fail on demand
     imitation.py      responses like those of another server;  dialect.py: how servers differ
-    credentials.py    passwords, access tokens;  oauth.py: the endpoints that give them
+    credentials.py    passwords and access tokens;  oauth.py: the endpoints that issue tokens
     signing/  fax.py  messaging/  registration.py, patients.py    the four services
 """
 

@@ -1,4 +1,4 @@
-"""`python -m directsuite.sandbox`: the sandbox as a server, where the extra `directsuite[cli]` is not installed."""
+"""`python -m directsuite.sandbox`: the sandbox as a server, also without the extra `directsuite[cli]`."""
 
 from __future__ import annotations
 
@@ -26,31 +26,37 @@ _MAX_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line, as `directsuite sandbox` has it. Gives the exit status.
+    """Run the sandbox with the options of `directsuite sandbox`, and return the exit status.
 
-    Raises SystemExit, with 2, where an option is wrong.
+    Raises SystemExit with status 2 if an option is invalid.
     """
     parser = argparse.ArgumentParser(
         prog="python -m directsuite.sandbox",
-        description="The four services on loopback, until Ctrl-C or SIGTERM.",
-        epilog="Exit status: 0 after a signal, 1 where it cannot start, 2 where an option is wrong.",
+        description="Run the four services on loopback until Ctrl-C or SIGTERM.",
+        epilog="Exit status: 0 after a signal, 1 if the sandbox cannot start, 2 if an option is invalid.",
     )
     parser.add_argument(
-        "--port", type=_parse_port, default=DEFAULT_PORT, help="0 takes a free one (default: %(default)s)"
+        "--port", type=_parse_port, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)"
     )
-    parser.add_argument("--host", default=DEFAULT_HOST, help="where to listen (default: %(default)s)")
+    parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--allow-remote", action="store_true", help="let --host be no loopback address; a token is needed then"
+        "--allow-remote", action="store_true", help="allow a --host that is not loopback, and require a token"
     )
-    parser.add_argument("--profile", action="append", choices=PROFILES, help="answer so; may be given several times")
-    parser.add_argument("--imitate", type=Path, metavar="FILE", help="answer as a report of doctor --deep says")
+    parser.add_argument(
+        "--profile", action="append", choices=PROFILES, help="deviation from the specification; may be repeated"
+    )
+    parser.add_argument("--imitate", type=Path, metavar="FILE", help="imitate the server of a doctor --deep report")
     kept = parser.add_mutually_exclusive_group()
-    kept.add_argument("--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="default: %(default)s")
-    kept.add_argument("--memory", action="store_true", help="forget everything at the end")
-    parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="of any request, such as 500M")
+    kept.add_argument(
+        "--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="folder of the state (default: %(default)s)"
+    )
+    kept.add_argument("--memory", action="store_true", help="store nothing")
+    parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="maximum of any request, such as 500M")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON for programs, and nothing else")
-    token = parser.add_argument_group("the signing key in a PKCS #11 token", f"PIN: a file, or {PIN_VARIABLE}")
+    parser.add_argument("--json", action="store_true", help="print only one line of JSON, for programs")
+    token = parser.add_argument_group(
+        "the signing key in a PKCS #11 token", f"The PIN is read from --pkcs11-pin-file or {PIN_VARIABLE}."
+    )
     token.add_argument("--pkcs11-module", type=Path, metavar="PATH", help="the token's library")
     token.add_argument("--pkcs11-token", default="", metavar="LABEL")
     token.add_argument("--pkcs11-key", default=DEFAULT_KEY_LABEL, metavar="LABEL", help="default: %(default)s")

@@ -1,1 +1,1 @@
-"""The sandbox's signing service: stored PDFs, and real work on them."""
+"""The sandbox's signing service, which stores and processes PDFs."""
