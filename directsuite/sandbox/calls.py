@@ -1,7 +1,7 @@
-"""The calls that the sandbox has answered: which operation, how, and how fast, and the beginning of what they carried.
+"""The calls that the sandbox has received, with their results, durations and the start of their bodies.
 
-Of the last 10,000 calls there is a line, and of the last 500 the first 8 kB of the request and of the answer. What goes
-over the wire is kept as it came: reading a text masks its secrets (`masked`), and a repr shows nothing of it.
+The last 10,000 calls have a record, and the last 500 also the first 8 KiB of request and response. Bodies are stored
+unchanged: use `mask_secrets` to read them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 _MAX_CALLS = 10_000
 _MAX_EXCHANGES = 500
 MAX_RECORDED_BYTES = 8192
-"""So many bytes of a body are kept."""
+"""The number of stored bytes of a body."""
 BODY_PREFIX = web.RequestKey("carried", tuple[bytes, int])
-"""The key of a request whose body was not kept: its beginning, and the size of the whole."""
+"""The key for a request whose body is not in memory: the start of the body, and its size."""
 FAULT_KIND = web.RequestKey("fault", str)
-"""The key of a request that a fault was injected into: the fault's kind."""
+"""The key for a request with an injected fault: the fault's kind."""
 
 _SENSITIVE_WORDS = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _NAME = re.compile(r"""(?<![\w\\-])([\w\\-]++)["']?\s*+[:=]\s*+""")
-"""A name, and what is between it and its value. No letter is read twice: a search begins only where a name does."""
+"""A name, and the text between it and its value. Linear, because a match can only begin at the start of a name."""
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*+"?|'[^']*+'?|[^\s,&}\]]++""", re.DOTALL)
 _SECRET_KEY = re.compile(_SENSITIVE_WORDS, re.IGNORECASE)
 _MASK = "•••"
@@ -45,75 +45,75 @@ _MAX_PATH_CHARS = 300
 
 @attrs.frozen
 class Exchange:
-    """What a call carried, as it went over the wire."""
+    """The start of the bodies of a call, unchanged."""
 
     request: bytes
-    """The beginning of the body."""
+    """The start of the request body."""
     response: bytes
-    """The beginning of the body; nothing where it was streamed."""
+    """The start of the response body. Empty if it was streamed."""
     request_size: int | None
-    """Of the whole body; None where it was not read to its end."""
+    """The size of the request body in bytes, or None if it was not read completely."""
     response_size: int | None
-    """None where it was streamed."""
+    """The size of the response body in bytes, or None if it was streamed."""
 
 
 @attrs.frozen
 class CallRecord:
-    """One request, and how it ended."""
+    """A request and its result."""
 
     number: int
-    """They count from 1."""
+    """The number of the call, from 1."""
     at: datetime
-    """When it came, by the machine's clock."""
+    """The time of the request, on the machine's clock."""
     operation: str
-    """The specification's name of the operation; "no operation" where the URL or the method is wrong."""
+    """The operation's name in the specification, or "no operation" for a wrong URL or method."""
     status: int | None
-    """Of the answer; None where the connection ended without one."""
+    """The HTTP status of the response, or None if the connection ended without one."""
     milliseconds: float
     is_rejected: bool = False
-    """True for a refusal that has the status of a success, as messaging and registration answer."""
+    """True for a rejection with HTTP 200, as in messaging and registration."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
-    """Without a session and without the query."""
+    """The path without session and query."""
     effects: tuple[str, ...] = attrs.field(default=(), repr=False)
-    """What it has done, as the ledger has it: operation and subject."""
+    """The effects in the ledger: operation and subject."""
     fault: str | None = None
-    """The kind of the fault that was injected; None for a call as it is otherwise."""
+    """The kind of the injected fault, or None."""
 
     @property
     def outcome(self) -> str:
-        """The status in words, and the fault where there was one."""
+        """The status or its absence, and the injected fault, as text."""
         fault = "" if self.fault is None else f" (fault: {self.fault})"
         return f"{self.status or 'no response'}{' rejected' if self.is_rejected else ''}{fault}"
 
 
 class Calls:
-    """The last 10,000 calls of the services and the OAuth 2.0 endpoints, and who is told of each."""
+    """The last 10,000 calls of the services and OAuth 2.0 endpoints, and the listeners for new ones."""
 
     def __init__(self) -> None:
         self.records = deque[CallRecord](maxlen=_MAX_CALLS)
         self.listeners = list[Callable[[CallRecord], None]]()
         self.count = 0
-        """How many there were."""
+        """The number of all calls."""
         self._exchanges = deque[tuple[int, Exchange]](maxlen=_MAX_EXCHANGES)
 
     def find_exchange(self, number: int) -> Exchange | None:
-        """What a call carried, if it was one of the last."""
+        """Return the bodies of a call, or None if they are no longer stored."""
         return next((exchange for kept, exchange in self._exchanges if kept == number), None)
 
     def find(self, number: int) -> CallRecord | None:
-        """A call by its number."""
+        """Return the call with this number, or None if it is no longer stored."""
         place = number - self.count - 1 + len(self.records)
         return self.records[place] if 0 <= place < len(self.records) else None
 
     def make_middleware(self) -> Middleware:
-        """The outermost middleware."""
+        """Return the middleware that records calls. It must be the outermost."""
 
         @web.middleware
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """The handler's answer, which is noted however it ends."""
+            """Call the handler, and record the call even if it raises."""
             operation, at, began = request.match_info.route.name, datetime.now(UTC), time.perf_counter()
-            if operation is None and request.match_info.http_exception is None:  # it is of no service
+            if operation is None and request.match_info.http_exception is None:  # such as the page or the control API
                 return await handler(request)
             status: int | None = None
             answer: web.StreamResponse | None = None
@@ -150,12 +150,12 @@ class Calls:
 
 
 async def _read_exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
-    """The beginnings of both bodies. Of a request that was not read to its end there is nothing."""
+    """Return the start of both bodies. That of the request is empty if it was not read completely."""
     beginning, size = b"", None
     if BODY_PREFIX in request:
         beginning, size = request[BODY_PREFIX]
     elif not request.can_read_body and request.content.exception() is None:
-        sent = await request.read()  # read already: nothing is waited for
+        sent = await request.read()  # returns immediately, because the body was already read
         beginning, size = sent[:MAX_RECORDED_BYTES], len(sent)
     body = answer.body if isinstance(answer, web.Response) else None
     answered = bytes(body[:MAX_RECORDED_BYTES]) if isinstance(body, bytes | bytearray) else b""
@@ -164,7 +164,7 @@ async def _read_exchange(request: web.Request, answer: web.StreamResponse | None
 
 
 def _mask_path(request: web.Request) -> str:
-    """The path without the session that is a segment of some; of a path that no operation has, its first segments."""
+    """Return the path without its session id. For an unknown path, return its first segments only."""
     if request.match_info.route.name is None:
         segments = request.path[:_MAX_PATH_CHARS].split("/")
         return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
@@ -173,7 +173,7 @@ def _mask_path(request: web.Request) -> str:
 
 
 def mask_secrets(body: bytes) -> str:
-    """Return a body as text that a page can hold, without the values of names that are like a secret's; indent JSON."""
+    """Return a body as text with masked values of sensitive names. JSON is indented."""
     text = body.decode("utf-8", "replace")
     try:
         document = json.loads(text, object_pairs_hook=_mask_members)
@@ -183,7 +183,7 @@ def mask_secrets(body: bytes) -> str:
 
 
 def _mask_values(text: str) -> str:
-    """Replace the value behind each name that is named like a secret."""
+    """Replace the value after each sensitive name."""
     parts, end = list[str](), 0
     for name in _NAME.finditer(text):
         if name.start() < end or not _SECRET_KEY.search(name[1]):

@@ -1,4 +1,4 @@
-"""A client of the control API, for a sandbox that runs in another process."""
+"""A client of the control API of a sandbox in another process."""
 
 from __future__ import annotations
 

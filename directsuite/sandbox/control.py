@@ -3,8 +3,8 @@
 `build_control_document` builds its OpenAPI document from the table CONTROLS.
 
 Errors are {"error", "description"}: 400 for invalid input, 404 for an unknown subject, 409 for a name in use, 403 for
-a request that a web page may have sent. Times are ISO 8601 with an offset. `access.py` decides who has access. The
-page of the sandbox offers the same controls as forms.
+a request that a web page may have sent. Times are ISO 8601 with an offset. `access.py` checks the access. The page of
+the sandbox offers the same controls as forms.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class ControlOperation:
     summary: str
     handler: ControlHandler
     body_type: Any = None
-    """The type that the body is decoded as, or None if there is no body or it is not JSON."""
+    """The type that the body is decoded as, or None without a JSON body."""
     documented_body_type: Any = None
     """The type that describes the body in the OpenAPI document if it differs; bytes if the body is not JSON."""
     query_parameter: str | None = None

@@ -43,7 +43,7 @@ _matches: set[bytes] = set()
 
 
 def hash_password(password: str) -> bytes:
-    """Return a new salt and the hash of the password, for the database."""
+    """Return a new salt and the hash of the password, as stored in the database."""
     salt = os.urandom(_SALT_BYTES)
     return salt + _compute_scrypt(password, salt)
 
@@ -71,7 +71,7 @@ def generate_secret() -> str:
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return the digest of a token, code or session, for the database."""
+    """Return the digest of a token, code or session, as stored in the database."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 

@@ -39,7 +39,7 @@ CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
 CLOSED_TEXT = "the sandbox is closed"
 
 EFFECTS = ContextVar[list[str]]("EFFECTS")
-"""The effects of the request in progress, for the list of calls: operation and subject."""
+"""The effects (operation and subject) of the request in progress. The list of calls shows them."""
 
 _FILE_NAME, _LOCK_NAME = "sandbox.sqlite3", "sandbox.lock"
 _MAX_GROUP_JOBS = 256  # pieces of work that share a commit

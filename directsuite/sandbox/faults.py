@@ -81,7 +81,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
     """How often the rule applies. None: without limit."""
     skip: _Natural = 0
-    """The number of requests of the operation to skip first, including those that other rules apply to."""
+    """The number of requests of the operation to skip first. Requests to which other rules apply also count."""
     probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     """The probability that the rule applies to a request, with a random generator initialized by `seed`."""
     seed: int = 0

@@ -192,7 +192,7 @@ class StoredFiles:
             self._remove(self._abandoned - self._readers.keys())
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Delete files that no row names, but those that are being read only afterwards."""
+        """Delete files that no row names. A file that is being read is deleted afterwards."""
         gone = {*names}
         self._abandoned |= gone & self._readers.keys()
         self._remove(gone - self._readers.keys())

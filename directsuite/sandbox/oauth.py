@@ -105,7 +105,7 @@ class OAuth:
     async def authorize(self, request: web.Request) -> web.Response:
         """Redirect with a code, which is valid for ten minutes and one use.
 
-        Respond with an error, without a redirect, for an unknown client or an unusable redirect URI.
+        If the client is unknown or the redirect URI is unusable, respond with an error instead.
         """
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")

@@ -328,7 +328,7 @@ def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -
 
 
 def _compute_state(row: sqlite3.Row, now_ms: int) -> str:
-    """Return the state that was set, or the one that follows from the clock."""
+    """Return the state that was set, or otherwise the state that follows from the clock."""
     forced: str | None = row["state"]
     if forced is not None:
         return forced

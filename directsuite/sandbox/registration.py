@@ -4,11 +4,11 @@ A request is validated in this order:
 
     session (011) → domain (208) → arguments (010, 204) → the operation itself (002, 014, 205, 210)
 
-A body with another type than application/json is HTTP 415, and one that is not JSON is HTTP 400, both with code 010.
+A body with another type than application/json is HTTP 415, and invalid JSON is HTTP 400, both with code 010.
 Every other rejection is HTTP 200 with `success: false`.
 
 A user is a reseller of this module or a T-User of the messaging service. Each may use all domains that have an
-organization: the domains of the messaging service, and those that were added with a reseller. A session expires ten
+organization: the domains of the messaging service, and the domains added with resellers. A session expires ten
 minutes after the login, even if it is used.
 """
 
@@ -146,7 +146,7 @@ def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Set the passwords of all listed patients, or none of them, and return a ResellerAPIResponseType."""
+    """Set the passwords of all listed patients, or change nothing if one fails, and return a ResellerAPIResponseType."""
     users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")

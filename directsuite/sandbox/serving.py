@@ -63,7 +63,7 @@ PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 
 class CannotStartError(Exception):
-    """The sandbox could not be opened. The text says why, and what to do."""
+    """The sandbox could not be opened. The text contains the reason and what to do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -172,7 +172,7 @@ class _LogLimit(logging.Filter):
         self._minute, self._passed_count, self._dropped_count = now(), 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record is to be logged."""
+        """Return True if the record may be logged."""
         if self._now() - self._minute >= 60:
             self._minute, self._passed_count = self._now(), 0
         self._passed_count += 1
@@ -201,7 +201,7 @@ class _Formatter(logging.Formatter):
 def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
     """Log errors in the sandbox and in asyncio to stderr.
 
-    now: returns the time in seconds, for the limit of records. The limit is needed because asyncio logs a traceback
+    now: returns the time in seconds. The limit of records uses it. The limit is needed because asyncio logs a traceback
     for each connection that it cannot accept while too many files are open.
     """
     handler = logging.StreamHandler(sys.stderr)

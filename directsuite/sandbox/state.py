@@ -229,7 +229,7 @@ class SandboxState:
 
     @property
     def profile(self) -> Profiles:
-        """How responses deviate: `strict` follows the specification; `java` and `attachment-list` can be combined.
+        """The deviations of responses: `strict` follows the specification; `java` and `attachment-list` can be combined.
 
         `java`: dates are milliseconds, an empty list is null, and a list of one item is the item. `attachment-list`:
         received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.

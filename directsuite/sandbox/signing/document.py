@@ -275,7 +275,7 @@ def _require_few_entries(document: BinaryIO) -> None:
 
 
 class FieldFlag(IntFlag):
-    """The field flags (/Ff) that change how a field looks or what it is (ISO 32000-1, 12.7.4)."""
+    """The field flags (/Ff) that affect the appearance or the kind of a field (ISO 32000-1, 12.7.4)."""
 
     READ_ONLY = 1 << 0
     REQUIRED = 1 << 1

@@ -185,7 +185,7 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    """Remove all but signature fields from this part of the form. Return True if any remain."""
+    """Keep only the signature fields in this part of the form. Return True if any remain."""
     if node.is_indirect:
         if node.objgen in seen:
             return False

@@ -184,7 +184,7 @@ def _find_import_paths() -> list[str]:
 
 
 def _limit_this_process() -> None:
-    """Limit this process, for the case that its parent process ends before it."""
+    """Limit this process, because its parent process may end before it."""
     if sys.platform == "win32":
         return
     import resource

@@ -1,7 +1,7 @@
 """The signing service: its routes, and the storage of its documents (specification section 4.A).
 
-A change holds the document's lock from reading the document to storing the result, so that changes of a document run
-one after another. The result and its ledger entry are stored in one transaction. A change without effect (flattening
+A change holds the document's lock from reading the document to storing the result, so that changes of a document do not
+overlap. The result and its ledger entry are stored in one transaction. A change without effect (flattening
 without a form, clearing without an empty signature field) succeeds, keeps the digest, and adds no ledger entry.
 PDFs are processed in worker threads, two at a time, from file to file. Bodies are decoded and encoded as streams, so
 that large documents need little memory.

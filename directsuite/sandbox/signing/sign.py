@@ -219,7 +219,7 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
         with target.open("r+b") as document:
             asyncio.run(_embed(document, pdf_signer, local))
     except (SigningError, PdfError) as error:
-        raise InvalidActionError(f"the signature {signature.name!r} cannot be made: {error}") from error
+        raise InvalidActionError(f"the signature {signature.name!r} could not be added: {error}") from error
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:

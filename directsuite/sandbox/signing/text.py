@@ -38,8 +38,8 @@ FONT_PATHS = (
     "C:/Windows/Fonts/segoeui.ttf",
 )
 
-# Widths of Helvetica's glyphs in thousandths of the font size, for the bytes 32 to 255 of Windows-1252, from Adobe's
-# font metrics. 0 for unused codes.
+# Widths of Helvetica's glyphs in thousandths of the font size, by the bytes 32 to 255 of Windows-1252 (Adobe's font
+# metrics; 0 if a code is unused).
 _HELVETICA_WIDTHS = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556,
     556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667,
@@ -172,7 +172,7 @@ class TextStyle:
 
     font: Font
     size: float
-    """The font size in points, or 0 for one that fits the box."""
+    """The font size in points, or 0 for an automatic size."""
     colour: str
     """PDF operators that set the color."""
     alignment: int
