@@ -61,7 +61,6 @@ class Access:
         expected = None if without_token else self.token
 
         async def respond(request: web.Request) -> web.StreamResponse:
-            """Reject the request, or call the handler."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "the control API is for programs on this machine only"
                 return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
@@ -78,7 +77,6 @@ class Access:
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Reject the call, or call the handler."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)
@@ -112,7 +110,6 @@ def is_same_secret(shown: str, expected: str) -> bool:
 
 
 def _parse_netloc(origin: str) -> str | None:
-    """Return the host and port of an Origin header, or None."""
     try:
         return urlsplit(origin).netloc or None
     except ValueError:

@@ -200,7 +200,6 @@ class Control:
         return members
 
     def _convert_member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
-        """Return a member of a response. Raises ControlError if it is missing or has another type."""
         try:
             return msgspec.convert(document[name], kind)
         except (KeyError, msgspec.ValidationError):

@@ -195,8 +195,6 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
 
 
 class _DatabaseThread:
-    """A thread that owns a connection and runs the submitted work in order."""
-
     def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
         self.listeners = list[Callable[[], None]]()  # called after a transaction with changes

@@ -106,7 +106,6 @@ class _FaultRule:
     times_applied: int = 0
 
     def count_request(self) -> bool:
-        """Count a request. Return False if it must be skipped."""
         if self.skips_left == 0:
             return True
         self.skips_left -= 1
@@ -228,7 +227,6 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Apply the fault for a request, or call the handler unchanged."""
         fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)

@@ -74,7 +74,6 @@ class NewFax(msgspec.Struct, kw_only=True):
     """None: one recipient with the fax number."""
 
     def __post_init__(self) -> None:
-        """Validate the number and the status."""
         if not extract_digits(self.fax_number):
             raise ValueError("fax_number must have digits")
         if self.status is not None:
@@ -137,7 +136,6 @@ class FaxService:
         return [web.get(f"/fax/api/fax/{path}", work, name=name, allow_head=False) for name, path, work in operations]
 
     async def _get_single_message_info(self, request: web.Request) -> web.Response:
-        """Return one message, by fax number and handle."""
         handle = request.match_info["message_handle"]
         rows = await self._read_records(request, "SELECT * FROM fax WHERE digits = ? AND handle = ?", handle)
         if not rows:

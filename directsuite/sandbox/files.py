@@ -132,7 +132,6 @@ class StoredFiles:
         """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            """Return the result of `work`, and the names of the files to delete."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)
@@ -159,7 +158,6 @@ class StoredFiles:
         self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
     def __getitem__(self, name: str) -> Path:
-        """Return the path of the file with this name."""
         return self._folder / name
 
     @contextmanager

@@ -328,7 +328,6 @@ def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -
 
 
 def _compute_state(row: sqlite3.Row, now_ms: int) -> str:
-    """Return the state that was set, or otherwise the state that follows from the clock."""
     forced: str | None = row["state"]
     if forced is not None:
         return forced
@@ -401,7 +400,6 @@ def _normalize_id(number: int | str) -> int:
 
 
 def _normalize_dob(dob: str) -> str:
-    """Return a date of birth as yyyy-MM-dd."""
     for form in _DOB_FORMATS:
         try:
             return f"{datetime.strptime(dob.strip(), form):%Y-%m-%d}"  # noqa: DTZ007  a birthday has no time zone

@@ -105,7 +105,6 @@ class RegistrationCall(NamedTuple):
 
 
 def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Return a LoginResponseType with a new session."""
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError(RegistrationCode.AUTHENTICATION_FAILED, "the user name or password is wrong")
@@ -118,7 +117,6 @@ def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, 
 
 
 def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Create an address with its mailbox and payment, and return an AddUsersResponseV2Type."""
     described, account, contact = (
         call.convert_body(IndividualDescription),
         call.convert_body(Account),
@@ -134,7 +132,6 @@ def _find_addresses_by_meta(connection: sqlite3.Connection, call: RegistrationCa
 
 
 def _find_address_by_username(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Return a GetPatientAddressesResponseType with the address of a Direct user name."""
     patient = patients.find_patient(connection, call.domain, call.path["direct_username"], now=call.now)
     return _build_addresses([] if patient is None else [patient])
 
@@ -146,7 +143,7 @@ def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Set the passwords of all listed patients, or change nothing if one fails, and return a ResellerAPIResponseType."""
+    """Set the passwords of all listed patients, or change nothing, and return a ResellerAPIResponseType."""
     users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
@@ -234,5 +231,4 @@ def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], 
 
 
 def _normalize_domain(domain: str) -> str:
-    """Return a domain in lower case without the root's dot."""
     return domain.strip().rstrip(".").casefold()

@@ -239,7 +239,6 @@ def respond_to_error(error: Exception, request: web.Request) -> web.Response:
 
 
 def _build_service_rejection(path: str, status: int, description: str) -> web.Response:
-    """Return an error response in the form of the service at `path`."""
     body: dict[str, Any]
     if path.startswith(MESSAGING_BASE):
         body = {"success": False, "code": MessagingCode.OTHER, "message": description}

@@ -32,8 +32,6 @@ _CCDA = b'<?xml version="1.0" encoding="utf-8"?>\n<ClinicalDocument xmlns="urn:h
 
 @attrs.frozen
 class _Sample:
-    """A message in a mailbox."""
-
     age_hours: int
     """The hours since it was received."""
     sender: str

@@ -137,7 +137,6 @@ class Sandbox(SandboxState):
         self._demo_token = credentials.generate_secret()
 
     async def __aenter__(self) -> Self:
-        """Open the state, start to listen, and add the initial data."""
         self._faults.stopped = False
         async with AsyncExitStack() as opening:
             await self._open(opening)
@@ -164,7 +163,6 @@ class Sandbox(SandboxState):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Wait for requests in progress, stop listening, and close the state."""
         await self._exit_stack.aclose()
 
     @property
@@ -220,7 +218,6 @@ class Sandbox(SandboxState):
 
     @web.middleware
     async def _track_unread_body(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Record a request whose body was not read completely."""
         try:
             return await handler(request)
         finally:
@@ -257,7 +254,6 @@ class Sandbox(SandboxState):
         }
 
     def _seed_demo(self, connection: sqlite3.Connection, now: int) -> None:
-        """Add the demo account and the caller's initial data."""
         credentials.store_token(
             connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_TOKEN_LIFETIME
         )

@@ -172,7 +172,6 @@ class _LogLimit(logging.Filter):
         self._minute, self._passed_count, self._dropped_count = now(), 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if the record may be logged."""
         if self._now() - self._minute >= 60:
             self._minute, self._passed_count = self._now(), 0
         self._passed_count += 1
@@ -192,7 +191,6 @@ class _Formatter(logging.Formatter):
     """Formats an exception as its traceback and type, without its text, which may quote a request."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
-        """Return the lines of the traceback and the type of the exception."""
         kind, _, trace = ei
         return "".join((*traceback.format_tb(trace), kind.__name__))
 
@@ -260,7 +258,6 @@ async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token:
 
 
 def _validate_report(options: ServingOptions) -> None:
-    """Raise CannotStartError if the file of --imitate is not a report."""
     try:
         if options.imitate is not None:
             read_report(options.imitate)

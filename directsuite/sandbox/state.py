@@ -206,7 +206,6 @@ class SandboxState:
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
-            """Delete and add in one transaction, so that no reader sees an empty state."""
             _empty_all_tables(connection)
             self._seed_state(connection)
 
@@ -223,13 +222,12 @@ class SandboxState:
         self.clock.state.store(connection)
 
     def _seed_state(self, connection: sqlite3.Connection) -> None:
-        """Add the sample data, in the caller's transaction."""
         self._store_clock(connection)
         self._seed(connection, self.clock.milliseconds())
 
     @property
     def profile(self) -> Profiles:
-        """The deviations of responses: `strict` follows the specification; `java` and `attachment-list` can be combined.
+        """The deviations of responses: `strict` follows the specification; `java` and `attachment-list` combine.
 
         `java`: dates are milliseconds, an empty list is null, and a list of one item is the item. `attachment-list`:
         received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.

@@ -172,7 +172,6 @@ def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _
 
 
 def _iter_parent_updates(kept: _Specs) -> _Updates:
-    """Yield the updates of the parents of removed fields."""
     for name, spec in kept.items():
         if not _has_lost_subfields(spec):
             continue

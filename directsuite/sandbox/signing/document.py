@@ -415,7 +415,6 @@ def _read_stream_start(stream: pikepdf.Stream) -> bytes:
 
 
 def _join_texts(items: Iterable[pikepdf.Object]) -> str:
-    """Join the texts of the items with commas, up to the maximum length."""
     joined = ""
     for position, item in enumerate(items):
         joined += f",{value_to_text(item)}" if position else value_to_text(item)

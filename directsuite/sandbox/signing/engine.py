@@ -253,19 +253,16 @@ class _LimitedText:
         self._chars_left = _MAX_TEXT_CHARS
 
     def __call__(self, text: str) -> str:
-        """Return the text, or its start if the limit is reached."""
         cut = text[: self._chars_left]
         self._chars_left -= len(cut)
         return cut
 
     def value_to_text(self, value: pikepdf.Object) -> str:
-        """Return the start of a PDF value as text, or an empty text if the limit is reached."""
         if isinstance(value, pikepdf.Stream):
             self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
         return self(value_to_text(value)) if self._chars_left else ""
 
     def field_to_text(self, field: PdfField) -> str:
-        """Return the start of a field's value, or an empty text if the limit is reached."""
         if isinstance(field.get("/V"), pikepdf.Stream):
             self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
         return self(field.value) if self._chars_left else ""

@@ -168,7 +168,6 @@ def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
 
 
 def _make_stamp(pdf: pikepdf.Pdf, page: pikepdf.Page, widget: pikepdf.Object) -> pikepdf.Object:
-    """Return a read-only annotation that looks like a widget."""
     stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=widget["/Rect"], P=page.obj)
     stamp["/AP"] = Dictionary(N=_find_appearance(widget))
     stamp["/F"] = _to_integer(widget.get("/F")) | _READ_ONLY | _LOCKED
@@ -236,12 +235,10 @@ class _LimitedTexts:
         self._chars = 0
 
     def count(self, text: str) -> str:
-        """Count a text and return it. Raises InvalidActionError if all texts together are too long."""
         self.count_chars(len(text) + 1)
         return text
 
     def count_chars(self, number: int) -> None:
-        """Count a number of characters. Raises InvalidActionError if all texts together are too long."""
         self._chars += number
         if self._chars > _MAX_TEXT_CHARS:
             raise InvalidActionError(
@@ -294,7 +291,6 @@ def _draw_text(
 
 
 def _find_caption(field: PdfField, widget: pikepdf.Object) -> str | None:
-    """Return the text of a push button without an icon, or None for other fields."""
     looks = widget.get("/MK")
     if field.kind != "pushbutton" or looks is None or "/I" in looks:
         return None
@@ -350,7 +346,6 @@ def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, ou
 
 
 def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_on: bool) -> pikepdf.Object:
-    """Return the appearance of a check box or radio button in one of its two states."""
     width, height, content, matrix = _build_frame(widget)
     if is_on:
         size = min(width, height) * 0.8

@@ -46,8 +46,6 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Pem:
-    """The signer's private key and certificate, and the authority's certificate, as PEM."""
-
     key: bytes
     certificate: bytes
     authority: bytes
@@ -82,7 +80,6 @@ class FileKeyStore:
         return self._load()[1].authority
 
     def _load(self) -> tuple[Any, _Pem]:
-        """Return the private key, and the key and certificates as PEM."""
         with self._lock:
             if self._loaded is None:
                 pem = self._read() or self._write(_generate_pem())
@@ -109,7 +106,6 @@ class FileKeyStore:
 
 
 def _generate_pem() -> _Pem:
-    """Create an authority, a signer's key, and its certificate."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 

@@ -82,11 +82,9 @@ class Base64File:
             raise InvalidParameterError("the body is empty: base64 text is expected")
 
     def __enter__(self) -> Self:
-        """Return itself, with the file open."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -135,8 +133,6 @@ class _SignBody(
     msgspec.Struct,
     rename={"signer_name": "gsName", "gmt_offset": "GMTOffset", "picture": "graphicalSignature"},
 ):
-    """The body of Sign, or an item of MultiSign's body."""
-
     name: _Text | None = None
     widget: _Widget | None = None
     reason: _Text | None = None

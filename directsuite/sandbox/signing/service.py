@@ -200,7 +200,6 @@ class SigningService:
         return self._build_base64_response(document.file)
 
     async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[PdfChange, StoredPdf]:
-        """Return the change and the document that is stored after it."""
         read_body = _BODY_READERS[operation]
         signatures = [] if read_body is None else read_body(await _read_json(request))
         async with self._get_lock(request.match_info["identifier"]):

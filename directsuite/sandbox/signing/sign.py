@@ -175,7 +175,6 @@ def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placeme
 
 
 def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
-    """Return the rectangle of a widget in the page's user space."""
     if placement.page > len(pdf.pages):
         raise InvalidParameterError(
             f"the widget is for page {placement.page}, but the document has {len(pdf.pages)} page(s)"
@@ -318,7 +317,6 @@ class _DrawnStampStyle(BaseStampStyle):
     draw: DrawFn | None = None
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
-        """Return the appearance for a box. Called by pyHanko."""
         return _DrawnStamp(writer, box, self.draw)
 
 
@@ -329,7 +327,6 @@ class _DrawnStamp(AppearanceContent):
         self._draw = draw
 
     def register(self) -> Any:
-        """Import the appearance into the signed document, and return its reference."""
         if self._draw is None:
             raise ValueError("a stamp needs a function that draws it")
         drawn = self._draw(float(self.box.width), float(self.box.height))

@@ -200,7 +200,6 @@ def _find_public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.Ellipt
 
 
 def _build_chain(certificate: x509.Certificate, present: Sequence[x509.Certificate]) -> list[x509.Certificate]:
-    """Return this certificate and its issuers up to the root, if they are present."""
     chain = [certificate]
     while issuer := next((each for each in present if each not in chain and _is_issued_by(chain[-1], each)), None):
         chain.append(issuer)
