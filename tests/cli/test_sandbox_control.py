@@ -205,7 +205,7 @@ async def test_missing_sandbox_names_command_that_starts_one(
     ended = await operator.run("env", "--at", "http://127.0.0.1:9")
     assert ended.status == 4
     assert ended.err.startswith(
-        "directsuite: no sandbox answers at http://127.0.0.1:9/_sandbox: start one with `directsuite sandbox`, "
+        "directsuite: no sandbox responds at http://127.0.0.1:9/_sandbox: start one with `directsuite sandbox`, "
         "or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
     )
 
@@ -246,5 +246,5 @@ async def test_each_call_is_a_line_without_what_it_carried(
         with pytest.raises(ds.ConnectionLostError):
             await box.get_folders()
     lines = [line.split()[2:-2] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "answer", "(fault:", "reset_before)"]]
+    assert lines == [["GetMessageCount", "200"], ["GetFolders", "no", "response", "(fault:", "reset_before)"]]
     assert [each.operation for each in sandbox.calls.records] == ["GetMessageCount", "GetFolders"]
