@@ -49,7 +49,7 @@ async def test_a_flattened_document_can_be_signed_but_a_signed_one_not_flattened
     await signing.call_ok("PATCH", f"/{identifier}/flatten")
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
     content = await signing.get_doc(identifier)
-    assert "carries 1 signature(s)" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
+    assert "has 1 signature(s)" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
     assert await signing.get_doc(identifier) == content
     assert count_pdfsig_valid(content, tmp_path) == 1
     assert (await signing.get_signature_states(identifier))["PatientSig"] is True

@@ -113,9 +113,9 @@ async def test_names_that_are_left_out_are_free_ones(signing: SigningCaller) -> 
         ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 2}}, "page 2, but the document has 1"),
         ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 0}}, "counted from 1"),
         ({"widget": {"x": 0, "y": 0, "width": 10, "height": 10, "page": 1.5}}, "whole number"),
-        ({"widget": {"x": 0, "y": 0, "width": 0, "height": 10}}, "above 0"),
-        ({"widget": {"x": 0, "y": 0, "width": -5, "height": 10}}, "above 0"),
-        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 0.9}}, "1 point at least"),
+        ({"widget": {"x": 0, "y": 0, "width": 0, "height": 10}}, "at least 1 point"),
+        ({"widget": {"x": 0, "y": 0, "width": -5, "height": 10}}, "at least 1 point"),
+        ({"widget": {"x": 0, "y": 0, "width": 10, "height": 0.9}}, "at least 1 point"),
         ({"widget": {"x": 600, "y": 0, "width": 50, "height": 10}}, "612 wide and 792 high"),
         ({"widget": {"x": 0, "y": -20, "width": 50, "height": 10}}, "beyond page 1"),
         ({"widget": {"x": "far", "y": 0, "width": 50, "height": 10}}, "widget.x must be a number"),
@@ -181,7 +181,7 @@ async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -
 async def test_a_name_that_is_signed_already_is_refused(signing: SigningCaller) -> None:
     identifier = await signing.save(documents.make_consent_form())
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
-    assert "signed already" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    assert "already signed" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
     assert "text field" in await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "patient_name"})
 
 
