@@ -1,7 +1,7 @@
-"""`directsuite sign` for one PDF at a time: into one file, verify, info, flatten and clear.
+"""`directsuite sign` for single PDFs: sign into one file, verify, info, flatten and clear.
 
-Each saves the PDF with the service, does one thing, and deletes it there again. No journal is needed: what is broken
-off has changed nothing here, and the same command begins with the source again.
+Each command saves the PDF at the service, does one thing, and deletes the stored document. No journal is needed: an
+interrupted command has written nothing, and can be run again.
 """
 
 from __future__ import annotations
@@ -50,19 +50,21 @@ from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Si
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
 
-_DELETE_TIMEOUT = 5.0  # seconds: what isn't deleted expires by itself
+_DELETE_TIMEOUT = 5.0  # seconds; short, because a stored document that is not deleted expires
 _ENCRYPT_ENTRY_PATTERN = re.compile(rb"/Encrypt[\s<]")
-_RECOVERY_HINT = "no file was written, and the service's copy is deleted, or expires: give the same command again"
-_MAX_SERVER_ERRORS_IN_A_ROW = 5  # PDFs in a row that the service fails with: it is broken for all
+_RECOVERY_HINT = "no file was written, and the stored document is deleted or expires; run the same command again"
+_MAX_SERVER_ERRORS_IN_A_ROW = 5  # then the service is assumed to fail for every PDF
 _FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
-_NO_PDF_PROBLEM = "there is no PDF in this folder"
-_HINT_NOT_VALID = "for instance, the PDF was changed after it was signed, or the service doesn't trust the certificate"
+_NO_PDF_PROBLEM = "There is no PDF in this folder."
+_HINT_NOT_VALID = (
+    "Possible reasons: the PDF was changed after it was signed, or the service does not trust the certificate."
+)
 
 _ChangeFunction = Callable[[Signing, StoredDocument, Path], Awaitable[object]]
 
 
 def is_one_file(sources: Sequence[Path], output: Path) -> bool:
-    """Return True if `sign` is asked for one file, not a folder: one source that is a file, and --output some.pdf."""
+    """Return True if `sign` has to write one file: there is one source, a file, and --output ends in .pdf."""
     return len(sources) == 1 and sources[0].is_file() and is_named_as_pdf(output)
 
 
@@ -75,7 +77,7 @@ def sign_file(source: Path, options: SignOptions) -> int:
         _validate_single_file_options(options)
 
         async def sign_stored(signing: Signing, stored: StoredDocument, output: Path) -> None:
-            """Sign the stored PDF into a file, as its options say. Raises RefusedError."""
+            """Sign the stored PDF into a file. Raises UsageError if a --name does not fit the PDF's fields."""
             if options.name:
                 _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
             if len(signatures) == 1:
@@ -101,7 +103,7 @@ def clear(source: Path, options: DocumentOutputOptions) -> int:
 
 
 def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
-    """Show the signatures of PDFs, and return the exit status: done where each has some, and all are valid."""
+    """Show the signatures of PDFs. Return DONE if each PDF has a signature and all signatures are valid."""
     command = _make_command(*sources)
     is_one = len(sources) == 1 and not sources[0].is_dir()
     return command.run(lambda: _verify_files(command, _find_pdfs(sources, options), options, is_one=is_one))
@@ -114,45 +116,44 @@ def show_info(source: Path, options: TokenOptions) -> int:
 
 
 def _make_command(*sources: Path) -> Command:
-    """The command on these PDFs, which names one where it is the only one."""
     pdf = with_value("the PDF", sources[0]) if len(sources) == 1 else "a PDF"
     return Command(
         resume_hint=NOTHING_CHANGED,
         recovery_hint=_RECOVERY_HINT,
-        unknown_status=ExitStatus.UNAVAILABLE,  # only a copy may have changed
+        unknown_status=ExitStatus.UNAVAILABLE,  # only the temporary stored document may have changed
         option_names={"pdf": pdf, "destination": "--output"},
     )
 
 
 def _validate_single_file_options(options: SignOptions) -> None:
-    """Raise RefusedError where an option that would be passed over differs from its default."""
+    """Raise UsageError if an option that applies only to folders is not at its default."""
     fields = attrs.fields_dict(SignOptions)
     given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != fields[name].default]
     if given_options:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in given_options)
         verb, them = ("are", "them") if len(given_options) > 1 else ("is", "it")
-        raise UsageError(f"{names} {verb} for folders: give --output FOLDER, or leave {them} out")
+        raise UsageError(f"{names} {verb} only for folders. Give --output FOLDER, or omit {them}.")
 
 
 def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
-    """Raise RefusedError where a signature would not stand where its --name says."""
+    """Raise UsageError if a signature can't use the field that its --name names."""
     for signature in signatures:
         problem = find_field_problem(signature, fields)
         if problem is not None:
             name = with_value("--name", signature.name)
-            raise UsageError(f"{name}: the PDF {problem.value}{_get_field_advice(problem, fields)}")
+            raise UsageError(f"{name}: the PDF {problem.value}{_get_field_advice(problem, fields)}.")
 
 
 def _get_field_advice(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> str:
-    """What to do, with the names of the empty fields where stderr may show them."""
+    """Return what to do. It contains the names of the empty fields if stderr may show them."""
     if problem is FieldProblem.PLACED:
         return ", or give a new name"
     if problem is FieldProblem.SIGNED:
-        return ": give another name"
+        return "; give a different name"
     empty = [field.name for field in fields if field.name and not field.is_signed]
     if not empty:
-        return ": it has no empty one at all; --widget makes one of that name"
-    return f": {with_value('`directsuite sign info` lists the empty ones', ', '.join(empty))}; --widget makes one"
+        return "; it has no empty field. --widget creates one with that name"
+    return f"; {with_value('`directsuite sign info` lists the empty fields', ', '.join(empty))}. --widget creates one"
 
 
 async def _flatten(signing: Signing, stored: StoredDocument, output: Path) -> None:
@@ -166,11 +167,14 @@ async def _clear(signing: Signing, stored: StoredDocument, output: Path) -> None
 def _begin_change(
     command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> Coroutine[Any, Any, int]:
-    """Have the service change a PDF, and write it to a file, whole or not at all. Raises RefusedError."""
+    """Check --output, and return the coroutine that changes the PDF and writes it, completely or not at all.
+
+    Raises UsageError.
+    """
     if options.output.is_dir():
-        raise UsageError("--output is a folder: name a file")
+        raise UsageError("--output is a folder. Name a file.")
     if is_same_file(options.output, source):
-        raise UsageError(f"{with_value('the file of --output', options.output)} is the PDF itself: name another")
+        raise UsageError(f"{with_value('The file of --output', options.output)} is the source PDF. Name another file.")
     if not options.overwrite and options.output.exists():
         raise _make_exists_error(options.output)
     return _write_changed_pdf(_make_suite(command, options), source, options, change)
@@ -180,18 +184,18 @@ async def _write_changed_pdf(
     suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> int:
     output = options.output
-    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # beside it, so that it only has to be given its name
+    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # in the same folder, so that it can be renamed
     try:
         async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
             await change(suite.signing, stored, output if options.overwrite else temporary)
-            if not options.overwrite and not move_new(temporary, output):  # somebody made it meanwhile
+            if not options.overwrite and not move_new(temporary, output):  # another process has created it
                 raise _make_exists_error(output)
     finally:
         temporary.unlink(missing_ok=True)
     if options.json:
         show_json({"output": str(output)})
     else:
-        echo_err(f"written to {with_value('the file of --output', output)}")
+        echo_err(f"The PDF was written to {with_value('the file of --output', output)}.")
     if isinstance(options, SignOptions) and is_invisible(options) and not options.json:
         echo_err(HINT_INVISIBLE)
     return ExitStatus.DONE
@@ -199,22 +203,22 @@ async def _write_changed_pdf(
 
 def _make_exists_error(output: Path) -> UsageError:
     return UsageError(
-        f"{with_value('the file of --output', output)} is there already: name another, or give --overwrite"
+        f"{with_value('The file of --output', output)} exists already. Name another file, or give --overwrite."
     )
 
 
 @attrs.frozen(repr=False)
 class _VerificationResult:
-    """What the service says of the signatures of a PDF."""
+    """The signatures of a PDF, as the service verified them."""
 
     file: Path
     problem: str | None = None
-    """Why it says nothing."""
+    """The reason why the PDF could not be verified. None: it was verified."""
     signatures: Sequence[DocumentSignature] = ()
 
     @property
     def rows(self) -> list[Sequence[object]]:
-        """A row of the table for each signature, or one that says that there is none."""
+        """The rows of the table: one for each signature, or a single one if there is none."""
         if self.problem is not None or not self.signatures:
             state = "no signature" if self.problem is None else f"not verified: {self.problem}"
             return [(self.file, None, None, None, None, state)]
@@ -232,7 +236,7 @@ class _VerificationResult:
 
 
 def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
-    """The PDFs, and those of the folders, each with its problem. Raises RefusedError where there is none."""
+    """Return the PDFs, and those in folders, each with its problem or None. Raises UsageError if there are none."""
     found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
         if source.is_dir():
@@ -251,7 +255,10 @@ def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Pa
 async def _verify_files(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
-    """Show the signatures of the files. is_one: a single file was given, whose problem ends the command."""
+    """Show the signatures of the files, and return the exit status.
+
+    is_one: True if the source is a single file. Its problem then ends the command.
+    """
     found, failures_in_a_row, are_valid = list[_VerificationResult](), 0, False
     try:
         async with (
@@ -279,7 +286,7 @@ async def _verify_files(
                     if failures_in_a_row == _MAX_SERVER_ERRORS_IN_A_ROW:
                         raise
                 bar.advance()
-    finally:  # where the service fails meanwhile, and at Ctrl-C
+    finally:  # also after a failure of the service, and after Ctrl-C
         if found:
             end_line()
             _show_results(found, options)
@@ -288,31 +295,37 @@ async def _verify_files(
 
 
 def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
-    """Say on stderr which PDFs are not proven valid; return True where there is none. left: PDFs not looked at."""
+    """Report PDFs that are not proven valid on stderr. Return True if there are none.
+
+    left: number of PDFs that were not verified because the command ended early.
+    """
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
     unknown = sum(
         each.problem is not None or any(signature.is_valid is None for signature in each.signatures) for each in found
     )
     if unsigned:
-        echo_err(f"{unsigned} of {len(found)} PDFs: no signature")
+        echo_err(f"PDFs without a signature: {unsigned} of {len(found)}.")
     if invalid:
-        echo_err(f"{invalid} of {len(found)} PDFs: a signature is not valid; {_HINT_NOT_VALID}")
+        echo_err(f"PDFs with a signature that is not valid: {invalid} of {len(found)}. {_HINT_NOT_VALID}")
     if unknown:
-        echo_err(f"{unknown} of {len(found)} PDFs could not be verified: the table says why")
+        echo_err(f"PDFs that could not be verified: {unknown} of {len(found)}. The table shows the reasons.")
     if left:
-        echo_err(f"{left} of {len(found) + left} PDFs were not looked at")
+        echo_err(f"PDFs that were not processed: {left} of {len(found) + left}.")
     return not (unsigned or invalid or unknown or left)
 
 
 async def _verify_file(suite: DirectSuite, file: Path) -> _VerificationResult:
-    """What the service says of a file. Raises RefusedError, DirectSuiteError."""
+    """Have the service verify the signatures of a file. Raises UsageError, DirectSuiteError."""
     signatures = (await _read_info(suite, file)).signatures
     return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 
 
 def _is_file_error(error: DirectSuiteError) -> bool:
-    """Return True if another file may fare better. A wrong URL answers 404 to each, and a service that is away 503."""
+    """Return True if the error concerns only this file.
+
+    A wrong URL returns 404 for every file, and an unavailable service returns 503.
+    """
     if isinstance(error, ServerError):
         return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
     if isinstance(error, NotFoundError):
@@ -340,14 +353,14 @@ def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) 
 
 
 def _parse_time(text: str | None) -> datetime | str | None:
-    """A time of a signature, which some services write in forms of their own."""
+    """Return the time of a signature, or the text if it has a service's custom format."""
     with suppress(ValueError):
         return None if text is None else datetime.fromisoformat(text)
     return text
 
 
 def _format_validity(is_valid: bool | None) -> str:
-    return "not verified: the service doesn't say" if is_valid is None else "valid" if is_valid else "NOT VALID"
+    return "not verified: the service does not report it" if is_valid is None else "valid" if is_valid else "NOT VALID"
 
 
 async def _show_info(command: Command, source: Path, options: TokenOptions) -> int:
@@ -375,25 +388,28 @@ async def _show_info(command: Command, source: Path, options: TokenOptions) -> i
 
 
 def _build_page_size_rows(pages: Sequence[Page]) -> list[Sequence[object]]:
-    """The sizes of pages before they are turned, and how far they are; with the pages' numbers where they differ."""
+    """Return rows with the page sizes before rotation, and the rotation.
+
+    If the pages differ, each row names the pages to which it applies.
+    """
     pages_by_size = dict[str, list[int]]()
     for number, page in enumerate(pages, 1):
         if page.width and page.height:
-            turned = f", shown turned by {page.rotate} degrees" if page.rotate else ""
-            pages_by_size.setdefault(f"{page.width:g} x {page.height:g}{turned}", []).append(number)
+            rotation = f", rotated by {page.rotate} degrees" if page.rotate else ""
+            pages_by_size.setdefault(f"{page.width:g} x {page.height:g}{rotation}", []).append(number)
     if len(pages_by_size) == 1:
         return [("Page size", size) for size in pages_by_size]
     return [(f"Page {_format_ranges(numbers)}", size) for size, numbers in pages_by_size.items()]
 
 
 def _format_ranges(numbers: Iterable[int]) -> str:
-    """Ascending numbers as people write them: 1-3, 7."""
+    """Format ascending numbers as ranges, such as 1-3, 7."""
     runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
 
 def _format_position(field: DocumentSignature) -> str:
-    """Where a field stands, as --widget takes it; empty for one that is invisible."""
+    """Return the position of a field in the form of --widget, or an empty text if it is invisible."""
     if not field.width or not field.height or field.left is None or field.top is None:
         return ""
     page = "" if field.page_index is None else f",{field.page_index}"
@@ -407,16 +423,17 @@ async def _read_info(suite: DirectSuite, source: Path) -> DocumentInfo:
 
 @asynccontextmanager
 async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
-    """The PDF as the service has it meanwhile. Raises RefusedError where it can't be read."""
+    """Save the PDF at the service, yield the stored document, and delete it. Raises UsageError if it can't be read."""
     problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
-        raise UsageError(f"{with_value('the file', source)} {problem}")
+        raise UsageError(f"{with_value('The file', source)} {problem}.")
     try:
         stored = await signing.save(source)
     except BadRequestError as error:
         if await asyncio.to_thread(_is_encrypted, source):
-            pdf = with_value("the PDF", source)
-            raise UsageError(f"{pdf} is encrypted{quote_service_message(error)}: give one without a password") from None
+            pdf = with_value("The PDF", source)
+            words = quote_service_message(error)
+            raise UsageError(f"{pdf} is encrypted{words}. Use a PDF without a password.") from None
         raise
     try:
         yield stored
@@ -426,18 +443,18 @@ async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[S
         except NotFoundError:
             pass
         except DirectSuiteError:
-            copy = with_value("the service's copy of the PDF", stored.identifier)
-            echo_err(f"{copy} could not be deleted: it expires there, 4 hours after its last use")
+            copy = with_value("The service's copy of the PDF", stored.identifier)
+            echo_err(f"{copy} could not be deleted. It expires 4 hours after its last use.")
 
 
 def _find_problem(source: Path) -> str | None:
-    return "is a folder: name a PDF in it" if source.is_dir() else find_source_problem(source)
+    return "is a folder; name a PDF in it" if source.is_dir() else find_source_problem(source)
 
 
 def _is_encrypted(pdf: Path) -> bool:
-    """Return True if a PDF that was refused needs a password; False also where it has gone meanwhile."""
+    """Return True if a rejected PDF is encrypted. Return False also if it can't be read."""
     with (
-        suppress(OSError, ValueError),  # mmap takes no empty file
+        suppress(OSError, ValueError),  # mmap raises ValueError for an empty file
         pdf.open("rb") as opened,
         mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):

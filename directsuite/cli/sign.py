@@ -1,10 +1,10 @@
-"""`directsuite sign`: PDFs and folders of them in, signed PDFs out, each signed once whatever happens meanwhile.
+"""`directsuite sign`: sign PDFs and folders of PDFs. Each PDF is signed once, even if the command is interrupted.
 
     sources ──► Admission ──► SigningJob ──► --output
-                 │  no PDF, signed before, or the output is taken: told, and passed over
-    journal ─────┴─ beside the output, so that the same command goes on where it was broken off
+                 │  skips and reports: files that are no PDF, PDFs signed before, names that the output has
+    journal ─────┴─ next to the output: the same command continues an interrupted run
 
-What is signed keeps its name: that of a file, or its path below the folder that was given.
+A signed PDF has the name of its source file, or its path below the source folder.
 """
 
 from __future__ import annotations
@@ -53,59 +53,59 @@ from directsuite.settings import Settings
 from directsuite.signing.models import Signature, Widget
 from directsuite.suite import DirectSuite
 
-_HINT_REPEAT_COMMAND = "give the same command again: it skips signed PDFs, and signs the others"
-_HINT_USE_AGAIN_OPTION = "the table says why; put that right, and give the same command with --again"
+_HINT_REPEAT_COMMAND = "run the same command again: it skips signed PDFs and signs the others"
+_HINT_USE_AGAIN_OPTION = "The table shows the reasons. Fix them, then run the same command with --again."
 _WITHIN_SOURCES_TEXT = " within the sources"
-_HINT_FIX_CAUSE = "see to that before you go on"
+_HINT_FIX_CAUSE = "fix this first"
 _HINT_CHECK_URL = (
-    "check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service; if they are right, ask its provider"
+    "check DIRECTSUITE_SIGNING_URL and the proxies between here and the service; if they are right, ask its provider"
 )
 _NOT_DELETED_MESSAGE = (
-    "{count} could not be deleted at the service after signing: the next command on this --output deletes them, "
-    "or they expire there, 4 hours after their last use"
+    "The service still stores signed PDFs that could not be deleted there: {count}. The next command with this "
+    "--output deletes them. Otherwise they expire 4 hours after their last use."
 )
-_OUTPUT_NOT_CREATABLE = "--output can't be made ({why}): name a folder that can"
+_OUTPUT_NOT_CREATABLE = "Could not create the folder of --output ({why}). Name a different folder."
 _SIGNATURES_DIFFER = (
-    "--output has PDFs that were signed in another way (--name, --widget, --image and so on): "
-    "name another --output, or sign as before"
+    "--output contains PDFs that were signed with other options (--name, --widget, --image and so on). "
+    "Name a different --output, or use the same options as before."
 )
 _OUTAGE_CAUSES = {
-    "ConnectFailedError": "the service can't be reached, `directsuite doctor` says why",
-    "RateLimitedError": "the service gets too many requests",
+    "ConnectFailedError": "Could not connect to the service (run `directsuite doctor` to see why)",
+    "RateLimitedError": "The service gets too many requests",
 }
-"""What is waited for, by the type of the error with which it began."""
+"""The reason for waiting, by the name of the error with which the outage began."""
 _PROGRESS_INTERVAL = 0.2  # seconds
-_FAILURE_BATCH_ROWS = 500  # failures read from the journal
-_MAX_TABLE_ROWS = 200  # of a table that people read
+_FAILURE_BATCH_ROWS = 500
+_MAX_TABLE_ROWS = 200
 
 _IMAGE_MAGIC_BYTES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")
-_MAX_IMAGE_BYTES = 1_000_000  # bytes: it goes with each signature, and such providers ask for bodies below a megabyte
+_MAX_IMAGE_BYTES = 1_000_000  # sent with each signature, and providers limit request bodies to a megabyte
 _PAGE_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}")
 
 
 def sign(sources: Sequence[Path], options: SignOptions) -> int:
-    """Sign the PDFs of the sources; the exit status."""
-    resume = "nothing was sent: give the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
+    """Sign the PDFs of the sources, and return the exit status."""
+    resume = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
     return Command(resume_hint=resume).run(lambda: _prepare_run(sources, options))
 
 
 def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, int]:
-    """Check the options, and ask for the token. Raises RefusedError."""
+    """Check the options, read the token, and return the coroutine to run. Raises UsageError."""
     options = attrs.evolve(options, output=_resolve_output(options.output))
     signatures = make_signatures(options)
     if not options.output.name:
-        raise UsageError("--output is the root of all folders, beside which is no place for a journal: name one")
+        raise UsageError("--output is the root folder, and the journal must be next to --output. Name another folder.")
     sources = PdfSources(paths, output=options.output, recursive=options.recursive)
     for number, problem in sources.problems.items():
-        echo_err(f"{with_value(f'number {number} of the sources', paths[number - 1])} {problem}: it isn't signed")
+        echo_err(f"{with_value(f'Source {number}', paths[number - 1])} {problem}. It is not signed.")
     if not sources:
-        raise UsageError("there is nothing to sign: give PDFs, or folders that have some")
+        raise UsageError("There is nothing to sign. Name PDFs, or folders that contain PDFs.")
     if is_named_as_pdf(options.output):
-        raise UsageError("--output ends in .pdf, which is for a single PDF: name a folder")
+        raise UsageError("--output ends in .pdf, which is only possible for a single PDF. Name a folder.")
     if len(paths) == 1 and not paths[0].is_dir() and options.output.suffix and not options.output.exists():
         raise UsageError(
-            f"{with_value('--output', options.output)} looks like a file that is no PDF: name one that ends in .pdf, "
-            "or a folder without an ending"
+            f"{with_value('--output', options.output)} looks like a file that is not a PDF. Name a file that ends in "
+            ".pdf, or a folder without a file extension."
         )
     if options.dry_run:
         return _show_plan(signatures, sources, options)
@@ -113,11 +113,11 @@ def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, 
 
 
 async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, options: SignOptions) -> int:
-    """Tell what would be signed. Raises RefusedError."""
+    """Show which PDFs would be signed, and return the exit status. Raises UsageError."""
     async with AsyncExitStack() as stack:
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
-            options = attrs.evolve(options, again=False)  # what failed is all that there is
+            options = attrs.evolve(options, again=False)  # the journal has only failures, and is ignored
         elif _has_journal(path):
             journal = await stack.enter_async_context(_open_journal(path))
         admission = _make_admission(sources, journal, options)
@@ -140,23 +140,25 @@ async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, optio
         rows = [(str(each.candidate.file), _describe_plan(each, options.output)) for each in verdicts]
         _show_rows(("file", "would be"), rows)
     report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
-    echo_err(f"this was a dry run: {_format_count(admission.wanted_count)} would be signed, and nothing was sent")
+    echo_err(f"Dry run: nothing was sent. {_format_count(admission.wanted_count)} would be signed.")
     return _get_exit_status(sources, admission, options)
 
 
 async def _sign_sources(
     settings: Settings, access_token: Secret, signatures: Sequence[Signature], sources: PdfSources, options: SignOptions
 ) -> int:
-    """Sign, and report. Raises RefusedError, and DirectSuiteError where the job didn't begin."""
-    from tenacity import stop_before_delay  # commands that sign nothing don't pay for it
+    """Sign and report. Return the exit status.
+
+    Raises UsageError, and DirectSuiteError if the job could not start.
+    """
+    from tenacity import stop_before_delay  # imported here because other commands don't need it
 
     target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)
-    async with DirectSuite(
-        settings, token=access_token, listeners=make_request_listeners()
-    ) as suite:  # what is left unknown is the journal's to find out
+    # Not Command.make_suite: the journal resolves unknown outcomes.
+    async with DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
         if await _is_journal_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
-            options = attrs.evolve(options, again=False)  # what failed is all that there is
+            options = attrs.evolve(options, again=False)  # the removed journal had only failures
         async with _open_journal(path) as journal:
             if options.again:
                 await journal.retry()
@@ -182,7 +184,7 @@ async def _sign_sources(
                 except JobStoppedError as error:
                     stopped = error
                 except asyncio.CancelledError:
-                    echo_err(f"{_format_count(job.progress.done)} signed")
+                    echo_err(f"{_format_count(job.progress.done)} signed.")
                     raise
             failed = await _read_failures(journal, sources)
             left = len(await journal.list_abandoned())
@@ -196,9 +198,9 @@ async def _sign_sources(
         status, sentence = _exit_for_stopped_job(stopped)
         _show_report(job, admission, failed, sentence, options)
         echo_err(sentence)
-        echo_err(f"stopped; when that is put right, {_HINT_REPEAT_COMMAND}")
+        echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
         if failed and not options.again:
-            echo_err(f"{_format_count(len(failed))} failed, which the same command skips: {_HINT_USE_AGAIN_OPTION}")
+            echo_err(f"{_format_count(len(failed))} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
         return status
 
 
@@ -209,7 +211,10 @@ def _show_report(
     stopped: str | None,
     options: SignOptions,
 ) -> None:
-    """Show what was signed and what wasn't. stopped: why it did not come to its end."""
+    """Show which PDFs were signed and which were not.
+
+    stopped: the reason why the job stopped early. None: it completed.
+    """
     signed, signed_before = job.progress.done, admission.counts[Decision.SIGNED_BEFORE]
     if options.json:
         show_json(
@@ -231,21 +236,24 @@ def _show_report(
         return
     counts = {"signed before": signed_before, "failed": len(failed), "not signed": len(admission.rejected)}
     words = [f"{signed} signed", *(f"{count} {what}" for what, count in counts.items() if count)]
-    show_text(f"{', '.join(words)}; into {options.output}")
+    show_text(f"{', '.join(words)}. Output folder: {options.output}")
     if signed and is_invisible(options):
         echo_err(HINT_INVISIBLE)
     rows = [(each.name, describe_failure(each)) for each in failed]
     rows += [(each.candidate.display_name, each.reason or "") for each in admission.rejected]
-    _show_rows(("file", "why it isn't signed"), rows)
+    _show_rows(("file", "reason"), rows)
 
 
 def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
-    """The exit status of a command that came to its end, and on stderr what is left to do. failed: documents."""
+    """Return the exit status of a completed command. Show on stderr what the user has to do.
+
+    failed: number of documents that failed during this command.
+    """
     if not admission.counts.total() and not options.dry_run:
         echo_err(describe_no_pdf(recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
     if unsigned:
-        echo_err(f"{_format_count(unsigned)} not signed: {_HINT_USE_AGAIN_OPTION}")
+        echo_err(f"{_format_count(unsigned)} not signed. {_HINT_USE_AGAIN_OPTION}")
     failed += admission.counts[Decision.FAILED] if options.dry_run else 0
     return ExitStatus.FAILED if failed or admission.rejected or sources.problems else ExitStatus.DONE
 
@@ -255,9 +263,10 @@ def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
     if not isinstance(cause, DirectSuiteError):
         why = rewrite_explanation(stopped.why).replace("the target", "--output")
         return ExitStatus.FAILED, f"{why}: {_HINT_FIX_CAUSE}"
-    says_it = isinstance(cause, ServiceError) and 300 <= cause.status < 400  # that the URL is to be checked
+    # The explanation of a redirect already advises to check the URL.
+    has_advice = isinstance(cause, ServiceError) and 300 <= cause.status < 400
     return exit_for_error(
-        cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ServiceError: "" if says_it else _HINT_CHECK_URL}
+        cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ServiceError: "" if has_advice else _HINT_CHECK_URL}
     )
 
 
@@ -265,20 +274,20 @@ def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
 async def _show_job_progress(
     job: SigningJob, admission: Admission, sources: PdfSources, bar: Bar, options: SignOptions
 ) -> AsyncGenerator[None]:
-    """Show how the job stands, and say once that the service is in trouble."""
+    """Update the progress bar, and report on stderr once if the job waits for the service."""
 
     async def update_bar() -> None:
         is_reported = False
         while True:
             await asyncio.sleep(_PROGRESS_INTERVAL)
-            at = job.progress
-            passed_over = admission.counts.total() - admission.wanted_count
+            progress = job.progress
+            skipped = admission.counts.total() - admission.wanted_count
             total = counting.result() if counting.done() and not counting.cancelled() else None
-            bar.update(at.done + at.failed + passed_over, total)
-            if at.trouble is not None and not is_reported:
+            bar.update(progress.done + progress.failed + skipped, total)
+            if progress.trouble is not None and not is_reported:
                 is_reported = True
-                trouble = _OUTAGE_CAUSES.get(at.trouble, "the service is in trouble")
-                echo_err(f"{trouble}: waiting for it, up to {options.patience:g} s; Ctrl-C stops")
+                trouble = _OUTAGE_CAUSES.get(progress.trouble, "The service is not working")
+                echo_err(f"{trouble}. Waiting up to {options.patience:g} s; Ctrl-C stops.")
 
     counting = asyncio.create_task(asyncio.to_thread(sources.count))
     watching = asyncio.create_task(update_bar())
@@ -299,18 +308,18 @@ def _describe_plan(verdict: CandidateVerdict, output: Path) -> str:
         case Decision.SIGN | Decision.SIGN_AGAIN:
             return f"signed into {output / verdict.candidate.name}"
         case Decision.REJECTED:
-            return f"refused: {verdict.reason}"
+            return f"not signed: {verdict.reason}"
         case Decision.FAILED:
-            return f"passed over: it failed before ({verdict.reason}); --again tries it again"
+            return f"skipped: it failed before ({verdict.reason}); --again retries it"
         case Decision.SIGNED_BEFORE:
-            return "passed over: it is signed"
+            return "skipped: it is signed"
 
 
 def _show_rows(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     if rows:
         show_table(titles, sorted(rows, key=lambda row: str(row[0]))[:_MAX_TABLE_ROWS], no_wrap=titles[:1])
     if len(rows) > _MAX_TABLE_ROWS:
-        show_text(f"and {len(rows) - _MAX_TABLE_ROWS} more, which --json has")
+        show_text(f"{len(rows) - _MAX_TABLE_ROWS} more. --json shows all.")
 
 
 def _format_count(number: int) -> str:
@@ -318,7 +327,7 @@ def _format_count(number: int) -> str:
 
 
 def _resolve_output(output: Path) -> Path:
-    """The output without symbolic links. Raises RefusedError where it can't become a folder."""
+    """Return the output path without symbolic links. Raises UsageError if it can't be a folder."""
     try:
         folder = output.resolve()
         is_other = folder.exists() and not folder.is_dir()
@@ -330,7 +339,7 @@ def _resolve_output(output: Path) -> Path:
         why = "it has a NUL byte"
     else:
         if is_other:
-            raise UsageError("--output is a file: name a folder")
+            raise UsageError("--output is a file. Name a folder.")
         return folder
     raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why))
 
@@ -340,12 +349,15 @@ def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
         output.mkdir(mode=0o700, parents=True, exist_ok=True)
         return TargetFolder(output, overwrite=overwrite)
     except (OSError, ConfigurationError) as error:
-        why = explain_os_error(error) if isinstance(error, OSError) else "it is no folder"
+        why = explain_os_error(error) if isinstance(error, OSError) else "it is not a folder"
         raise UsageError(_OUTPUT_NOT_CREATABLE.format(why=why)) from None
 
 
 class _RunJournal(SigningJournal):
-    """A journal that knows what has failed since it was opened, by the names: a source may be gone by then."""
+    """A journal that remembers the names of documents that failed during this command.
+
+    The source of a failed document may no longer exist when the report is made.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -354,14 +366,14 @@ class _RunJournal(SigningJournal):
     async def abandon(
         self, entry: SigningEntry, *, then: DocumentState = DocumentState.NEW, **how: Any
     ) -> SigningEntry:
-        """Do as any journal does, and note the name of a document that fails."""
+        """Abandon the stored document, and remember the name if the document has failed."""
         if then is DocumentState.FAILED:
             self.failed_names.add(entry.name)
         return await super().abandon(entry, then=then, **how)
 
 
 async def _read_failures(journal: _RunJournal, sources: PdfSources) -> list[SigningEntry]:
-    """The failures of this command, or of these sources: the journal has those of earlier commands, too."""
+    """Return the failures of this command and of its sources. The journal also has those of other sources."""
     failures, last = list[SigningEntry](), 0
     while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
         matching_names = journal.failed_names | await asyncio.to_thread(sources.matching, [each.name for each in batch])
@@ -371,12 +383,11 @@ async def _read_failures(journal: _RunJournal, sources: PdfSources) -> list[Sign
 
 
 def _get_journal_path(output: Path) -> Path:
-    """The journal's path, beside the output and without links, so that the same command finds it."""
     return output.with_name(f"{output.name}.signing.db")
 
 
 def _has_journal(path: Path) -> bool:
-    """Return True if there is a journal. Raises RefusedError where there can't be one."""
+    """Return True if the journal exists. Raises UsageError if its path is unusable."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -384,29 +395,29 @@ def _has_journal(path: Path) -> bool:
     except OSError as error:
         why = explain_os_error(error)
         raise UsageError(
-            f"{with_value('the journal beside --output', path)} can't be made ({why}): name another --output"
+            f"Could not create {with_value('the journal next to --output', path)}: {why}. Name a different --output."
         ) from None
     return True
 
 
 @asynccontextmanager
 async def _open_journal(path: Path) -> AsyncGenerator[_RunJournal]:
-    """Open the journal. Raises RefusedError where it can't be opened."""
+    """Open the journal. Raises UsageError if it can't be opened."""
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(_RunJournal(path))
         except SigningJournalError as error:
-            said = rewrite_explanation(error.explanation.rstrip("."))
-            said = said.replace("give the journal another path", "name another --output")
-            raise UsageError(f"{with_value('the journal beside --output', path)} can't be opened. {said}") from None
+            why = rewrite_explanation(error.explanation.rstrip("."))
+            why = why.replace("give the journal another path", "name another --output")
+            raise UsageError(f"Could not open {with_value('the journal next to --output', path)}. {why}.") from None
         yield journal
 
 
 async def _is_journal_obsolete(path: Path, signatures: Sequence[Signature]) -> bool:
-    """Return True if a journal is of other signatures, with which nothing was signed.
+    """Return True if the journal can be removed: it belongs to other signatures, and nothing was signed with them.
 
-    It is removed then: who finds that --widget was wrong corrects it. Raises RefusedError where something was signed
-    with them, or is under way.
+    This is so if a user corrects, for example, a wrong --widget. Raises UsageError if documents were signed with the
+    other signatures, or are in progress.
     """
     if not await asyncio.to_thread(_has_journal, path):
         return False
@@ -420,50 +431,54 @@ async def _is_journal_obsolete(path: Path, signatures: Sequence[Signature]) -> b
 
 
 def _remove_journal(path: Path) -> None:
-    """Remove it with the files that SQLite keeps beside it."""
-    for end in ("", "-wal", "-shm"):
+    for end in ("", "-wal", "-shm"):  # SQLite's files next to the database
         path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
 
-HINT_INVISIBLE = "the signatures are invisible: --widget X,Y,WIDTH,HEIGHT shows them, --name signs a field of the PDF"
+HINT_INVISIBLE = (
+    "The signatures are invisible. To make them visible, give --widget X,Y,WIDTH,HEIGHT, or give --name to sign in a "
+    "field of the PDF."
+)
 
 
 def is_invisible(options: SignOptions) -> bool:
-    """Return True if nothing says where a signature stands."""
+    """Return True if no option gives the signatures a position."""
     return not options.name and not options.widget
 
 
 def make_signatures(options: SignOptions) -> list[Signature]:
-    """One for each --name and --widget, which go together in their order; a single one where there are none.
+    """Make a signature for each --name and --widget, paired in their order, or one if there are none.
 
-    Raises RefusedError, which names the option.
+    Raises UsageError, which names the option.
     """
     for number, name in enumerate(options.name, start=1):
-        validate_text(name, f"number {number} of --name")
+        validate_text(name, f"--name number {number}")
     validate_text(options.reason, "--reason")
     validate_text(options.signer, "--signer")
     names, many = options.name, len(options.widget) > 1
     widgets = [
-        _parse_widget(text, f"number {number} of --widget" if many else "--widget")
+        _parse_widget(text, f"--widget number {number}" if many else "--widget")
         for number, text in enumerate(options.widget, start=1)
     ]
     if names and widgets and len(names) != len(widgets):
         raise UsageError(
-            f"--name is given {len(names)} times and --widget {len(widgets)} times: give both for each signature, "
-            "in the same order"
+            f"--name is given {len(names)} times and --widget {len(widgets)} times. Give both for each signature, "
+            "in the same order."
         )
     if not all(name.strip() for name in names):
-        raise UsageError("a --name is empty: give each signature a name, or leave --name out")
+        raise UsageError("A --name is empty. Name each signature, or omit --name.")
     if len(set(names)) < len(names):
-        raise UsageError("a --name is there twice: give each signature a name of its own")
+        raise UsageError("The same --name is given twice. Use a different name for each signature.")
     zone = options.timezone
-    if zone is not None and (zones := zoneinfo.available_timezones()) and zone not in zones:  # a machine may know none
+    # Some machines have no time zone data.
+    if zone is not None and (zones := zoneinfo.available_timezones()) and zone not in zones:
         raise UsageError(
-            f"{with_value('--timezone', zone)} is not a known time zone: give one such as America/New_York or UTC"
+            f"{with_value('--timezone', zone)} is not a known time zone. Expected something like America/New_York "
+            "or UTC."
         )
     image = _read_image(options.image)
     if image is not None and is_invisible(options):
-        raise UsageError("--image is of a signature that can be seen: say where with --widget, or leave --image out")
+        raise UsageError("--image needs a visible signature. Give its position with --widget, or omit --image.")
     return [
         Signature(
             name=names[number] if names else None,
@@ -478,11 +493,11 @@ def make_signatures(options: SignOptions) -> list[Signature]:
 
 
 def _parse_widget(text: str, option: str) -> Widget:
-    """X,Y,WIDTH,HEIGHT[,PAGE]. Raises RefusedError, which names the option."""
+    """Parse X,Y,WIDTH,HEIGHT[,PAGE]. Raises UsageError, which names the option."""
     parts = [part.strip() for part in text.split(",")]
     error = UsageError(
-        f"{with_value(option, text)} is not a position: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "
-        "such as 72,620,200,70,1, in points from the top left corner of the page"
+        f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "
+        "for example 72,620,200,70,1, in points from the top left corner of the page."
     )
     if len(parts) not in (4, 5):
         raise error
@@ -493,26 +508,26 @@ def _parse_widget(text: str, option: str) -> Widget:
     if not all(math.isfinite(each) for each in (x, y, width, height)):
         raise error
     if x < 0 or y < 0:
-        raise UsageError(f"{option} begins outside the page: its first and second numbers, X and Y, are not below 0")
+        raise UsageError(f"{option} is outside the page. X and Y, the first and second numbers, must not be below 0.")
     if width <= 0 or height <= 0:
-        raise UsageError(f"{option} has no size: its third and fourth numbers, WIDTH and HEIGHT, are above 0")
+        raise UsageError(f"{option} has no size. WIDTH and HEIGHT, the third and fourth numbers, must be above 0.")
     page = parts[4] if len(parts) == 5 else "1"
     if _PAGE_NUMBER_PATTERN.fullmatch(page) is None or int(page) < 1:
-        raise UsageError(f"the page of {option}, its fifth number, is a whole one that counts from 1")
+        raise UsageError(f"PAGE of {option}, the fifth number, must be an integer of at least 1.")
     return Widget(x=x, y=y, width=width, height=height, page=int(page))
 
 
 def _read_image(file: Path | None) -> bytes | None:
     if file is None:
         return None
-    image = with_value("the file of --image", file)
+    image = with_value("The file of --image", file)
     try:
         with file.open("rb") as opened:
             content = opened.read(_MAX_IMAGE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{image} can't be read ({explain_os_error(error)}): name a PNG or JPEG file") from None
+        raise UsageError(f"{image} can't be read ({explain_os_error(error)}). Name a PNG or JPEG file.") from None
     if not content.startswith(_IMAGE_MAGIC_BYTES):
-        raise UsageError(f"{image} is no PNG or JPEG: name one that is")
+        raise UsageError(f"{image} is not a PNG or JPEG. Name a PNG or JPEG file.")
     if len(content) > _MAX_IMAGE_BYTES:
-        raise UsageError(f"{image} has more than 1 MB, and goes with each signature: make it smaller")
+        raise UsageError(f"{image} is larger than 1 MB. It is sent with each signature; make it smaller.")
     return content

@@ -1,9 +1,9 @@
-"""The PDFs that `directsuite sign` signs: those of the sources, one by one, without those that are not to be signed.
+"""Find the PDFs that `directsuite sign` has to sign.
 
-    Sources ──► Candidate ──► Admission ──► Verdict: signed, passed over or refused, and why
+    PdfSources ──► Candidate ──► Admission ──► CandidateVerdict: sign, skip or reject, with the reason
 
-A folder may have a million. A file is known by its name, a file of a folder by its path below that folder. Files come
-first, then folders; of two of one name the first is signed.
+A folder may contain a million files. The name of a candidate is the file's name, or its path below the source folder.
+Files come first, then folders. If two have the same name, only the first is signed.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from directsuite.jobs.signing.workflow import FieldProblem
 
 _CANDIDATE_BATCH_SIZE = 100
 _PDF_SUFFIX = ".pdf"
-_NOT_A_FILE = "is no file"
-_NOT_A_PDF = "is no PDF"
-_EMPTY_FILE = "is empty: get a whole copy"
-_OVERLAPPING_SOURCES = "a source lies within another, and would be signed under two names: leave one out"
-_NAME_CONFLICT = "another source has one of the same name: rename one, or give one another --output"
-_OUTPUT_EXISTS = "the output has a file of this name: name another --output, or give --overwrite to replace it"
+_NOT_A_FILE = "is not a file"
+_NOT_A_PDF = "is not a PDF"
+_EMPTY_FILE = "is empty; get a complete copy"
+_OVERLAPPING_SOURCES = "One source is inside another, and its PDFs would be signed under two names. Omit one of them."
+_NAME_CONFLICT = "another source has a PDF with the same name; rename one, or sign it into a different --output"
+_OUTPUT_EXISTS = "--output has a file with this name; name a different --output, or give --overwrite to replace it"
 _OTHER_DOCUMENT_SIGNED = (
-    "another document of this name was signed into the output: name another --output, or give --overwrite to replace "
-    "it; those that are unchanged stay as they are"
+    "a different document with this name was signed into --output; name a different --output, or give --overwrite to "
+    "replace it (unchanged documents are not signed again)"
 )
-_NOT_WRITABLE = "this user may not write to its folder in the output: see to that, or name another --output"
+_NOT_WRITABLE = "this user can't write to its folder in --output; change the permissions, or name a different --output"
 _HINT_FIELDS = (
-    "; `directsuite sign info` lists the fields that there are, and --widget makes one: then name another --output if "
-    "this one has signed PDFs"
+    "; `directsuite sign info` lists the fields of the PDF, and --widget creates a new one (then name a different "
+    "--output if this one has signed PDFs)"
 )
-_SIGNED_FILE_MISSING = "it was signed, and the signed file is gone: give --overwrite to sign it again"
+_SIGNED_FILE_MISSING = "it was signed, but the signed file no longer exists; give --overwrite to sign it again"
 
 
 @attrs.frozen(repr=False)
@@ -52,33 +52,34 @@ class Candidate:
     """A file that may be signed."""
 
     name: str
-    """Its name at the output."""
+    """The path of the signed file, relative to the output folder."""
     file: Path
     problem: str | None = None
-    """Why it can't be signed."""
+    """The reason why it can't be signed. None: it can."""
 
     @property
     def display_name(self) -> str:
-        """What people know it by: its name, or its path where another one has that name."""
+        """The name, or the path of the file if another candidate has the same name."""
         return str(self.file) if self.problem == _NAME_CONFLICT else self.name
 
 
 class PdfSources:
-    """The candidates of one command. output: a folder that is passed over where it is within a source.
+    """The candidates of one command.
 
-    Raises RefusedError where signed files would take the places of the sources themselves, or have two names.
+    output: the folder of the signed files. It is skipped if it is inside a source.
+    Raises UsageError if signed files would replace the sources, or if a PDF would be signed under two names.
     """
 
     def __init__(self, sources: Sequence[Path], *, output: Path, recursive: bool) -> None:
         self._output = output.resolve()
         self._recursive = recursive
         self._files = dict[str, Path]()
-        self._folders = dict[Path, Path]()  # by what they are, without links
+        self._folders = dict[Path, Path]()  # by the path without symbolic links
         self._name_conflicts = list[Candidate]()
         self.problems = dict[int, str]()
-        """Why a source is none, by its number from 1."""
+        """The problems of unusable sources, by the position of the source, counted from 1."""
         self.skipped = set[str]()
-        """Paths of folders within the sources that were not looked into."""
+        """The paths of subfolders of the sources that were not read."""
         for number, source in enumerate(sources, 1):
             problem = find_source_problem(source)
             if problem is not None:
@@ -96,7 +97,7 @@ class PdfSources:
         if any(each.parent in self._folders and each.name != name for name, each in files.items()):
             raise UsageError(_OVERLAPPING_SOURCES)
         if self._output in places:
-            raise UsageError("--output is the folder of the PDFs themselves: name another")
+            raise UsageError("--output is the folder of the source PDFs. Name a different folder.")
 
     def __bool__(self) -> bool:
         return bool(self._files or self._folders)
@@ -117,16 +118,16 @@ class PdfSources:
                     yield Candidate(name, file, _NAME_CONFLICT)
 
     def count(self) -> int:
-        """How many there are, about."""
+        """Return the approximate number of candidates."""
         listed = (self._iter_pdfs(folder) for folder in self._folders.values())
         return len(self._files) + len(self._name_conflicts) + sum(1 for each in listed for _ in each)
 
     def matching(self, names: Sequence[str]) -> set[str]:
-        """Those of the names that the sources have."""
+        """Return the names that exist in the sources."""
         return {name for name in names if self._find_earlier(name, None) is not None}
 
     def _find_earlier(self, name: str, before_folder: Path | None) -> Path | None:
-        """The file of this name that is signed, if it stands before this folder, or anywhere."""
+        """Return the file with this name in the sources before `before_folder` (None: in all sources)."""
         if name in self._files:
             return self._files[name]
         if name.lower().endswith(_PDF_SUFFIX):
@@ -142,9 +143,11 @@ class PdfSources:
 def iter_pdfs(
     folder: Path, *, recursive: bool, skipped: set[str], excluded: Path | None = None
 ) -> Iterator[tuple[Path, str | None]]:
-    """Files in the system's order, and folders that can't be listed, each with its problem. No link is followed.
+    """Yield the PDFs of a folder, and folders that can't be read. Each has its problem, or None.
 
-    without: a folder that is passed over. skipped: gets the paths of folders that are not looked into.
+    Links to folders are not followed. The order is that of the file system.
+    skipped: receives the paths of subfolders that are not read because `recursive` is False.
+    excluded: a folder to ignore.
     """
     pending_folders = [folder]
     while pending_folders:
@@ -166,25 +169,25 @@ def iter_pdfs(
 
 
 class Decision(enum.Enum):
-    """What becomes of a candidate.
+    """The action for a candidate.
 
-    in the journal   at the output    it is
-    no               no               signed
-    no               yes              refused, unless --overwrite says to replace it
-    begun            whatever         gone on with
-    done             yes              passed over; another document than was signed is refused, unless --overwrite
-    done             no               refused, unless --overwrite says to sign it again
-    whatever         can't be known   refused
-    failed           whatever         told, and signed with --again
+    in the journal   file in --output   action
+    no               no                 sign
+    no               yes                reject; with --overwrite, sign and replace the file
+    started          any                continue
+    signed           yes                skip; if the source has changed: reject, with --overwrite sign again
+    signed           no                 if done: reject, with --overwrite sign again
+    any              unknown            reject
+    failed           any                report; with --again, sign
     """
 
     SIGN = enum.auto()
     SIGN_AGAIN = enum.auto()
-    """It is signed once the journal has forgotten that it was."""
+    """The journal entry is reset first, because it says that the document is signed."""
     SIGNED_BEFORE = enum.auto()
     REJECTED = enum.auto()
     FAILED = enum.auto()
-    """It failed before, and that is not tried again without --again."""
+    """It failed before, and --again was not given."""
 
 
 _SIGNING_DECISIONS = (Decision.SIGN, Decision.SIGN_AGAIN)
@@ -192,7 +195,7 @@ _SIGNING_DECISIONS = (Decision.SIGN, Decision.SIGN_AGAIN)
 
 @attrs.frozen(repr=False)
 class CandidateVerdict:
-    """What becomes of a candidate, and why it is refused or has failed."""
+    """The decision about a candidate, with the reason if it is rejected or has failed."""
 
     candidate: Candidate
     decision: Decision
@@ -200,20 +203,23 @@ class CandidateVerdict:
 
     @property
     def is_wanted(self) -> bool:
-        """Return True if the candidate is to be signed."""
+        """True if the candidate has to be signed."""
         return self.decision in _SIGNING_DECISIONS
 
 
 class Admission(AsyncIterable[Pdf]):
-    """The PDFs to sign, in the form of a job's source. journal: None where there is none yet."""
+    """The source of a signing job: yields the PDFs that have to be signed.
+
+    journal: the journal of earlier runs. None: there is none.
+    """
 
     def __init__(
         self, sources: PdfSources, journal: SigningJournal | None, *, output: Path, again: bool, overwrite: bool
     ) -> None:
         self.counts = Counter[Decision]()
-        """How many candidates there were so far, by what became of them."""
+        """The number of candidates so far, by decision."""
         self.rejected = list[CandidateVerdict]()
-        """On those that aren't signed, and why."""
+        """The verdicts with the decision REJECTED so far."""
         self._sources = sources
         self._journal = journal
         self._output = output
@@ -222,7 +228,7 @@ class Admission(AsyncIterable[Pdf]):
 
     @property
     def wanted_count(self) -> int:
-        """How many are to be signed."""
+        """The number of candidates so far that have to be signed."""
         return sum(self.counts[each] for each in _SIGNING_DECISIONS)
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
@@ -234,7 +240,7 @@ class Admission(AsyncIterable[Pdf]):
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
-        """The verdicts on all candidates."""
+        """Yield the verdicts on all candidates. Resets the counts."""
         self.counts.clear()
         self.rejected.clear()
         candidates = iter(self._sources)
@@ -258,7 +264,7 @@ class Admission(AsyncIterable[Pdf]):
         try:
             is_present = _is_present(self._output / candidate.name)
         except OSError as error:
-            return Decision.REJECTED, f"its place in the output can't be looked at ({explain_os_error(error)})"
+            return Decision.REJECTED, f"its path in --output can't be checked ({explain_os_error(error)})"
         if entry is not None and is_signed:
             return self._decide_on_signed(candidate, entry, is_present=is_present)
         if entry is not None and entry.state is DocumentState.FAILED and not self._again:
@@ -286,7 +292,7 @@ class Admission(AsyncIterable[Pdf]):
         return Decision.REJECTED, _SIGNED_FILE_MISSING if is_same else _OTHER_DOCUMENT_SIGNED
 
     def _may_write(self, name: str) -> bool:
-        """Return True if this user may write to the file's folder in the output, or make it."""
+        """Return True if this user can write to the file's folder in the output, as far as permissions show."""
         for folder in (self._output / name).parents:
             if folder == self._output:
                 return True
@@ -296,7 +302,10 @@ class Admission(AsyncIterable[Pdf]):
 
 
 async def _reset_document(journal: SigningJournal, name: str) -> None:
-    """Have a document that was signed signed again; what the service still has of it is deleted with the rest."""
+    """Reset the entry of a signed document, so that it is signed again.
+
+    A stored document that the service still has is abandoned first; the job deletes it later.
+    """
     [entry] = await journal.entries([name])
     if entry.identifier is not None:
         entry = await journal.abandon(entry, at=time.time(), then=DocumentState.DONE)
@@ -308,7 +317,7 @@ def _take_batch(candidates: Iterator[Candidate]) -> list[Candidate]:
 
 
 def _is_present(place: Path) -> bool:
-    """Return True if there is a file. Raises OSError where nobody knows."""
+    """Return True if the path exists. Raises OSError if it can't be checked."""
     try:
         place.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -319,7 +328,7 @@ def _is_present(place: Path) -> bool:
 def _is_file(entry: os.DirEntry[str] | Path) -> bool:
     try:
         return entry.is_file()
-    except OSError:  # a link that leads to itself, or it is in a folder that this user may not look into
+    except OSError:  # a link to itself, or a folder without read permission
         return False
 
 
@@ -332,7 +341,7 @@ def _make_candidate(name: str, file: Path) -> Candidate:
 
 
 def describe_failure(entry: SigningEntry) -> str:
-    """Why a document failed, with the service's own words, or what else tells more."""
+    """Return why a document failed, with the service's message or a hint."""
     details = (
         _HINT_FIELDS if entry.problem == FieldProblem.MISSING.journal_text else quote_message(entry.service_message)
     )
@@ -340,16 +349,16 @@ def describe_failure(entry: SigningEntry) -> str:
 
 
 def find_source_problem(source: Path) -> str | None:
-    """Why a file or folder can't be taken, without a subject."""
+    """Return why a file or folder can't be used, as a predicate without subject, or None if it can."""
     try:
         if source.is_dir():
             with os.scandir(source):
                 return None
-        if not stat.S_ISREG(source.stat().st_mode):  # to open a pipe is to wait for somebody who writes
+        if not stat.S_ISREG(source.stat().st_mode):  # opening a pipe would block until there is a writer
             return _NOT_A_FILE
         return _find_content_problem(source)
     except OSError as error:
-        return f"can't be read, {explain_os_error(error)}"
+        return f"can't be read ({explain_os_error(error)})"
 
 
 def _find_content_problem(file: Path) -> str | None:
@@ -361,27 +370,25 @@ def _find_content_problem(file: Path) -> str | None:
 
 
 def report_skipped(folders: Collection[str], location: str = "") -> None:
-    """Say how many folders were not looked into, if there were any."""
+    """Report on stderr the number of folders that were not read, if there are any."""
     if folders:
-        echo_err(
-            f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not looked into: --recursive includes them"
-        )
+        echo_err(f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not read. --recursive includes them.")
 
 
 def describe_no_pdf(*, recursive: bool) -> str:
-    """The sentence about sources that have nothing to take."""
-    deeper = "" if recursive else "; --recursive includes their subfolders"
-    return f"there is no PDF in the folders{deeper}"
+    """Return the message for folders without a PDF."""
+    deeper = "" if recursive else " --recursive includes their subfolders."
+    return f"There is no PDF in the folders.{deeper}"
 
 
 def is_named_as_pdf(output: Path) -> bool:
-    """Return True for an --output that is meant as a file: its name is that of a PDF, and no folder has it."""
+    """Return True if --output is meant as a file: its name ends in .pdf, and it is not a folder."""
     return output.suffix.lower() == _PDF_SUFFIX and not output.is_dir()
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Return True if both paths lead to one file that is there."""
+    """Return True if both paths exist and are the same file."""
     try:
         return one.samefile(other)
-    except OSError:  # one isn't there, or has gone meanwhile
+    except OSError:  # one does not exist
         return False

@@ -17,7 +17,7 @@ from tests.integration.documents import make_consent_form
 async def test_one_pdf_is_signed_into_one_file(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
+    assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
     assert sign_runner.count_signatures("signed.pdf") == 1
     assert sorted(path.name for path in sign_runner.folder.iterdir()) == ["consent.pdf", "signed.pdf"]
     assert (await sign_runner.count_requests("Save"), await sign_runner.count_requests("Delete")) == (1, 1)
@@ -52,7 +52,7 @@ async def test_signatures_are_verified(sign_runner: SignRunner) -> None:
     assert titles.split()[6:] == ["reason", "valid"]  # after the time zone's name
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
     ended = await sign_runner.sign("verify", "signed.pdf", "consent.pdf")
-    assert (ended.status, ended.err) == (1, "directsuite: 1 of 2 PDFs: no signature\n")
+    assert (ended.status, ended.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
 
 
 async def test_a_signature_of_a_changed_pdf_is_not_valid(sign_runner: SignRunner) -> None:
@@ -77,7 +77,7 @@ async def test_info_shows_pages_fields_and_signatures(sign_runner: SignRunner) -
 async def test_fields_are_taken_away_in_another_file(command: str, gone: str, sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")
     ended = await sign_runner.sign(command, "consent.pdf", "--output", "other.pdf")
-    assert (ended.status, ended.err) == (0, "directsuite: written to the file of --output\n")
+    assert (ended.status, ended.err) == (0, "directsuite: The PDF was written to the file of --output.\n")
     before, after = [
         " ".join((await sign_runner.sign("info", name)).out.split()) for name in ("consent.pdf", "other.pdf")
     ]
@@ -90,9 +90,9 @@ async def test_unreadable_file_or_non_pdf_is_rejected(command: str, sign_runner:
     whole = make_consent_form()
     sign_runner.write_pdfs("cut.pdf", content=whole[: len(whole) // 2])
     for name, words in (
-        ("missing.pdf", "the file can't be read"),
-        ("text.pdf", "the file is no PDF"),
-        ("cut.pdf", "the file has no end of a PDF (%%EOF), and may be cut off: get a whole copy"),
+        ("missing.pdf", "The file can't be read"),
+        ("text.pdf", "The file is not a PDF"),
+        ("cut.pdf", "The file has no end of a PDF (%%EOF), and may be cut off: get a whole copy"),
     ):
         ended = await sign_runner.sign(command, name)
         assert (ended.status, words in ended.err) == (2, True)
@@ -105,7 +105,7 @@ async def test_the_source_is_never_replaced(command: tuple[str, ...], sign_runne
     before = (sign_runner.folder / "consent.pdf").read_bytes()
     for output in ("consent.pdf", "linked.pdf"):
         ended = await sign_runner.sign(*command, "consent.pdf", "--output", output, "--overwrite")
-        assert (ended.status, "is the PDF itself" in ended.err) == (2, True)
+        assert (ended.status, "is the source PDF" in ended.err) == (2, True)
     assert (sign_runner.folder / "consent.pdf").read_bytes() == before
 
 
@@ -115,7 +115,7 @@ async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: S
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
     assert "--name (Aproval): the PDF has no signature field of the name to sign under, and would be" in ended.err
-    assert f"lists the empty ones ({PATIENT}, {WITNESS})" in ended.err
+    assert f"lists the empty fields ({PATIENT}, {WITNESS})" in ended.err
     assert (
         sign_runner.list_files("."),
         await sign_runner.count_requests("MultiSignAndPull"),
@@ -154,7 +154,10 @@ async def test_several_pdfs_need_a_folder_as_output(sign_runner: SignRunner) -> 
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
         ended = await sign_runner.sign(*sources, "--output", "signed.pdf")
-        assert (ended.status, "--output ends in .pdf, which is for a single PDF" in ended.err) == (2, True)
+        assert (ended.status, "--output ends in .pdf, which is only possible for a single PDF" in ended.err) == (
+            2,
+            True,
+        )
     assert sign_runner.list_files(".") == ["in/a.pdf", "in/b.pdf"]
 
 
@@ -169,10 +172,10 @@ async def test_verify_continues_after_unreadable_file(sign_runner: SignRunner) -
     assert [(row[0], row[-1]) for row in rows] == [
         ("signed/a.pdf", "valid"),
         ("signed/b.pdf", "signature"),
-        ("signed/c.PDF", "PDF"),
+        ("signed/c.PDF", "PDF."),
     ]
     assert {"Ada", "Example"} <= set(rows[0])
-    assert " ".join(rows[2]) == "signed/c.PDF not verified: the file is no PDF"
+    assert " ".join(rows[2]) == "signed/c.PDF not verified: The file is not a PDF."
     documents = json.loads((await sign_runner.sign("verify", "signed", "--json")).out)
     assert [(each["file"], len(each["signatures"]), bool(each["problem"])) for each in documents] == [
         ("signed/a.pdf", 1, False),
@@ -191,13 +194,13 @@ async def test_a_field_that_is_signed_is_refused(sign_runner: SignRunner) -> Non
     sign_runner.write_pdfs("consent.pdf")
     await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     ended = await sign_runner.sign("signed.pdf", "--output", "twice.pdf", "--name", PATIENT)
-    assert (ended.status, "to sign under, and that is signed already: give another name" in ended.err) == (2, True)
+    assert (ended.status, "to sign under, and that is signed already; give a different name" in ended.err) == (2, True)
 
 
 async def test_a_folder_without_a_pdf_is_told(sign_runner: SignRunner) -> None:
     (sign_runner.folder / "empty").mkdir()
     ended = await sign_runner.sign("verify", "empty")
-    assert (ended.status, "there is no PDF in the folders; --recursive includes their subfolders" in ended.err) == (
+    assert (ended.status, "There is no PDF in the folders. --recursive includes their subfolders." in ended.err) == (
         2,
         True,
     )
@@ -224,7 +227,7 @@ async def test_verify_ends_where_the_service_fails_with_one_pdf_after_another(si
     sign_runner.sandbox.inject_fault("Save", "status", status=500, skip=1, times=None)
     ended = await sign_runner.sign("verify", "in", "--json")
     assert (ended.status, len(ended.document)) == (6, 7)  # one, the five that it failed with, and what is no PDF
-    assert "2 of 9 PDFs were not looked at" in ended.err
+    assert "PDFs that were not processed: 2 of 9." in ended.err
 
 
 async def test_verify_goes_on_past_some_that_the_service_fails_with(sign_runner: SignRunner) -> None:
@@ -244,7 +247,7 @@ async def test_options_of_folders_are_refused_for_one_file(options: tuple[str, .
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", *options)
     named = [each for each in options if each.startswith("-")]
     are, them = ("are", "them") if len(named) > 1 else ("is", "it")
-    sentence = f"{', '.join(named)} {are} for folders: give --output FOLDER, or leave {them} out"
+    sentence = f"{', '.join(named)} {are} only for folders. Give --output FOLDER, or omit {them}."
     assert (ended.status, ended.err) == (2, f"directsuite: {sentence}\n")
     assert sign_runner.list_files(".") == ["consent.pdf"]
 
@@ -268,8 +271,8 @@ async def test_a_pdf_that_needs_a_password_is_told_by_its_name(
     sign_runner.write_pdfs("locked.pdf", content=locked.getvalue())
     ended = await sign_runner.sign(*command, "locked.pdf")
     assert ended.status == 2
-    assert "the PDF (locked.pdf) is encrypted" in ended.err
-    assert "give one without a password" in ended.err
+    assert "The PDF (locked.pdf) is encrypted" in ended.err
+    assert "Use a PDF without a password." in ended.err
 
 
 async def test_a_refused_token_is_told_as_one(sign_runner: SignRunner) -> None:
@@ -290,7 +293,7 @@ async def test_a_lost_answer_says_what_became_of_the_file_and_the_copy(sign_runn
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf")
     assert ended.status == 6
     assert ended.err.endswith(
-        "no file was written, and the service's copy is deleted, or expires: give the same command again\n"
+        "no file was written, and the stored document is deleted or expires; run the same command again\n"
     )
     assert (sign_runner.list_files("."), await sign_runner.count_requests("Delete")) == (["consent.pdf"], 1)
 
@@ -300,7 +303,7 @@ async def test_a_copy_that_stays_at_the_service_is_told(sign_runner: SignRunner)
     sign_runner.sandbox.inject_fault("Delete", "status", status=400)
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
     assert (ended.status, sign_runner.count_signatures("signed.pdf")) == (0, 1)
-    assert "the service's copy of the PDF could not be deleted: it expires there" in ended.err
+    assert "The service's copy of the PDF could not be deleted. It expires" in ended.err
 
 
 async def test_a_file_that_appears_meanwhile_is_not_replaced(
@@ -318,7 +321,7 @@ async def test_a_file_that_appears_meanwhile_is_not_replaced(
     with monkeypatch.context() as patch:
         patch.setattr(Signing, "sign_and_pull", pulled)
         ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
-    assert (ended.status, "is there already" in ended.err) == (2, True)
+    assert (ended.status, "exists already" in ended.err) == (2, True)
     assert (sign_runner.folder / "signed.pdf").read_text() == "precious"
     assert sign_runner.list_files(".") == ["consent.pdf", "signed.pdf"]
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--overwrite")
@@ -341,9 +344,9 @@ async def test_a_folder_without_a_pdf_has_a_row_beside_others(sign_runner: SignR
     ended = await sign_runner.sign("verify", "signed.pdf", "empty", "in")
     assert ended.status == 1
     rows = [" ".join(line.split()) for line in ended.out.splitlines()]
-    assert rows[2:] == [f"{name} not verified: there is no PDF in this folder" for name in ("empty", "in")]
-    assert "1 folder not looked into: --recursive includes them" in ended.err
-    assert "2 of 3 PDFs could not be verified: the table says why" in ended.err
+    assert rows[2:] == [f"{name} not verified: There is no PDF in this folder." for name in ("empty", "in")]
+    assert "1 folder not read. --recursive includes them." in ended.err
+    assert "PDFs that could not be verified: 2 of 3. The table shows the reasons." in ended.err
 
 
 async def test_what_the_service_says_of_a_pdf_is_in_the_table(sign_runner: SignRunner) -> None:
@@ -360,4 +363,4 @@ async def test_pages_of_several_sizes_are_shown_with_their_numbers(sign_runner: 
             pdf.pages[-1].rotate(turned, relative=False)
         pdf.save(sign_runner.folder / "mixed.pdf")
     rows = [" ".join(line.split()) for line in (await sign_runner.sign("info", "mixed.pdf")).out.splitlines()]
-    assert {"Pages 4", "Page 1-2, 4 612 x 792", "Page 3 842 x 595, shown turned by 90 degrees"} <= {*rows}
+    assert {"Pages 4", "Page 1-2, 4 612 x 792", "Page 3 842 x 595, rotated by 90 degrees"} <= {*rows}

@@ -36,7 +36,7 @@ async def test_a_file_that_goes_away_while_it_waits_is_told(
     [failed] = told.document["failed"]
     assert (failed["name"], failed["problem"]) == ("b.pdf", "it can't be read (No such file or directory)")
     told = await sign_runner.sign("in", *SIGNED)  # the sources don't have it any more
-    assert (told.status, told.out) == (0, f"0 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"0 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links and pipes are a matter of POSIX")
@@ -49,9 +49,9 @@ async def test_special_file_is_reported_and_not_opened(sign_runner: SignRunner) 
     assert (told.status, told.document["signed"]) == (1, 1)
     refused = sorted(told.document["refused"], key=lambda each: str(each["name"]))
     assert refused == [
-        {"name": name, "source": f"in/{name}", "problem": "it is no file"}
+        {"name": name, "source": f"in/{name}", "problem": "it is not a file"}
         for name in ("dangling.PDF", "itself.pdf", "pipe.pdf")
     ]
     told = await sign_runner.sign("in/a.pdf", "in/pipe.pdf", *SIGNED)
     assert told.status == 1
-    assert told.err == "directsuite: number 2 of the sources is no file: it isn't signed\n"
+    assert told.err == "directsuite: Source 2 is not a file. It is not signed.\n"

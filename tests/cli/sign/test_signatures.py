@@ -19,7 +19,7 @@ NOTHING = SignOptions(output=Path("out"))
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"name": ("Ada", "J\udce9")}, "number 2 of --name"),
+        ({"name": ("Ada", "J\udce9")}, "--name number 2"),
         ({"reason": "J\udce9"}, "--reason"),
         ({"signer": "J\udce9"}, "--signer"),
     ],

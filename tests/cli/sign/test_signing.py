@@ -22,9 +22,9 @@ async def test_files_and_folders_are_signed_under_their_names(sign_runner: SignR
     )
     assert (told.status, told.err) == (
         0,
-        "directsuite: 1 folder within the sources not looked into: --recursive includes them\n",
+        "directsuite: 1 folder within the sources not read. --recursive includes them.\n",
     )
-    assert told.out == f"3 signed; into {sign_runner.folder / 'out'}\n"
+    assert told.out == f"3 signed. Output folder: {sign_runner.folder / 'out'}\n"
     assert sign_runner.list_files() == ["B.PDF", "a.pdf", "one.pdf"]
     assert {sign_runner.count_signatures(f"out/{name}") for name in sign_runner.list_files()} == {1}
     assert sign_runner.count_signatures("one.pdf") == 0
@@ -50,14 +50,14 @@ async def test_recursive_includes_subfolders_except_the_output(sign_runner: Sign
 async def test_a_file_that_is_named_twice_is_signed_once(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/a.pdf", "in/b.pdf")
     told = await sign_runner.sign("in", "in/a.pdf", "./in/a.pdf", "in/../in", *SIGNED)
-    assert (told.status, told.out) == (0, f"2 signed; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"2 signed. Output folder: {sign_runner.folder / 'out'}\n")
 
 
 async def test_second_file_of_same_name_is_reported_and_not_signed(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("x/a.pdf", "y/a.pdf", "z/a.pdf", "z/b.pdf")
     told = await sign_runner.sign("z", "y/a.pdf", "x/a.pdf", *SIGNED)
     assert (told.status, sign_runner.list_files()) == (1, ["a.pdf", "b.pdf"])
-    assert told.out.count("another source has one of the same name") == 2
+    assert told.out.count("another source has a PDF with the same name") == 2
 
 
 async def test_several_signatures_have_a_name_and_a_place_each(sign_runner: SignRunner) -> None:
@@ -95,7 +95,7 @@ async def test_the_same_command_again_signs_nothing_twice_and_what_is_new(sign_r
     before = (sign_runner.folder / "out/a.pdf").read_bytes()
     sign_runner.write_pdfs("in/b.pdf")
     told = await sign_runner.sign("in", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
     assert (sign_runner.folder / "out/a.pdf").read_bytes() == before
     assert await sign_runner.count_requests("Save") == 2
 
@@ -108,17 +108,18 @@ async def test_a_dry_run_tells_all_and_does_nothing(sign_runner: SignRunner, mon
     told = await sign_runner.sign("in", "other", *SIGNED, "--dry-run")
     out = sign_runner.folder / "out"
     assert told.status == 1
-    assert told.err == "directsuite: this was a dry run: 1 PDF would be signed, and nothing was sent\n"
+    assert told.err == "directsuite: Dry run: nothing was sent. 1 PDF would be signed.\n"
     assert sorted(line.split(maxsplit=1) for line in told.out.splitlines()[1:]) == [
         ["in/a.pdf", f"signed into {out / 'a.pdf'}"],
         [
             "in/b.pdf",
-            "refused: the output has a file of this name: name another --output, or give --overwrite to replace it",
+            "not signed: --output has a file with this name; name a different --output, or give --overwrite "
+            "to replace it",
         ],
-        ["in/c.pdf", "refused: it is no PDF"],
+        ["in/c.pdf", "not signed: it is not a PDF"],
         [
             "other/a.pdf",
-            "refused: another source has one of the same name: rename one, or give one another --output",
+            "not signed: another source has a PDF with the same name; rename one, or sign it into a different --output",
         ],
     ]
     assert sign_runner.list_files() == ["b.pdf"]
@@ -138,7 +139,7 @@ async def test_a_dry_run_of_what_is_signed_says_so(sign_runner: SignRunner) -> N
     sign_runner.write_pdfs("a.pdf")
     await sign_runner.sign("a.pdf", *SIGNED)
     told = await sign_runner.sign("a.pdf", *SIGNED, "--dry-run")
-    assert (told.status, told.out.splitlines()[1].split(maxsplit=1)[1]) == (0, "passed over: it is signed")
+    assert (told.status, told.out.splitlines()[1].split(maxsplit=1)[1]) == (0, "skipped: it is signed")
 
 
 async def test_what_is_no_pdf_is_told_and_the_others_are_signed(sign_runner: SignRunner) -> None:
@@ -147,12 +148,13 @@ async def test_what_is_no_pdf_is_told_and_the_others_are_signed(sign_runner: Sig
     told = await sign_runner.sign("Ada Example.txt", "a.pdf", "missing.pdf", "in", *SIGNED)
     assert told.status == 1
     assert told.err == (
-        "directsuite: number 1 of the sources is no PDF: it isn't signed\n"
-        "directsuite: number 3 of the sources can't be read, No such file or directory: it isn't signed\n"
-        "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
+        "directsuite: Source 1 is not a PDF. It is not signed.\n"
+        "directsuite: Source 3 can't be read (No such file or directory). It is not signed.\n"
+        "directsuite: 1 PDF not signed. "
+        "The table shows the reasons. Fix them, then run the same command with --again.\n"
     )
     lines = told.out.splitlines()
-    assert lines[0] == f"2 signed, 1 not signed; into {sign_runner.folder / 'out'}"
+    assert lines[0] == f"2 signed, 1 not signed. Output folder: {sign_runner.folder / 'out'}"
     assert lines[2].split("  ")[0] == "Ada Example.pdf"
     assert sign_runner.list_files() == ["a.pdf", "b.pdf"]
 
@@ -162,10 +164,10 @@ async def test_nothing_is_overwritten_without_being_told(sign_runner: SignRunner
     sign_runner.write_pdfs("out/a.pdf", content=b"somebody's")
     told = await sign_runner.sign("in", *SIGNED)
     assert told.status == 1
-    assert "the output has a file of this name" in told.out
+    assert "--output has a file with this name" in told.out
     assert (sign_runner.folder / "out/a.pdf").read_bytes() == b"somebody's"
     told = await sign_runner.sign("in", *SIGNED, "--overwrite")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
     assert sign_runner.count_signatures("out/a.pdf") == 1
 
 
@@ -175,7 +177,7 @@ async def test_another_document_of_the_same_name_is_not_taken_for_signed(sign_ru
     sign_runner.write_pdfs("a.pdf", content=make_consent_form() + b"\n% another")
     told = await sign_runner.sign("a.pdf", *SIGNED)
     assert told.status == 1
-    assert "another document of this name was signed into the output" in told.out
+    assert "a different document with this name was signed into --output" in told.out
     assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
     assert b"% another" in (sign_runner.folder / "out/a.pdf").read_bytes()
 
@@ -186,7 +188,7 @@ async def test_missing_output_is_reported_and_signed_again_on_request(sign_runne
     (sign_runner.folder / "out/a.pdf").unlink()
     told = await sign_runner.sign("a.pdf", *SIGNED)
     assert (told.status, sign_runner.list_files()) == (1, [])
-    assert "the signed file is gone" in told.out
+    assert "the signed file no longer exists" in told.out
     assert (await sign_runner.sign("a.pdf", *SIGNED, "--overwrite")).status == 0
     assert sign_runner.count_signatures("out/a.pdf") == 1
 
@@ -196,7 +198,7 @@ async def test_signed_document_not_yet_deleted_is_finished(sign_runner: SignRunn
     await sign_runner.sign("a.pdf", *SIGNED)
     stored = await saved(sign_runner)
     told = await sign_runner.sign("a.pdf", *SIGNED)
-    assert (told.status, told.out) == (0, f"1 signed; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"1 signed. Output folder: {sign_runner.folder / 'out'}\n")
     assert await sign_runner.count_requests("SignAndPull") == 1
     assert await deleted(sign_runner, stored)
     stored = await saved(sign_runner)
@@ -230,8 +232,8 @@ async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: Si
     told = await sign_runner.sign("in", *SIGNED, "--concurrency", "1")
     assert told.status == 1
     assert (
-        told.err
-        == "directsuite: 1 PDF not signed: the table says why; put that right, and give the same command with --again\n"
+        told.err == "directsuite: 1 PDF not signed. "
+        "The table shows the reasons. Fix them, then run the same command with --again.\n"
     )
     assert "the request is larger than the service takes (HTTP 413)" in told.out
     assert len(sign_runner.list_files()) == 1
@@ -239,11 +241,9 @@ async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: Si
     assert (told.status, len(sign_runner.list_files())) == (1, 1)
     told = await sign_runner.sign("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
-    assert (
-        "passed over: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
-    )
+    assert "skipped: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
     told = await sign_runner.sign("in", *SIGNED, "--again")
-    assert (told.status, told.out) == (0, f"1 signed, 1 signed before; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
     assert len(sign_runner.list_files()) == 2
 
 
@@ -260,7 +260,7 @@ async def test_again_signs_failed_and_rejected_and_reports_missing(sign_runner: 
     assert (told.status, sign_runner.list_files()) == (0, ["a.pdf", "bad.pdf", "c.pdf"])
     (sign_runner.folder / "out" / "a.pdf").unlink()
     told = await sign_runner.sign("in", *SIGNED, "--again")
-    assert (told.status, "it was signed, and the signed file is gone" in told.out) == (1, True)
+    assert (told.status, "it was signed, but the signed file no longer exists" in told.out) == (1, True)
 
 
 async def test_wrong_options_can_be_corrected_before_first_signature(sign_runner: SignRunner) -> None:
@@ -271,7 +271,7 @@ async def test_wrong_options_can_be_corrected_before_first_signature(sign_runner
     assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", "--again")).status == 0
     told = await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,2")
     assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("directsuite: --output has PDFs that were signed in another way")
+    assert told.err.startswith("directsuite: --output contains PDFs that were signed with other options")
 
 
 async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_runner: SignRunner) -> None:
@@ -280,10 +280,10 @@ async def test_a_dry_run_tells_that_an_output_was_signed_in_another_way(sign_run
     other = ("in", "--output", "out", "--name", WITNESS)
     dry = await sign_runner.sign(*other, "--dry-run")
     assert (dry.status, dry.out) == (2, "")
-    assert dry.err.startswith("directsuite: --output has PDFs that were signed in another way")
+    assert dry.err.startswith("directsuite: --output contains PDFs that were signed with other options")
     assert dry.err == (await sign_runner.sign(*other)).err  # as it would be
     assert (await sign_runner.sign("in", *SIGNED, "--dry-run")).err.startswith(
-        "directsuite: this was a dry run: 1 PDF would"
+        "directsuite: Dry run: nothing was sent. 1 PDF would"
     )
 
 
@@ -295,7 +295,10 @@ async def test_a_dry_run_counts_what_failed_in_another_way_as_the_command_does(
     assert (await sign_runner.sign("a.pdf", "--output", "out", "--widget", "72,620,200,70,9")).status == 1
     right = ("a.pdf", "--output", "out", "--widget", "72,620,200,70,1", *more)
     dry = await sign_runner.sign(*right, "--dry-run")
-    assert (dry.status, dry.err.startswith("directsuite: this was a dry run: 1 PDF would be signed")) == (0, True)
+    assert (dry.status, dry.err.startswith("directsuite: Dry run: nothing was sent. 1 PDF would be signed")) == (
+        0,
+        True,
+    )
     told = await sign_runner.sign(*right)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
 
@@ -326,7 +329,7 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
     assert (told.status, sign_runner.list_files(), await sign_runner.count_requests("SignAndPull")) == (1, [], 0)
     words = " ".join(told.out.split())
     assert ("it has a signature field of the name" if more else "it has no signature field of the name") in words
-    assert ("`directsuite sign info` lists the fields that there are" in words) is (not more)
+    assert ("`directsuite sign info` lists the fields of the PDF" in words) is (not more)
     assert (await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
     assert await sign_runner.count_requests("Delete") == 2
 
@@ -336,7 +339,9 @@ async def test_copies_that_stay_at_the_service_are_told(sign_runner: SignRunner)
     rule = sign_runner.sandbox.inject_fault("Delete", "status", status=403, times=None)
     told = await sign_runner.sign("in", *SIGNED)
     assert (told.status, told.out.startswith("1 signed")) == (0, True)
-    assert told.err.startswith("directsuite: 1 stored copy could not be deleted at the service after signing")
+    assert told.err.startswith(
+        "directsuite: The service still stores signed PDFs that could not be deleted there: 1 stored copy."
+    )
     sign_runner.sandbox.remove_fault(rule)
     told = await sign_runner.sign("in", *SIGNED)
     assert (told.err, await sign_runner.count_requests("Delete")) == ("", 1)
@@ -345,7 +350,7 @@ async def test_copies_that_stay_at_the_service_are_told(sign_runner: SignRunner)
 async def test_an_output_that_looks_like_another_file_is_refused(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("a.pdf")
     told = await sign_runner.sign("a.pdf", "--output", "signed.txt")
-    assert (told.status, "looks like a file that is no PDF" in told.err, sign_runner.list_files(".")) == (
+    assert (told.status, "looks like a file that is not a PDF" in told.err, sign_runner.list_files(".")) == (
         2,
         True,
         ["a.pdf"],

@@ -19,7 +19,7 @@ if sys.platform == "win32":
     pytest.skip("rights are others there", allow_module_level=True)
 
 SIGNED = ("--output", "out", "--name", PATIENT, "--recursive", "--json")
-_TOLD = "directsuite: {} not signed: the table says why; put that right, and give the same command with --again\n"
+_TOLD = "directsuite: {} not signed. The table shows the reasons. Fix them, then run the same command with --again.\n"
 _FROM_ROOT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """For root has rights to everything."""
 _TAKEN = _FROM_ROOT if os.geteuid() == 0 else ()
@@ -78,8 +78,11 @@ async def test_the_report_comes_of_failures_whose_folder_has_lost_its_rights(sig
 @pytest.mark.parametrize(
     ("mode", "problem"),
     [
-        (0, "its place in the output can't be looked at (Permission denied)"),
-        (0o500, "this user may not write to its folder in the output: see to that, or name another --output"),
+        (0, "its path in --output can't be checked (Permission denied)"),
+        (
+            0o500,
+            "this user can't write to its folder in --output; change the permissions, or name a different --output",
+        ),
     ],
     ids=["nothing", "reading"],
 )

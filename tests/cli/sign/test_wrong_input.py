@@ -11,11 +11,10 @@ from directsuite.jobs.signing import SigningJournal, SigningJournalError
 from directsuite.sandbox.server import Sandbox
 from tests.cli.sign.conftest import SignRunner
 
-_STOPPED = (
-    "directsuite: stopped; when that is put right, give the same command again: "
-    "it skips signed PDFs, and signs the others"
+_STOPPED = "directsuite: Stopped. After the fix, run the same command again: it skips signed PDFs and signs the others."
+_NO_PLACE = (
+    "--widget is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, for example 72,620,200,70,1"
 )
-_NO_PLACE = "--widget is not a position: give X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, such as 72,620,200,70,1"
 _OUT = ("--output", "out")
 
 
@@ -25,41 +24,50 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--widget", "72,620,200"), _NO_PLACE),
         (("a.pdf", *_OUT, "--widget", "72,620,200,wide"), _NO_PLACE),
         (("a.pdf", *_OUT, "--widget", "72,620,nan,70"), _NO_PLACE),
-        (("a.pdf", *_OUT, "--widget=-1,620,200,70"), "--widget begins outside the page: its first and second numbers"),
+        (
+            ("a.pdf", *_OUT, "--widget=-1,620,200,70"),
+            "--widget is outside the page. X and Y, the first and second numbers",
+        ),
         (("a.pdf", *_OUT, "--widget", ""), _NO_PLACE),
         (("a.pdf", *_OUT, "--widget", "72,620,0,70"), "--widget has no size"),
-        (("a.pdf", *_OUT, "--widget", "72,620,200,70,0"), "the page of --widget"),
-        (("a.pdf", *_OUT, "--widget", "72,620,200,70,1.5"), "the page of --widget"),
-        (("a.pdf", *_OUT, "--name", "A", "--name", "A"), "a --name is there twice"),
-        (("a.pdf", *_OUT, "--name", " "), "a --name is empty"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,0"), "PAGE of --widget"),
+        (("a.pdf", *_OUT, "--widget", "72,620,200,70,1.5"), "PAGE of --widget"),
+        (("a.pdf", *_OUT, "--name", "A", "--name", "A"), "The same --name is given twice"),
+        (("a.pdf", *_OUT, "--name", " "), "A --name is empty"),
         (
             ("a.pdf", *_OUT, "--name", "A", "--name", "B", "--widget", "1,1,9,9"),
             "--name is given 2 times and --widget 1 times",
         ),
-        (("a.pdf", *_OUT, "--image", "no.png"), "the file of --image can't be read (No such file or directory)"),
-        (("a.pdf", *_OUT, "--image", "a.pdf"), "the file of --image is no PNG or JPEG"),
-        (("a.pdf", *_OUT, "--image", "large.png"), "the file of --image has more than 1 MB"),
+        (("a.pdf", *_OUT, "--image", "no.png"), "The file of --image can't be read (No such file or directory)"),
+        (("a.pdf", *_OUT, "--image", "a.pdf"), "The file of --image is not a PNG or JPEG"),
+        (("a.pdf", *_OUT, "--image", "large.png"), "The file of --image is larger than 1 MB"),
         (
             ("a.pdf", *_OUT, "--widget", "72,620,200,70", "--widget", "72,nowhere"),
-            "number 2 of --widget is not a position",
+            "--widget number 2 is not a position",
         ),
-        (("a.pdf", *_OUT, "--image", "small.png"), "--image is of a signature that can be seen: say where"),
+        (("a.pdf", *_OUT, "--image", "small.png"), "--image needs a visible signature"),
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is not a known time zone"),
-        (("a.pdf", "--output", "."), "--output is the folder of the PDFs themselves"),
-        ((".", "--output", "."), "--output is the folder of the PDFs themselves"),
-        (("a.pdf", "--output", "a.pdf"), "the file of --output is the PDF itself"),
-        (("a.pdf", "--output", "\0"), "--output can't be made (it has a NUL byte): name a folder that can"),
-        (("a.pdf", "--output", "x" * 300), "--output can't be made (File name too long): name a folder that can"),
+        (("a.pdf", "--output", "."), "--output is the folder of the source PDFs"),
+        ((".", "--output", "."), "--output is the folder of the source PDFs"),
+        (("a.pdf", "--output", "a.pdf"), "The file of --output is the source PDF"),
+        (
+            ("a.pdf", "--output", "\0"),
+            "Could not create the folder of --output (it has a NUL byte). Name a different folder.",
+        ),
+        (
+            ("a.pdf", "--output", "x" * 300),
+            "Could not create the folder of --output (File name too long). Name a different folder.",
+        ),
         (
             ("a.pdf", "--output", "x" * 245),
-            "the journal beside --output can't be made (File name too long): name another --output",
+            "Could not create the journal next to --output: File name too long. Name a different --output.",
         ),
         (
             ("a.pdf", "--output", "x" * 240),
-            "the journal beside --output can't be opened. The journal can't be opened (File name",
+            "Could not open the journal next to --output. The journal can't be opened (File name",
         ),
-        (("a.pdf", "--output", "/"), "--output is the root of all folders"),
-        (("none.pdf", *_OUT), "there is nothing to sign: give PDFs, or folders that have some"),
+        (("a.pdf", "--output", "/"), "--output is the root folder"),
+        (("none.pdf", *_OUT), "There is nothing to sign. Name PDFs, or folders that contain PDFs."),
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
@@ -143,14 +151,14 @@ async def test_a_denied_permission_or_a_wrong_url_is_no_document_s_failure(
     told = await sign_runner.sign("in", *_OUT, "--json")
     assert (told.status, told.document["signed"], told.document["failed"]) == (status, 0, [])
     assert f"(HTTP {http_status})" in told.document["stopped"]
-    assert ("check DIRECTSUITE_SIGNING_URL, and proxies on the way to the service" in told.document["stopped"]) == (
-        http_status == 405
-    )
+    assert (
+        "check DIRECTSUITE_SIGNING_URL and the proxies between here and the service" in told.document["stopped"]
+    ) == (http_status == 405)
     assert told.document["stopped"].count("check ") == (http_status != 403)
     assert "--again" not in told.err
     sign_runner.sandbox.remove_fault(fault)
     told = await sign_runner.sign("in", *_OUT)
-    assert (told.status, told.out) == (0, f"3 signed; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"3 signed. Output folder: {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.wide
@@ -161,15 +169,15 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_run
     assert told.status == 1
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
-        "than the service takes (HTTP 413): see to that before you go on",
+        "than the service takes (HTTP 413): fix this first",
         _STOPPED,
-        "directsuite: 20 PDFs failed, which the same command skips: the table says why; put that right, and give the "
+        "directsuite: 20 PDFs failed and would be skipped. The table shows the reasons. Fix them, then run the "
         "same command with "
         "--again",
     ]
     sign_runner.sandbox.remove_fault(fault)
-    assert (await sign_runner.sign("in", *_OUT)).out.startswith("2 signed, 20 failed;")
-    assert (await sign_runner.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before;")
+    assert (await sign_runner.sign("in", *_OUT)).out.startswith("2 signed, 20 failed.")
+    assert (await sign_runner.sign("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before.")
 
 
 @pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
@@ -182,7 +190,7 @@ async def test_interrupted_again_continues(more: tuple[str, ...], sign_runner: S
     assert told.status == 3
     assert told.err.endswith(f"{_STOPPED}\n")
     told = await sign_runner.sign("in", *_OUT, *more)
-    assert (told.status, told.out) == (0, f"2 signed; into {sign_runner.folder / 'out'}\n")
+    assert (told.status, told.out) == (0, f"2 signed. Output folder: {sign_runner.folder / 'out'}\n")
 
 
 @pytest.mark.wide
@@ -195,8 +203,8 @@ async def test_a_service_that_is_not_there_is_waited_for_and_then_told_with_6(si
     assert (told.status, told.document["signed"]) == (6, 0)
     waiting, why, _ = told.err.splitlines()
     assert waiting == (
-        "directsuite: the service can't be reached, `directsuite doctor` says why: waiting for it, up to 0.1 s; "
-        "Ctrl-C stops"
+        "directsuite: Could not connect to the service (run `directsuite doctor` to see why). Waiting up to 0.1 s; "
+        "Ctrl-C stops."
     )
     assert "no connection to the signing service" in why
 
@@ -217,7 +225,7 @@ async def test_an_output_that_cannot_be_made_is_told(sign_runner: SignRunner) ->
     told = await sign_runner.sign("a.pdf", "--output", "a.pdf/out")
     assert (told.status, told.err) == (
         2,
-        "directsuite: --output can't be made (Not a directory): name a folder that can\n",
+        "directsuite: Could not create the folder of --output (Not a directory). Name a different folder.\n",
     )
 
 
@@ -227,8 +235,8 @@ async def test_an_output_that_is_a_link_to_itself_is_told(sign_runner: SignRunne
     (sign_runner.folder / "out").symlink_to("out")
     told = await sign_runner.sign("a.pdf", *_OUT)
     assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("directsuite: --output can't be made (")
-    assert told.err.endswith("): name a folder that can\n")
+    assert told.err.startswith("directsuite: Could not create the folder of --output (")
+    assert told.err.endswith("). Name a different folder.\n")
 
 
 async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunner) -> None:
@@ -236,7 +244,7 @@ async def test_file_in_place_of_output_folder_is_reported(sign_runner: SignRunne
     sign_runner.write_pdfs("out/.directsuite", content=b"in the way")
     told = await sign_runner.sign("a.pdf", *_OUT, "--json")
     assert (told.status, told.document["signed"]) == (1, 0)
-    assert told.document["stopped"] == "--output can't be written (Not a directory): see to that before you go on"
+    assert told.document["stopped"] == "--output can't be written (Not a directory): fix this first"
     assert list(await sign_runner.sandbox.ledger()) == []
 
 
@@ -246,7 +254,7 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignR
         told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert (
-        "the journal beside --output can't be opened. The journal is already open, in this program or in another"
+        "Could not open the journal next to --output. The journal is open already, in this program or in another"
         in told.err
     )
     sign_runner.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
@@ -267,14 +275,14 @@ async def test_a_journal_s_error_is_told_in_the_words_of_commands(
     sign_runner.write_pdfs("a.pdf")
     told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
-    assert told.err.endswith("set allow_insecure_http = true in the settings file\n")
+    assert told.err.endswith("set allow_insecure_http = true in the settings file.\n")
 
 
 async def test_folders_without_a_pdf_are_no_error_and_told(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/deep/a.pdf")
     told = await sign_runner.sign("in", *_OUT)
     assert told.status == 0
-    assert told.err == ("directsuite: there is no PDF in the folders; --recursive includes their subfolders\n")
+    assert told.err == ("directsuite: There is no PDF in the folders. --recursive includes their subfolders.\n")
 
 
 async def test_a_source_within_another_is_refused(sign_runner: SignRunner) -> None:
@@ -282,12 +290,12 @@ async def test_a_source_within_another_is_refused(sign_runner: SignRunner) -> No
     for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
         told = await sign_runner.sign(*sources, *_OUT, "--recursive")
         assert told.status == 2
-        assert "a source lies within another" in told.err
-    assert (await sign_runner.sign("in", "in/late", *_OUT)).out.startswith("1 signed;")
+        assert "One source is inside another" in told.err
+    assert (await sign_runner.sign("in", "in/late", *_OUT)).out.startswith("1 signed.")
     (sign_runner.folder / "other.pdf").symlink_to(sign_runner.folder / "in/late/a.pdf")
-    assert "a source lies within another" in (await sign_runner.sign("in/late", "other.pdf", *_OUT)).err
+    assert "One source is inside another" in (await sign_runner.sign("in/late", "other.pdf", *_OUT)).err
 
 
 async def test_leftovers_of_killed_command_are_not_signed(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("year/january/a.pdf", "year/january/.directsuite/ab.0/3.pdf")
-    assert (await sign_runner.sign("year", *_OUT, "--recursive")).out.startswith("1 signed;")
+    assert (await sign_runner.sign("year", *_OUT, "--recursive")).out.startswith("1 signed.")
