@@ -316,7 +316,7 @@ def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
 
 
 async def _verify_file(suite: DirectSuite, file: Path) -> _VerificationResult:
-    """Have the service verify the signatures of a file. Raises UsageError, DirectSuiteError."""
+    """Verify the signatures of a file at the service. Raises UsageError, DirectSuiteError."""
     signatures = (await _read_info(suite, file)).signatures
     return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 

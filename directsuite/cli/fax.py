@@ -1,4 +1,4 @@
-"""`directsuite fax`: the faxes of a number, one of them with its recipients, and their changes."""
+"""`directsuite fax`: list the faxes of a number, show one fax, and watch for changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from directsuite.errors import BadRequestError, DirectSuiteError, NotFoundError
 from directsuite.fax.models import FaxMessage, FaxRecipient, FaxStatus
 from directsuite.suite import DirectSuite
 
-_NO_SUCH_FAX = "check number and handle; `directsuite fax list` with the number tells the handles that it has"
+_NO_SUCH_FAX = "check the number and the handle; `directsuite fax list` with the number shows the handles"
 
 
 def list_faxes(number: str, options: FaxListOptions) -> int:
@@ -51,7 +51,7 @@ def show_fax(number: str, handle: str, options: TokenOptions) -> int:
 
 def _make_command(number: str, resume: str = NOTHING_CHANGED) -> Command:
     what = with_value("the fax number", number)
-    advice = f"check {what}: it is one of your own, as 15550100100"
+    advice = f"check {what}: it must be one of your own, such as 15550100100"
     return Command(
         resume_hint=resume,
         option_names={"fax_number": what},
@@ -61,13 +61,13 @@ def _make_command(number: str, resume: str = NOTHING_CHANGED) -> Command:
 
 def _make_suite(command: Command, number: str, options: TokenOptions) -> DirectSuite:
     if not number.strip():
-        raise UsageError("the fax number is empty: give your own, as 15550100100")
+        raise UsageError("The fax number is empty. Give your own, such as 15550100100.")
     return command.make_suite(load_settings("fax"), token=read_token(options.token_file))
 
 
 def watch_faxes(number: str, options: FaxWatchOptions) -> int:
-    """Show each change of a number's faxes until Ctrl-C, or of one fax to its end, and return the exit status."""
-    command = _make_command(number, resume="the same command begins anew")
+    """Show each change of a number's faxes until Ctrl-C, or of one fax until it is final. Return the exit status."""
+    command = _make_command(number, resume="the same command starts again from the beginning")
     if options.handle is not None:
         command.option_names = {**command.option_names, "message_handle": with_value("--handle", options.handle)}
         command.advice = {NotFoundError: _NO_SUCH_FAX}
@@ -75,7 +75,9 @@ def watch_faxes(number: str, options: FaxWatchOptions) -> int:
     def begin() -> Coroutine[Any, Any, int]:
         since = None if options.since is None else add_local_zone(options.since)
         if since is not None and options.handle is not None:
-            raise UsageError("--handle and --since don't go together: one fax is shown from its present state on")
+            raise UsageError(
+                "--handle can't be combined with --since: a single fax is shown from its current state on."
+            )
         _warn_of_unknown_status(options.status)
         return _watch_faxes(
             _make_suite(command, number, options),
@@ -90,36 +92,39 @@ def watch_faxes(number: str, options: FaxWatchOptions) -> int:
 
 @attrs.define
 class _FaxWatch:
-    """How far a watch has come."""
+    """The progress of a watch."""
 
     command: Command
     is_single_fax: bool
-    """Whether one fax alone is watched, which is shown from its present state on."""
+    """True if only one fax is watched."""
     last_record: FaxMessage | None = None
-    """The last record that came."""
+    """The last record received."""
     latest_update: datetime | None = None
-    """The latest update among the records that came."""
+    """The latest update time of the records received."""
     is_failing: bool = False
-    """Whether the last poll failed."""
+    """True if the last poll failed."""
 
     def add_record(self, fax: FaxMessage) -> None:
-        """Take in a record."""
+        """Store the record, and update the latest update time."""
         self.last_record = fax
         self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
 
     def handle_poll(self, error: DirectSuiteError | None, _: float) -> None:
-        """Say once that polls fail, and once that they succeed again. After a success all records have come."""
+        """Report once that polls fail, and once that they succeed again.
+
+        After a successful poll all changes up to now have been received, so `resume_hint` names the time to resume.
+        """
         if error is not None and not self.is_failing:
             echo_err(
-                f"a poll failed, {explain_error(error)}{quote_service_message(error)}: it is repeated until it "
-                "succeeds, at ever longer intervals; `directsuite doctor` says what is wrong"
+                f"A poll failed ({explain_error(error)}{quote_service_message(error)}). It is repeated at growing "
+                "intervals until it succeeds. Run `directsuite doctor` to see what is wrong."
             )
         elif error is None and self.is_failing:
-            echo_err("the service answers again")
+            echo_err("The service responds again.")
         self.is_failing = error is not None
         if error is None and self.latest_update is not None and not self.is_single_fax:
             self.command.resume_hint = (
-                f"the same command with --since {self.latest_update.isoformat(timespec='seconds')} goes on"
+                f"the same command with --since {self.latest_update.isoformat(timespec='seconds')} continues"
             )
 
 
@@ -136,22 +141,22 @@ async def _watch_faxes(
                 if _is_wanted(fax, None, options.status):
                     _show_line(fax, options)
     if watch.last_record is None:
-        raise ItemNotFoundError(f"there is no such fax: {_NO_SUCH_FAX}")
+        raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
     if (watch.last_record.status or "").strip().casefold() != FaxStatus.COMPLETE:
-        echo_err("the fax is over, and not complete")
+        echo_err("The fax has ended, but it is not complete.")
         return ExitStatus.FAILED
     return ExitStatus.DONE
 
 
 @contextlib.contextmanager
 def _explain_missing_fax() -> Generator[None]:
-    """Raise NotThereError where the service refuses the handle: it has no code for one that isn't there."""
+    """Replace a BadRequestError by ItemNotFoundError, because the service has no error code for an unknown handle."""
     try:
         yield
     except BadRequestError as error:
         if error.status != HTTPStatus.BAD_REQUEST:
             raise
-        raise ItemNotFoundError(f"there is no such fax{quote_service_message(error)}: {_NO_SUCH_FAX}") from None
+        raise ItemNotFoundError(f"There is no such fax{quote_service_message(error)}: {_NO_SUCH_FAX}.") from None
 
 
 def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
@@ -167,7 +172,7 @@ def _show_line(fax: FaxMessage, options: FaxWatchOptions) -> None:
 
 def _warn_of_unknown_status(status: str | None) -> None:
     if status is not None and status.strip().casefold() not in list(FaxStatus):
-        echo_err("--status: the known states are waiting and complete; faxes in another one are looked for")
+        echo_err("--status: the known states are waiting and complete. The search uses the given state anyway.")
 
 
 def _is_wanted(fax: FaxMessage, since: datetime | None, status: str | None) -> bool:
@@ -189,7 +194,7 @@ async def _list_faxes(suite: DirectSuite, number: str, since: datetime | None, o
     if options.json:
         show_json([model_to_dict(fax) for fax in faxes])
     elif not faxes:
-        echo_err("this number has no such faxes" if since or options.status else "this number has no faxes")
+        echo_err("No fax of this number matches." if since or options.status else "This number has no faxes.")
     else:
         show_table(
             ("handle", "status", "updated", "recipients", "pages", "description"),
@@ -208,7 +213,7 @@ async def _list_faxes(suite: DirectSuite, number: str, since: datetime | None, o
             no_wrap=("handle",),
         )
     if has_more:
-        echo_err(f"the newest {len(faxes)} are shown, and there are more: give a higher --limit, or --all")
+        echo_err(f"Only the newest {len(faxes)} are shown. To see more, give a higher --limit, or --all.")
     return ExitStatus.DONE
 
 
@@ -217,7 +222,7 @@ async def _show_fax(suite: DirectSuite, number: str, handle: str, options: Token
         async with suite, show_progress("asking"):
             response = await suite.fax.get_single_message_info(number, handle)
     if not response.message_detail:
-        raise ItemNotFoundError(f"there is no such fax: {_NO_SUCH_FAX}")
+        raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
     if options.json:
         show_json([model_to_dict(fax) for fax in response.message_detail])
         return ExitStatus.DONE

@@ -1,4 +1,4 @@
-"""`directsuite guide`: the guides that the package brings, one at a time."""
+"""`directsuite guide`: show the guides that are part of the package."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _GUIDES_FOLDER = Path(__file__).parents[1] / "guides"
 
 
 def show_guide(topic: str | None) -> int:
-    """Show a guide, or the list of them where no topic is given, and return the exit status."""
+    """Show a guide, or the list of guides if `topic` is None. Return the exit status."""
     guides = {file.stem: file.read_text("utf-8") for file in sorted(_GUIDES_FOLDER.glob("*.md"))}
     if topic is None:
         show_table(("topic", "about"), [(name, _get_title(text)) for name, text in guides.items()], no_wrap=("topic",))
     elif topic in guides:
         _show_markdown(guides[topic])
     else:
-        echo_err(f"there is no such guide: {_suggest_topic(topic, list(guides))}")
+        echo_err(f"There is no such guide. {_suggest_topic(topic, list(guides))}")
         return ExitStatus.USAGE_ERROR
     return ExitStatus.DONE
 
@@ -34,11 +34,11 @@ def _get_title(text: str) -> str:
 
 def _suggest_topic(topic: str, topics: list[str]) -> str:
     near = get_close_matches(topic, topics, n=1)
-    return f"did you mean {near[0]}?" if near else f"give one of {', '.join(topics)}"
+    return f"Did you mean {near[0]}?" if near else f"The guides are {', '.join(topics)}."
 
 
 def _show_markdown(text: str) -> None:
-    """Show Markdown: drawn and paged on a terminal, and as it is elsewhere."""
+    """Show Markdown: rendered and paged on a terminal, unchanged elsewhere."""
     console = Console()
     if not console.is_terminal:
         sys.stdout.write(text)

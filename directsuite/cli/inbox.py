@@ -1,7 +1,7 @@
-"""`directsuite inbox`: list a folder's newest messages, show one as text, and save attachments or whole messages.
+"""`directsuite inbox`: list the newest messages, show a message as text, save attachments or complete messages.
 
-What came over the wire never chooses where it is written: a file's name is a name and nothing else, and no file that
-is there is written over.
+Names of attachments come from senders, so they are sanitised before they are used as file names. Existing files are
+never overwritten.
 """
 
 from __future__ import annotations
@@ -46,19 +46,18 @@ from directsuite.messaging.send_once import SENT_FOLDER
 from directsuite.messaging.service import Mailbox
 
 Period = tuple[datetime | None, datetime | None]
-"""From when to when, both included; None is open."""
+"""The first and last time, both inclusive. None: unlimited."""
 
-NO_SUCH_MESSAGE = "the folder has no message of this number: `directsuite inbox list` tells those that it has"
+NO_SUCH_MESSAGE = "The folder has no message with this number. Run `directsuite inbox list` to see the numbers."
 CHECK_THE_MESSAGES = "check --folder and the numbers of the messages"
 
-_MAX_NAME_BYTES = 150  # bytes of a name; file systems take 255
+_MAX_NAME_BYTES = 150  # file systems allow 255
 _MAX_SUFFIX_BYTES = 20
-_INDENT_COLUMNS = 10  # columns before what stands below a row, with its title
+_INDENT_COLUMNS = 10  # width of the label and indentation of a line below a table row
 _RECIPIENT_HEADERS = ("To", "Cc", "Bcc")
-_MAX_LISTED_UIDS = 20  # messages that a sentence names
-_UNSAFE_CATEGORIES = frozenset(
-    ("Cc", "Cf", "Cs", "Zl", "Zp")
-)  # controls, also those that turn or hide text, and broken characters
+_MAX_LISTED_UIDS = 20  # in one message on stderr
+# Unicode categories of control characters (including ones that reverse or hide text) and of surrogates.
+_UNSAFE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
@@ -68,7 +67,9 @@ def list_messages(options: InboxListOptions) -> int:
 
     def begin() -> Coroutine[Any, Any, int]:
         if options.all_folders and options.before is not None:
-            raise UsageError("--before goes with one folder, for each has its own numbers: leave out --all-folders")
+            raise UsageError(
+                "--before needs a single folder, because each folder has its own numbers. Omit --all-folders."
+            )
         since = None if options.since is None else add_local_zone(options.since)
         until = None if options.until is None else add_local_zone(options.until, "--until")
         return _list_messages(command, _get_access(options), (since, until), options)
@@ -83,11 +84,11 @@ def read_message(uid: int, options: InboxReadOptions) -> int:
 
 
 def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
-    """Save the attachments of messages, or the messages, and return the exit status."""
+    """Save the attachments of messages, or the complete messages, and return the exit status."""
     command = _make_command(
         "the numbers",
         options,
-        resume="the files that are there are whole; the same command saves all of them once more, under other names",
+        resume="saved files are complete; running the same command again saves all files again, under new names",
     )
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -96,31 +97,34 @@ def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
             options.into.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             what = with_value("the folder of --into", options.into)
-            raise UsageError(f"{what} can't be made, {explain_os_error(error)}: give another") from None
+            raise UsageError(f"Could not create {what}: {explain_os_error(error)}. Name a different one.") from None
         return _save_files(command, access, list(dict.fromkeys(uids)), options)
 
     return command.run(begin)
 
 
 def make_safe_name(name: str | None, fallback: str) -> str:
-    """A file's name on any system: no folder, no device, not hidden, no control character, not too long.
+    """Return a file name that is valid on every system.
 
-    fallback: a name that is safe already, where nothing is left of this one.
+    It contains no folder and no control character, is not hidden, not a device name of Windows, and not too long.
+    name: the name that the sender chose. None: there is none.
+    fallback: the safe name to return if no usable character is left.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name or ""))[-1]
     replaced = "".join(
         "\0" if letter in '<>:"|?*' or unicodedata.category(letter) in _UNSAFE_CATEGORIES else letter for letter in last
     )
     safe, before = re.sub("\0+", "_", replaced), None
-    while safe != before:  # what is cut may leave a name that is not safe
+    while safe != before:  # shortening can produce an unsafe name again
         before, safe = safe, _shorten_name(_escape_reserved_name(_OUTER_BLANKS.sub("", safe)))
     return safe if safe.strip("_") else fallback
 
 
 def write_new_file(folder: Path, name: str, content: bytes) -> Path:
-    """Write a new file that only its owner can read, under this name or one like it. name: what `safe_name` gave.
+    """Write a new file that only its owner can read. Return its path.
 
-    Raises OSError, and leaves no part of a file.
+    name: a result of `make_safe_name`. If the file exists, a number is appended.
+    Raises OSError. An incomplete file is removed.
     """
     stem, suffix = _split_suffix(name)
     number = 1
@@ -154,16 +158,19 @@ def _get_access(options: InboxOptions) -> MailboxAccess:
 
 
 def add_local_zone(value: datetime, option: str = "--since") -> datetime:
-    """What an option says, in this machine's time zone where it names none. Raises RefusedError."""
+    """Return the time with this machine's time zone if it has none.
+
+    Raises UsageError, which names the option, if the result is out of range.
+    """
     if value.utcoffset() is not None:
         return value
     try:
         return value.astimezone()
     except (OSError, OverflowError, ValueError):
         if value.year == MAXYEAR:
-            return value.replace(tzinfo=UTC)  # the end of the calendar, of which nobody means the hour
+            return value.replace(tzinfo=UTC)  # such a time means "no limit", so its hour does not matter
         what = with_value(option, value.isoformat())
-        raise UsageError(f"{what} lies where no calendar reaches: give a day, as 2026-05-01") from None
+        raise UsageError(f"{what} is out of the supported range. Expected a day such as 2026-05-01.") from None
 
 
 async def _list_messages(command: Command, access: MailboxAccess, period: Period, options: InboxListOptions) -> int:
@@ -178,13 +185,14 @@ async def _list_messages(command: Command, access: MailboxAccess, period: Period
     if options.json:
         show_json([_message_to_dict(message) for message in newest])
     elif not newest:
-        elsewhere = "" if options.all_folders else "; --all-folders looks in all folders"
-        echo_err(f"no such messages{elsewhere}" if _has_conditions(options) else "there are no messages")
+        elsewhere = "" if options.all_folders else " --all-folders searches all folders."
+        echo_err(f"No message matches.{elsewhere}" if _has_conditions(options) else "There are no messages.")
     else:
         _show_list(newest, options)
     if more:
         next_ones = "" if options.all_folders else f", or --before {newest[-1].uid} for the next ones"
-        echo_err(f"{more} more: --limit {options.limit + more}{' or' if options.all_folders else ','} --all{next_ones}")
+        separator = " or" if options.all_folders else ","
+        echo_err(f"{more} more. To see them, give --limit {options.limit + more}{separator} --all{next_ones}.")
     return ExitStatus.DONE
 
 
@@ -214,10 +222,10 @@ def _has_conditions(options: InboxListOptions) -> bool:
 async def _find_newest(
     box: Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[MessageDetail], int]:
-    """The newest messages, and how many more there are.
+    """Return the newest messages that match, and the number of further ones.
 
-    Those of one folder have the highest uids, which count in the order of receiving. Few more than are shown are held
-    in memory.
+    In a single folder, messages are ordered by uid, which ascends in the order of receipt. The list is cut regularly,
+    so that memory does not grow with the size of the folder.
     """
     newest, count = list[MessageDetail](), 0
     limit = None if options.all else options.limit
@@ -270,7 +278,7 @@ def _is_wanted(message: MessageDetail, period: Period, options: InboxListOptions
 
 
 def _has_text(wanted: str | None, *texts: str | None) -> bool:
-    """Return True if one of the texts has what is wanted, whatever its case."""
+    """Return True if `wanted` is None or a part of one of the texts, ignoring case."""
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
@@ -281,7 +289,6 @@ def _message_to_dict(message: MessageDetail) -> dict[str, Any]:
 
 
 def _build_row(message: MessageDetail) -> dict[str, object]:
-    """The cells of a listing, by the titles of their columns."""
     return {
         "folder": message.folder,
         "uid": message.uid,
@@ -296,7 +303,7 @@ def _build_row(message: MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    """As many addresses as stand in one line, none of them broken, and how many more there are."""
+    """Return as many complete addresses as fit into the width, and the number of further ones."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
         if len(text := ", ".join(addresses[:count]) + more) <= width:
@@ -335,14 +342,14 @@ def _show_message(message: MessageDetail, own: str) -> None:
         },
         "Subject": message.subject,
         "Received": None if received is None else format_time(received),
-        "SMTP id": message.msg_id if is_own else None,  # which `directsuite status` asks for
+        "SMTP id": message.msg_id if is_own else None,  # an argument of `directsuite status`
     }
     width = max(make_table_console().width, 2 * _INDENT_COLUMNS)
     for name, value in lines.items():
         if not value:
             continue
         text = f"{name + ':':<10}{make_printable(value)}"
-        if name in _RECIPIENT_HEADERS:  # no address is broken
+        if name in _RECIPIENT_HEADERS:  # wrap between addresses only
             text = textwrap.fill(
                 text, width, subsequent_indent=" " * 10, break_long_words=False, break_on_hyphens=False
             )
@@ -358,7 +365,7 @@ def _show_message(message: MessageDetail, own: str) -> None:
     text = html_to_text(body)
     show_text(text)
     if body.strip() and not text:
-        echo_err("its HTML shows no text: the same command with --json tells it as it came")
+        echo_err("The HTML of the message contains no visible text. Run the same command with --json to see the HTML.")
 
 
 async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[int], options: InboxSaveOptions) -> int:
@@ -377,7 +384,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
                 for name, content in files or ():
                     saved.append((uid, write_new_file(options.into, name, content), len(content)))
                 bar.advance()
-    finally:  # what is there is told, whatever came then
+    finally:  # report saved files also after an error
         if saved or options.json:
             count = f"{len(saved)} file{'s' * (len(saved) != 1)}"
             is_shown = show_effect(lambda: _show_saved(saved, options), f"{count} saved into the folder of --into")
@@ -389,7 +396,7 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
     if not is_shown:
         return ExitStatus.FAILED
     if not saved:
-        echo_err("there are no attachments; --eml saves the messages themselves")
+        echo_err("There are no attachments. --eml saves the complete messages.")
     return ExitStatus.DONE
 
 
@@ -401,7 +408,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
 
 
 async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
-    """The names and contents of a message's files; None if the message isn't there."""
+    """Return the names and contents of the files to save, or None if the message does not exist."""
     box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
         for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
@@ -417,7 +424,10 @@ async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> lis
 
 @contextlib.asynccontextmanager
 async def explain_missing_folder(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
-    """Raise NotThereError for a refusal if the mailbox has no such folder: the service has no code for that."""
+    """Replace a ServiceError by ItemNotFoundError if the mailbox has no such folder.
+
+    The service has no error code for a missing folder, so this lists the folders.
+    """
     try:
         yield
     except ServiceError as error:
@@ -425,23 +435,24 @@ async def explain_missing_folder(box: Mailbox, folder: str, *, option: str = "--
         if not folders or folder.casefold() in (name.casefold() for name in folders):
             raise
         meant = next((name for name in folders if name.casefold().endswith(f".{folder.casefold()}")), None)
-        suggestion = f"did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
+        suggestion = f"Did you mean {make_printable(meant)}? " if meant and is_verbose() else ""
         raise ItemNotFoundError(
-            f"{with_value(option, folder)}: the mailbox has no such folder; {suggestion}`directsuite inbox folders` "
-            "lists those that it has"
+            f"{with_value(option, folder)}: the mailbox has no such folder. {suggestion}"
+            "Run `directsuite inbox folders` to see the folders."
         ) from None
 
 
 def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
-    """A sentence that names the messages that aren't there."""
+    """Return the message about missing messages, with their numbers."""
     named = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
     return (
-        f"{len(missing)} of {len(uids)} messages aren't there ({named}): `directsuite inbox list` tells those that are"
+        f"{len(missing)} of {len(uids)} messages do not exist ({named}). "
+        "Run `directsuite inbox list` to see the numbers."
     )
 
 
 async def _list_folders(box: Mailbox) -> list[str]:
-    """The names of a mailbox's folders; none where they can't be listed."""
+    """Return the names of the mailbox's folders, or none if they can't be listed."""
     try:
         return [INBOX, *await box.get_folders()]
     except DirectSuiteError:
@@ -449,7 +460,7 @@ async def _list_folders(box: Mailbox) -> list[str]:
 
 
 def _escape_reserved_name(name: str) -> str:
-    """Not a device of Windows, and nothing that commands would take for an option."""
+    """Prefix a device name of Windows, and a name that commands would read as an option."""
     return f"_{name}" if DEVICE.match(name) or name.startswith("-") else name
 
 

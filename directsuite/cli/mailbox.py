@@ -1,4 +1,4 @@
-"""`directsuite inbox` for what changes a mailbox: move, copy, delete, mark, forward and answer messages."""
+"""Commands of `directsuite inbox` that change a mailbox: move, copy, delete, mark, forward and reply."""
 
 from __future__ import annotations
 
@@ -40,11 +40,13 @@ _MailboxFunction = Callable[[Mailbox, Sequence[int]], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
-_MAX_LISTED_MESSAGES = 20  # messages that a question names
-_NO_TERMINAL_MESSAGE = "there is no terminal to ask on: say --yes if it is meant"
+_MAX_LISTED_MESSAGES = 20  # in one question
+_NO_TERMINAL_MESSAGE = "There is no terminal to ask for confirmation. Give --yes to confirm."
 _OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
-_RECOVERY_HINT = "`directsuite inbox list` tells which messages a folder has: look before you give the command again"
-_HIDDEN_RECIPIENT_WARNING = "You are in neither To nor Cc of the message, so the others would learn that you have it. "
+_RECOVERY_HINT = "check the folder with `directsuite inbox list` before you run the command again"
+_HIDDEN_RECIPIENT_WARNING = (
+    "You are neither in To nor in Cc of the message, so the others would learn that you received it. "
+)
 
 
 def list_folders(options: MailboxOptions) -> int:
@@ -72,7 +74,7 @@ def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
 
 
 def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
-    """Delete messages once somebody has said yes, and return the exit status."""
+    """Delete messages after confirmation, and return the exit status."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
 
     def delete_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
@@ -80,12 +82,12 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
 
     def validate_options() -> None:
         if not options.forever and options.folder.casefold() == _TRASH.casefold():
-            raise UsageError("what is in INBOX.Trash is deleted already: --forever removes it")
+            raise UsageError("Messages in INBOX.Trash are deleted already. --forever removes them.")
         if not options.yes and not is_interactive():
             raise UsageError(_NO_TERMINAL_MESSAGE)
 
     async def ask_user(box: Mailbox, existing_uids: Sequence[int]) -> None:
-        """Have somebody say yes who has seen what it is about."""
+        """Show the affected messages and ask for confirmation."""
         if options.yes:
             return
         if is_verbose():
@@ -96,9 +98,9 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
             if messages[_MAX_LISTED_MESSAGES:]:
                 echo_err_line("…")
         await confirm_in_coroutine(
-            f"{_format_count(existing_uids)} of {options.folder} will be {done}. Go on?",
+            f"{_format_count(existing_uids)} of {options.folder} will be {done}. Continue?",
             no_terminal_message=_NO_TERMINAL_MESSAGE,
-            declined_message="not confirmed: nothing was deleted",
+            declined_message="Not confirmed. Nothing was deleted.",
         )
 
     return _change_messages(uids, options, done, delete_messages, validate_options, ask_user)
@@ -120,19 +122,19 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
 
     def validate_options() -> None:
         if not parse_addresses("--to", options.to):
-            raise UsageError("there is no recipient: give --to ADDRESS, once for each")
+            raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
     async def validate_no_bcc(box: Mailbox, existing_uids: Sequence[int]) -> None:
-        """Forward no header that names who should not be seen, unless that is meant."""
+        """Raise UsageError if a message has a Bcc header, unless --with-bcc is given."""
         if options.with_bcc:
             return
         async with show_progress("reading the folder"):
             messages = await _fetch_metadata(box, options.folder, existing_uids)
         if with_bcc := [message.uid for message in messages if _has_bcc(message)]:
             raise UsageError(
-                f"{_format_count(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the header that "
-                "names the recipients of the Bcc: write to them with `directsuite send`, "
-                "or say --with-bcc if it is meant"
+                f"{_format_count(with_bcc)} ({', '.join(map(str, with_bcc))}) may be forwarded with the Bcc header, "
+                "which names hidden recipients. Send a new message with `directsuite send`, or give --with-bcc to "
+                "forward anyway."
             )
 
     def forward_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
@@ -150,17 +152,17 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
 
 
 def _make_recovery_hint(action: str) -> str:
-    """How to find out whether a forward or a reply was sent, beside earlier ones of the same message."""
+    """Return how to find out whether a forward or reply was sent, and how to distinguish it from earlier ones."""
     return (
-        f"{HINT_CHECK_SENT_FOLDER}; an earlier {action} has the same subject, "
-        f"and a time before {format_time_to_minute(datetime.now(UTC))}"
+        f"{HINT_CHECK_SENT_FOLDER} (an earlier {action} has the same subject, "
+        f"but a time before {format_time_to_minute(datetime.now(UTC))})"
     )
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
-    """Answer a message, and return the exit status."""
+    """Reply to a message, and return the exit status."""
     command = Command(
-        resume_hint="nothing was sent: give the same command again",
+        resume_hint="nothing was sent: run the same command again",
         recovery_hint=_make_recovery_hint("reply"),
         option_names=_OPTION_NAMES,
     )
@@ -172,10 +174,10 @@ def reply(uid: int, options: InboxReplyOptions) -> int:
 
 
 def _explain_missing_destination(destination: str, work: _MailboxFunction) -> _MailboxFunction:
-    """The same work, whose refusal says if there is no such folder to put messages into."""
+    """Wrap `work` so that its error names a missing destination folder."""
 
     async def run_explained(box: Mailbox, existing_uids: Sequence[int]) -> object:
-        """Do the work."""
+        """Call `work`."""
         async with explain_missing_folder(box, destination, option="--to"):
             return await work(box, existing_uids)
 
@@ -191,10 +193,13 @@ def _change_messages(
     ask: _MailboxFunction | None = None,
     recovery_hint: str = _RECOVERY_HINT,
 ) -> int:
-    """Do something with those of the messages that are there, and say how many they were.
+    """Apply `work` to the messages that exist, and report their number. Return the exit status.
 
-    The SMTP id of what `work` sent is printed. check: raises RefusedError before anything is sent. ask: does once it is
-    known which messages are there. find_out: how the user learns what happened.
+    If `work` sent a message, its SMTP id is printed.
+    done: the participle for the report, such as "moved".
+    check: validates options before any request; raises UsageError.
+    ask: called with the existing messages before `work`; raises UsageError to stop.
+    recovery_hint: how the user finds out what happened if the outcome is unknown.
     """
     named = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
     if isinstance(options, InboxMoveOptions):
@@ -245,14 +250,14 @@ async def _run_change(
 
     if not show_effect(show, f"{_format_count(existing_uids)} {done}{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    echo_err(f"{_format_count(existing_uids)} {done}")
+    echo_err(f"{_format_count(existing_uids)} {done}.")
     if missing:
         echo_err(describe_missing(missing, uids))
     return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
 
 async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
-    """The metadata of these messages, without their contents; that of the folder is read until all are found."""
+    """Return the metadata of these messages. Read the folder's metadata until all are found."""
     wanted, found = set(uids), list[MessageDetail]()
     async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
         async for message in messages:
@@ -264,7 +269,7 @@ async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> lis
 
 
 def _has_bcc(message: MessageDetail) -> bool:
-    """Return True if a message, as one's own copies do, says who got it as Bcc."""
+    """Return True if the message names its Bcc recipients, as sent messages do."""
     headers = {(header.name or "").strip().lower() for header in message.headers}
     return "bcc" in headers or bool(_get_addresses(message, RecipientType.BCC))
 
@@ -288,9 +293,9 @@ async def _send_reply(
         if recipients[1:] and not options.yes:
             hidden = _HIDDEN_RECIPIENT_WARNING if _is_hidden_recipient(messages[0], access.address) else ""
             await confirm_in_coroutine(
-                f"{hidden}The answer goes to {description}. Go on?",
-                no_terminal_message=f"{hidden}The answer would go to {description}: give --yes if that is meant",
-                declined_message="not confirmed: nothing was sent",
+                f"{hidden}The reply will be sent to {description}. Continue?",
+                no_terminal_message=f"{hidden}The reply would be sent to {description}. Give --yes to confirm.",
+                declined_message="Not confirmed. Nothing was sent.",
             )
         reply_message = MessageWithHeader(
             sender=access.address,
@@ -311,9 +316,9 @@ async def _send_reply(
         elif smtp_id:
             show_line(smtp_id)
 
-    if not show_effect(show, f"the answer was sent{f' as {smtp_id}' if smtp_id else ''}"):
+    if not show_effect(show, f"The reply was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    echo_err(f"sent to {description}")
+    echo_err(f"The reply was sent to {description}.")
     return ExitStatus.DONE
 
 
@@ -322,13 +327,14 @@ def _make_reply_subject(subject: str | None) -> str:
 
 
 def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
-    """Who gets an answer, each once: never the mailbox itself, nor a recipient of a Bcc.
+    """Return the recipients of a reply, without duplicates, the mailbox itself and recipients of Bcc.
 
-    An answer to a message of one's own goes to those whom that went to. Raises RefusedError where nobody is left.
+    A reply to a message sent from this mailbox goes to that message's recipients.
+    Raises UsageError if the message has no sender, or if no recipient is left.
     """
     sender = message.reply_to or message.sender
     if not sender:
-        raise UsageError("the message has no sender: answer it with `directsuite send`")
+        raise UsageError("The message has no sender. Reply with `directsuite send`.")
     to, cc = _get_addresses(message, RecipientType.TO), _get_addresses(message, RecipientType.CC)
     if not _is_own_message(message, own):
         to, cc = parse_addresses("the senders", [sender]), [*to, *cc]
@@ -338,12 +344,14 @@ def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> lis
             recipients.setdefault(address.casefold(), Recipient(address, kind))
     recipients.pop(own.casefold(), None)
     if not recipients:
-        raise UsageError("nobody but you and recipients of a Bcc would get it: write it with `directsuite send`")
+        raise UsageError(
+            "The message has no other recipients than you and those of a Bcc. Reply with `directsuite send`."
+        )
     return [*recipients.values()]
 
 
 def _is_hidden_recipient(message: MessageDetail, own: str) -> bool:
-    """Return True if the others who got a message can't see that this mailbox got it, too."""
+    """Return True if the other recipients can't see that this mailbox received the message."""
     seen = {*_get_addresses(message, RecipientType.TO), *_get_addresses(message, RecipientType.CC)}
     return not _is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
@@ -353,12 +361,11 @@ def _is_own_message(message: MessageDetail, own: str) -> bool:
 
 
 def _get_addresses(message: MessageDetail, kind: RecipientType) -> list[str]:
-    """The addresses in one of the headers that name a message's recipients."""
     return [parseaddr(each.email)[1] or each.email for each in message.recipients if each.type.upper() == kind]
 
 
 def _describe_recipients(recipients: Sequence[Recipient]) -> str:
-    """How many they are; of several, who they are, where stderr may show it."""
+    """Return the number of recipients, with the addresses if there are several and stderr may show them."""
     count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
     if not recipients[1:]:
         return count

@@ -1,6 +1,6 @@
 """`directsuite patient`: find patients, provision their Direct addresses, and set their passwords.
 
-Who somebody is stands in a file that others may not read, because every user of the machine can read arguments.
+Identities are read from private files, because every user of the machine can read command-line arguments.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _PASSWORDS_FILE = "the passwords file"
 _OPTION_NAMES = {"direct_domain": "--domain", "direct_username": "the username", "individual": _INDIVIDUAL_FILE}
 """The option or argument of each parameter that an InvalidArgumentError may name."""
 
-_NO_SUCH_PATIENT = "there is no such patient in this domain: check --domain, and how it is written"
-_HINT_REPEAT_PASSWORDS = "the passwords may be set or not; the same command sets the same ones"
+_NO_SUCH_PATIENT = "There is no such patient in this domain. Check --domain and the spelling of the patient's data."
+_HINT_REPEAT_PASSWORDS = "the passwords may be set or not; running the same command again sets the same passwords"
 _RECOVERY_HINT = (
-    "`directsuite patient find` with the same file tells whether the patient is there, and the service's provider "
-    "whether the account was debited; give the command again only where neither is so"
+    "run `directsuite patient find` with the same file to see whether the patient exists, and ask the service's "
+    "provider whether the account was debited; run the command again only if neither is the case"
 )
 
 _EXPECTED_MEMBERS = "first_name, last_name, ssn4 and dob, or id"
 _KNOWN_MEMBERS = ("id", "first_name", "last_name", "ssn4", "direct_username", "direct_password", "dob")
 _MEMBER_RULES = {
-    "id": "has to be a whole number",
-    "dob": "has to be a date, as 1980-02-29",
-    "ssn4": 'has to be four digits, in quotes: "1234"',
+    "id": "must be an integer",
+    "dob": "must be a date, such as 1980-02-29",
+    "ssn4": 'must be four digits, in quotes: "1234"',
 }
-"""The predicate of the sentence about a member that is wrong; all others are texts."""
+"""The predicates for invalid members. All other members are texts."""
 
 
 def find_patient(path: Path, options: PatientFindOptions) -> int:
-    """Find the patient whom a file describes, and return the exit status. path: - for stdin, as for all commands."""
+    """Find the patient described in a file, and return the exit status. path: the file, - for stdin."""
     command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -76,29 +76,32 @@ def find_patient(path: Path, options: PatientFindOptions) -> int:
 
 
 def find_by_username(argument: str, options: PatientFindOptions) -> int:
-    """Find the patient of a username, and return the exit status. argument: - for a line of stdin."""
+    """Find the patient with a username, and return the exit status.
+
+    argument: the username, - for the first line of stdin.
+    """
     command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: "check --domain and the username"})
 
     def begin() -> Coroutine[Any, Any, int]:
         username = (sys.stdin.readline() if argument == "-" else argument).strip()
         if not username or "@" in username:
-            what = with_value("the username", username) if username else "the username"
-            raise UsageError(f"{what} is the part before the @, as ada of ada@direct.example.org")
+            what = with_value("The username", username) if username else "The username"
+            raise UsageError(f"{what} must be the part before the @, such as ada of ada@direct.example.org.")
         return _find_patient(_make_suite(command, options), username, options)
 
     return command.run(begin)
 
 
 def add_patient(path: Path, options: PatientAddOptions) -> int:
-    """Provision an address, once, and only when somebody has said yes; return the exit status."""
+    """Provision an address once, after confirmation, and return the exit status."""
     command = Command(
-        resume_hint="nothing was provisioned or debited: give the same command again",
+        resume_hint="nothing was provisioned or debited: run the same command again",
         recovery_hint=_RECOVERY_HINT,
         option_names=_OPTION_NAMES,
         advice={
-            "002": "check direct_username: it is the part before the @, as ada of ada@direct.example.org",
-            "014": "the direct_username may be taken: choose another",
-            "205": "the service doesn't know this person as identity-proofed: check the individual's file",
+            "002": "check direct_username: it must be the part before the @, such as ada of ada@direct.example.org",
+            "014": "the direct_username may be in use; choose another",
+            "205": "the service does not know this person as identity-proofed; check the individual's file",
             BadRequestError: "check the individual's file",
         },
     )
@@ -107,14 +110,14 @@ def add_patient(path: Path, options: PatientAddOptions) -> int:
         individual = read_individual(path)
         suite = _make_suite(command, options, listeners=[_report_search] if individual.direct_username else [])
         if not options.yes:
-            condition = "" if options.another else ", unless the person has one there"
+            condition = "" if options.another else ", unless the person already has an address there"
             confirm(
                 f"This provisions a Direct address in {options.domain} and debits the login's account{condition}. "
-                "Go on?",
+                "Continue?",
                 no_terminal_message=(
-                    "this debits the account, and there is no terminal to ask on: say --yes if it is meant"
+                    "This debits the account, and there is no terminal to ask for confirmation. Give --yes to confirm."
                 ),
-                declined_message="not confirmed: nothing was provisioned or debited",
+                declined_message="Not confirmed. Nothing was provisioned or debited.",
             )
         return _add_patient(suite, individual, options)
 
@@ -127,7 +130,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
         resume_hint=_HINT_REPEAT_PASSWORDS,
         option_names={**_OPTION_NAMES, "passwords": _PASSWORDS_FILE},
         advice={
-            "210": "check the usernames; the others' passwords may be set or not, and setting them again does no harm",
+            "210": "check the usernames; the other passwords may be set or not, and can safely be set again",
             **dict.fromkeys(
                 (ConnectionLostError, DeadlineExceededError, ResponseDecodeError, ServerError, TransportError),
                 _HINT_REPEAT_PASSWORDS,
@@ -138,7 +141,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
     def begin() -> Coroutine[Any, Any, int]:
         passwords = read_private_passwords(path, with_value(_PASSWORDS_FILE, path), keys="usernames")
         if not passwords or not all(name and password for name, password in passwords.items()):
-            raise UsageError('the passwords file lacks a username or a password: "ada" = "…" is a line of it')
+            raise UsageError('The passwords file lacks a username or a password. Expected lines such as "ada" = "…".')
         return _set_passwords(
             _make_suite(command, options), [UserPassword(*each) for each in passwords.items()], options
         )
@@ -147,13 +150,15 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
 
 
 def read_individual(path: Path) -> IDProofedIndividualRESTful:
-    """The person whom a file describes. Raises RefusedError, which names the member that is wrong, not its value."""
+    """Read the person described in a file. Raises UsageError, which names an invalid member, but not its value."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
-    if members.keys() - _KNOWN_MEMBERS:  # unnamed: where a file is something else, a key may be anything
-        raise UsageError(f"{_INDIVIDUAL_FILE} has a member that nobody knows; known are {', '.join(_KNOWN_MEMBERS)}")
+    if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
+        raise UsageError(
+            f"Unknown member in {_INDIVIDUAL_FILE}. The members must be among {', '.join(_KNOWN_MEMBERS)}."
+        )
     for name, value in members.items():
         if not _is_valid_member(name, value):
-            raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'has to be a text, in quotes')}")
+            raise UsageError(f"{name} in {_INDIVIDUAL_FILE} {_MEMBER_RULES.get(name, 'must be a text, in quotes')}.")
     return IDProofedIndividualRESTful(**members)
 
 
@@ -177,27 +182,29 @@ def _is_date(text: str) -> bool:
 
 def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[Listener] = ()) -> DirectSuite:
     if not options.domain.strip() or "@" in options.domain:
-        raise UsageError(f"{with_value('--domain', options.domain)} is the part behind the @, as direct.example.org")
+        raise UsageError(
+            f"{with_value('--domain', options.domain)} must be the part behind the @, such as direct.example.org."
+        )
     settings = load_settings("registration")
     return command.make_suite(settings, login=read_login(options.login, options.password_file), listeners=listeners)
 
 
 @asynccontextmanager
 async def _open_registration(suite: DirectSuite) -> AsyncGenerator[Registration]:
-    """The service of an open suite. Raises RefusedError where it doesn't know the domain."""
+    """Open the suite, and yield its registration service. Raises UsageError if the service doesn't know the domain."""
     async with suite:
         try:
             yield suite.registration
         except NotFoundError as error:
             if error.code != "208":
                 raise
-            raise UsageError("--domain: the service has no organization for this Direct domain") from None
+            raise UsageError("--domain: the service has no organization for this Direct domain.") from None
 
 
 async def _find_users(
     service: Registration, person_or_username: IDProofedIndividual | str, domain: str
 ) -> list[DirectUserDetail]:
-    """The users of a person or a username in a domain; none where there is no such patient."""
+    """Return the users of a person or with a username in a domain, none if there is no such patient."""
     try:
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)
@@ -237,8 +244,8 @@ async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTfu
             if users:
                 _show_users(users, options)
                 echo_err(
-                    "this person has an address in this domain: nothing was provisioned or debited; --another "
-                    "provisions one more"
+                    "This person already has an address in this domain. Nothing was provisioned or debited. "
+                    "To provision another address, give --another."
                 )
                 return ExitStatus.FAILED
         try:
@@ -246,29 +253,29 @@ async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTfu
                 response = await service.provision_id_proofed_patient(options.domain, individual)
         except OutcomeUnknownError as error:
             if error.found is not None:
-                echo_err("a user of this username and these names is there:")
+                echo_err("A user with this username and these names exists:")
                 _show_users([error.found], options)
             raise
     is_shown = show_effect(
-        lambda: _show_provisioned(response, options), "the patient was provisioned and the account debited"
+        lambda: _show_provisioned(response, options), "The patient was provisioned and the account debited"
     )
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
 def _report_search(event: Event) -> None:
-    """Say that the patient is looked for, as happens where the answer of a provisioning gets lost."""
+    """Report on stderr that the client searches for the patient because the response was lost."""
     if (
         isinstance(event, AttemptFailed)
         and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
         and event.outcome is Outcome.UNKNOWN
     ):
-        echo_err(f"no usable answer came: looking for the patient, for up to {SETTLE_TIMEOUT:.0f} s")
+        echo_err(f"There was no usable response. Searching for the patient for up to {SETTLE_TIMEOUT:.0f} s.")
 
 
 async def _set_passwords(suite: DirectSuite, passwords: Sequence[UserPassword], options: PatientOptions) -> int:
     async with _open_registration(suite) as service, show_progress("setting passwords"):
         await service.set_patients_passwords(options.domain, passwords)
-    echo_err(f"the password of {len(passwords)} patient{'' if len(passwords) == 1 else 's'} is set")
+    echo_err(f"Passwords were set for {len(passwords)} patient{'' if len(passwords) == 1 else 's'}.")
     return ExitStatus.DONE
 
 
@@ -279,14 +286,14 @@ def _show_provisioned(response: AddUsersResponseV2, options: PatientAddOptions) 
         return
     _show_user_table(response.users, options.domain)
     if payment is None:
-        echo_err("provisioned; the service told no payment")
+        echo_err("The patient was provisioned. The service returned no payment.")
         return
     show_line()
     show_table(("", "payment"), _build_payment_rows(payment))
 
 
 def _show_users(users: Sequence[DirectUserDetail], options: PatientAddOptions) -> None:
-    """Show users who are there, in the shape of those who were added."""
+    """Show existing users in the same form as added ones."""
     if options.json:
         show_json(_users_to_dict(users, None, options.domain))
     else:
@@ -303,7 +310,7 @@ def _users_to_dict(
 
 
 def _user_to_dict(user: DirectUserDetail, domain: str) -> Mapping[str, object]:
-    """A user for programs: what to write to comes first, since `email` is an address outside of Direct messaging."""
+    """Return a user as JSON. `direct_address` comes first, because `email` is not the Direct address."""
     return {"direct_address": _get_direct_address(user, domain), **model_to_dict(user)}
 
 

@@ -1,4 +1,4 @@
-"""`directsuite sandbox`: the four services on this machine, and what drives them while they run."""
+"""`directsuite sandbox`: run the four services on this machine, and control them while they run."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ OptionsT = TypeVar("OptionsT", bound=ControlOptions)
 def _run_with_control(
     work: Callable[Concatenate[Control, OptionsT, P], Awaitable[int]],
 ) -> Callable[Concatenate[OptionsT, P], int]:
-    """Make a command of what is done to the sandbox that the options name. `work` returns the exit status."""
+    """Make a command of `work`, which controls the running sandbox at `options.at` and returns the exit status."""
 
     def command(options: OptionsT, /, *args: P.args, **kwargs: P.kwargs) -> int:
         async def drive() -> int:
-            """Raises NotThereError and RefusedError."""
+            """Call `work`. Raises ItemNotFoundError if the sandbox did not respond, UsageError if it rejected."""
             try:
                 async with Control(options.at) as control:
                     return await work(control, options, *args, **kwargs)
@@ -59,13 +59,13 @@ def _run_with_control(
 def serve(options: SandboxOptions) -> int:
     """Serve until Ctrl-C, and return the exit status."""
     if not (options.allow_remote or is_loopback(options.host)):
-        echo_err("--host: the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or --allow-remote")
+        echo_err("--host: the sandbox listens only on loopback. Give 127.0.0.1, ::1 or localhost, or --allow-remote.")
         return ExitStatus.USAGE_ERROR
     if (options.pkcs11_module is None) == bool(options.pkcs11_token):
         echo_err("--pkcs11-module and --pkcs11-token go together")
         return ExitStatus.USAGE_ERROR
     if find_missing(EXTRAS["sandbox"]):
-        echo_err(f"signing will refuse, and the page lacks something, for want of packages: {INSTALL_COMMAND}")
+        echo_err(f"Packages are missing, so signing and parts of the page do not work. Run {INSTALL_COMMAND}.")
     folder = None if options.memory else options.data or serving.DEFAULT_FOLDER
     chosen = ServingOptions(
         folder=folder,
@@ -87,7 +87,7 @@ def serve(options: SandboxOptions) -> int:
     except serving.CannotStartError as error:
         echo_err(f"the sandbox cannot start: {error}")
         return ExitStatus.FAILED
-    return ExitStatus.DONE  # SIGINT and SIGTERM are meant to end it
+    return ExitStatus.DONE  # also after SIGINT and SIGTERM, which end it as intended
 
 
 @_run_with_control
@@ -107,19 +107,19 @@ async def show_environment(control: Control, options: ControlOptions) -> ExitSta
 async def add_account(
     control: Control, options: SandboxAccountOptions, address: str, password: str | None
 ) -> ExitStatus:
-    """Add a mailbox. Raise RefusedError if the password is among the arguments."""
+    """Add a mailbox. Raise UsageError if the password is among the arguments."""
     if password is not None:
         raise UsageError(
-            "the password can't be an argument, which other users of this machine can read: give --password-file FILE, "
-            "or --password-file - for stdin; without it, the password is `sandbox`"
+            "The password can't be an argument, because other users of this machine can read arguments. "
+            "Give --password-file FILE, or --password-file - for stdin. Without it, the password is `sandbox`."
         )
     file = options.password_file
     if file is None:
         await control.add_mailbox(address, MAILBOX_LOGIN)
-        echo_err(f"added; its password is {MAILBOX_LOGIN}")
+        echo_err(f"The mailbox was added. Its password is {MAILBOX_LOGIN}.")
     else:
         await control.add_mailbox(address, _read_password(file))
-        echo_err("added, with the password of --password-file")
+        echo_err("The mailbox was added with the password of --password-file.")
     return ExitStatus.DONE
 
 
@@ -128,10 +128,10 @@ def _read_password(file: Path) -> str:
     if str(file) != "-":
         return read_secret_file(file, "the file of --password-file").reveal()
     text = sys.stdin.readline().rstrip("\r\n")
-    if "\N{REPLACEMENT CHARACTER}" in text:  # which stands for bytes that are no text
-        raise UsageError("--password-file -: the first line of stdin is no text in the encoding of this terminal")
+    if "\N{REPLACEMENT CHARACTER}" in text:  # the replacement of undecodable bytes
+        raise UsageError("--password-file -: the first line of stdin is not text in the encoding of this terminal.")
     if not text:
-        raise UsageError("--password-file -: stdin has no password on its first line")
+        raise UsageError("--password-file -: the first line of stdin has no password.")
     validate_text(text, "the password on stdin")
     return text
 
@@ -147,20 +147,20 @@ async def add_patient(
 
 @_run_with_control
 async def add_or_update_fax(control: Control, options: SandboxFaxOptions, number: str) -> ExitStatus:
-    """Add a fax, or change one."""
+    """Add a fax, or change the status of one."""
     if options.handle is not None:
         await control.set_fax_status(options.handle, options.status)
-        echo_err(f"the fax is {options.status}")
+        echo_err(f"The status of the fax is now {options.status}.")
         return ExitStatus.DONE
     handle = await control.add_fax(number, status=options.status, description=options.description)
     return _show_key(handle, "fax", "handle")
 
 
 def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
-    """Print the key of what was added, and return the exit status."""
-    if not show_effect(lambda: show_line(key), f"the {kind} was added, under the {key_name} {key}"):
+    """Print the key of the added item, and return the exit status."""
+    if not show_effect(lambda: show_line(key), f"The {kind} was added with the {key_name} {key}"):
         return ExitStatus.FAILED
-    echo_err(f"added, under this {key_name}")
+    echo_err(f"The {kind} was added with this {key_name}.")
     return ExitStatus.DONE
 
 
@@ -175,7 +175,7 @@ async def show_or_set_clock(control: Control, options: SandboxClockOptions) -> E
         now = await control.freeze()
     else:
         now = await (control.resume() if options.resume else control.now())
-    is_shown = show_effect(lambda: show_line(format_time(now)), f"the sandbox's time is {format_time(now)}")
+    is_shown = show_effect(lambda: show_line(format_time(now)), f"The time of the sandbox is {format_time(now)}")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
@@ -183,12 +183,12 @@ async def show_or_set_clock(control: Control, options: SandboxClockOptions) -> E
 async def manage_faults(
     control: Control, options: SandboxFaultOptions, operation: str | None, kind: str | None
 ) -> ExitStatus:
-    """Add a fault, list or remove them. Raises RefusedError."""
+    """Add, list or remove faults. Raises UsageError."""
     if options.clear:
         await control.clear_faults()
     if operation is not None:
         if kind is None:
-            raise UsageError("what goes wrong? Give a kind: `directsuite sandbox fault Send reset_after`")
+            raise UsageError("The kind of the fault is missing. Example: `directsuite sandbox fault Send reset_after`.")
         times = None if options.always else options.times
         fault_options = {
             "retry_after": options.retry_after,
@@ -210,34 +210,37 @@ async def manage_faults(
         ]
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     else:
-        echo_err("nothing goes wrong")
+        echo_err("There are no faults.")
     return ExitStatus.DONE
 
 
 def _parse_body(text: str) -> object:
-    """What --body says: JSON or other text, which is a file's after @. Raises RefusedError."""
+    """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text.
+
+    Raises UsageError.
+    """
     if text.startswith("@"):
         try:
             with Path(text[1:]).open("rb") as file:
                 content = file.read(_MAX_BODY_BYTES + 1)
             if len(content) > _MAX_BODY_BYTES:
-                raise UsageError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes")
+                raise UsageError(f"--body: the file has more than {_MAX_BODY_BYTES:,} bytes.")
             text = content.decode()
         except OSError as error:
-            raise UsageError(f"--body can't be read, {explain_os_error(error)}: give another file") from None
+            raise UsageError(f"--body: the file can't be read ({explain_os_error(error)}).") from None
         except ValueError:
-            raise UsageError("--body: the file is no text in UTF-8") from None
+            raise UsageError("--body: the file is not UTF-8 text.") from None
     try:
         return json.loads(text)
     except RecursionError:
-        raise UsageError("--body is JSON that is nested too deeply") from None
+        raise UsageError("--body is JSON that is nested too deeply.") from None
     except ValueError:
         return text
 
 
 @_run_with_control
 async def show_ledger(control: Control, options: ControlListOptions, operation: str | None) -> ExitStatus:
-    """List effects."""
+    """List the effects of requests."""
     effects = await control.ledger(operation)
     if options.json:
         show_json(effects)
@@ -247,13 +250,13 @@ async def show_ledger(control: Control, options: ControlListOptions, operation: 
         ]
         show_table(("at", "operation", "item"), rows, no_wrap=("item",))
     else:
-        echo_err("nothing has happened")
+        echo_err("There are no effects.")
     return ExitStatus.DONE
 
 
 @_run_with_control
 async def reset_sandbox(control: Control, options: ControlOptions) -> ExitStatus:
-    """Start over."""
+    """Delete the state of the sandbox."""
     await control.reset()
-    echo_err("everything is as at the first start")
+    echo_err("The sandbox was reset to its initial state.")
     return ExitStatus.DONE

@@ -1,12 +1,12 @@
-"""`directsuite send`: one message, and with --key once, whatever happens.
+"""`directsuite send`: send one message; with --key exactly once, even if the command is interrupted and repeated.
 
-What this machine knows of the messages that were sent with a --key:
+For each --key there is a record, a file with JSON lines:
 
-    KEY's file:  {"message": its digest, "at": the first attempt}      on the disk before anything is sent
-                 {"smtp_id": …}                                        once it is known
+    {"message": digest of the message, "at": time of the first attempt}   on disk before anything is sent
+    {"smtp_id": …}                                                        once the message has been sent
 
-There is a file for each key, below DIRECTSUITE_STATE or the user's state folder, named by a hash. It is locked while a
-command sends, and holds neither the key nor anything of the message but hashes.
+Records are in DIRECTSUITE_STATE or the user's state folder. Their names are hashes. A record is locked while a command
+sends. It contains neither the key nor any part of the message, only a hash.
 """
 
 from __future__ import annotations
@@ -49,15 +49,18 @@ _OPTION_NAMES = {
     "key": "--key",
 }
 HINT_CHECK_SENT_FOLDER = (
-    "look whether `directsuite inbox list --folder INBOX.Sent` has it, and give the command again only if it hasn't"
+    "check whether `directsuite inbox list --folder INBOX.Sent` shows the message, and run the command again only if "
+    "it does not"
 )
-_HINT_REPEAT_WITH_KEY = "give the same command again with the same --key: it looks whether it went, and sends it once"
+_HINT_REPEAT_WITH_KEY = (
+    "run the same command again with the same --key; it checks whether the message was sent, and sends it only once"
+)
 _HINT_USE_NEW_KEY = (
-    "this server doesn't show it; look whether `directsuite inbox list --folder INBOX.Sent` has it, and only where it "
-    "hasn't, give the command again with a new --key"
+    "this server does not show it. Check whether `directsuite inbox list --folder INBOX.Sent` shows the message, and "
+    "only if it does not, run the command again with a new --key"
 )
-_MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # bytes per second of an upload that is still waited for
-_BASE64_RATIO = 4 / 3  # bytes on the way for one of a file: base64
+_MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
+_BASE64_RATIO = 4 / 3  # encoded bytes for each byte of a file
 
 _STDIN = Path("-")
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
@@ -69,7 +72,7 @@ def send(options: SendOptions) -> int:
     """Send one message, and return the exit status."""
     with_key = options.key is not None
     command = Command(
-        resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: give the same command again",
+        resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again",
         recovery_hint=_HINT_REPEAT_WITH_KEY if with_key else HINT_CHECK_SENT_FOLDER,
         option_names=_OPTION_NAMES,
         advice={BadRequestError: "check the addresses, the text and the files"},
@@ -79,16 +82,16 @@ def send(options: SendOptions) -> int:
         sender = options.sender or read_setting("mailbox")
         if not sender:
             raise UsageError(
-                f"there is no sender: give --from ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file"
+                f"There is no sender. Give --from ADDRESS, or set {MAILBOX_VAR}, or mailbox in the settings file."
             )
         if options.key == "":
-            raise UsageError("--key is empty: give a name that only this message has, or leave it out")
+            raise UsageError("--key is empty. Give a unique name for this message, or omit --key.")
         validate_text(options.key, "--key")
         validate_text(sender, "--from")
         sender = arguments.validate_address(sender, "sender")
         message = _build_message(options, sender)
         if any(_NAME_BEFORE_ADDRESS_PATTERN.search(each) for each in (*options.to, *options.cc, *options.bcc)):
-            echo_err("of `Name <address>` the address alone is sent, for the service takes no names")
+            echo_err("Only the address of `Name <address>` is sent, because the service accepts no names.")
         if options.dry_run:
             return _show_dry_run(message, sender, options)
         return _send_message(
@@ -125,12 +128,12 @@ async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> 
         rows += [("File", f"{name}, {kind}, {format_size(size)}") for name, kind, size in files]
         show_table(("", "would be sent"), rows)
     if record is not None and record.is_sent:
-        echo_err("it went before, with this --key: it would not be sent again")
+        echo_err("The message was sent before with this --key. It would not be sent again.")
     elif record is not None and record.first_attempt is not None:
         echo_err(
-            "an earlier command may have sent it: it would be looked for, and sent only where it surely isn't there"
+            "An earlier command may have sent the message. It would be sent only if a search proves that it was not."
         )
-    echo_err("this was a dry run: nothing was sent, and neither the service nor the password was tried")
+    echo_err("Dry run: nothing was sent, and neither the service nor the password was checked.")
     return ExitStatus.DONE
 
 
@@ -150,34 +153,37 @@ async def _send_message(command: Command, access: MailboxAccess, message: Messag
         elif smtp_id:
             show_line(smtp_id)
 
-    if not show_effect(show, f"the message was sent{f' as {smtp_id}' if smtp_id else ''}"):
+    if not show_effect(show, f"The message was sent{f' as {smtp_id}' if smtp_id else ''}"):
         return ExitStatus.FAILED
-    said = "it was sent before, with this --key" if is_sent_before else "sent"
+    result = "The message was sent before with this --key" if is_sent_before else "The message was sent"
     if not smtp_id:
-        echo_err(f"{said}; the service gave no SMTP id to ask for its status with")
+        echo_err(f"{result}. Its status is not available, because the service returned no SMTP id.")
     elif not options.json:
         status = f"`directsuite status '{smtp_id}'`" if is_verbose() else "`directsuite status` with this id"
-        echo_err(f"{said}; {status} shows its delivery")
+        echo_err(f"{result}. {status} shows its delivery.")
     return ExitStatus.DONE
 
 
 @contextlib.asynccontextmanager
 async def _explain_413(command: Command, message: Message) -> AsyncGenerator[None]:
-    """Have a service that finds the message too large answered with its size."""
+    """Add the size of the files to the advice if the service rejects the message as too large."""
     try:
         yield
     except ServiceError as error:
         if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             size = format_size(round(_sum_attachment_bytes(message) * _BASE64_RATIO))
-            says = f"its files take {size} on the way: send less, or ask the service's provider for the limit"
-            command.advice = {ServiceError: says}
+            advice = f"its files take {size} in the request; send less, or ask the service's provider for the limit"
+            command.advice = {ServiceError: advice}
         raise
 
 
 async def _send_once(
     command: Command, box: Mailbox, access: MailboxAccess, message: Message, key: str
 ) -> tuple[bool, str]:
-    """Send it unless an earlier command did. Return True if one is known to have, and the SMTP id."""
+    """Send the message unless an earlier command did.
+
+    Return True if an earlier command is known to have sent it, and the SMTP id, empty if there is none.
+    """
     with _lock_record(make_request_id(access.address, key)) as record:
         record.record_attempt(await arguments.compute_message_digest(message))
         if record.is_sent:
@@ -186,7 +192,7 @@ async def _send_once(
         timeout = access.settings.timeout + SETTLE_TIMEOUT + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         if record.first_attempt is not None:
             echo_err(
-                f"an earlier command may have sent it: it is looked for in INBOX.Sent, for up to {SETTLE_TIMEOUT:g} s"
+                f"An earlier command may have sent the message. Searching INBOX.Sent for up to {SETTLE_TIMEOUT:g} s."
             )
         try:
             async with _show_send_progress(size) as bar:
@@ -199,10 +205,10 @@ async def _send_once(
                     timeout=timeout,
                 )
         except OutcomeUnknownError as error:
-            if record.first_attempt is not None and error.looked:  # another search would see no more
+            if record.first_attempt is not None and error.looked:  # another search would not find more
                 command.recovery_hint = _HINT_USE_NEW_KEY
             raise
-        except DirectSuiteError:  # of this attempt, which sent nothing
+        except DirectSuiteError:  # nothing was sent
             record.clear_attempt()
             raise
         record.record_sent(response.smtp_id)
@@ -218,16 +224,16 @@ def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
 
 
 def _build_message(options: SendOptions, sender: str) -> Message:
-    """The message, whose files are read when it is sent. Raises RefusedError and InvalidArgumentError."""
+    """Build the message. Files are read when it is sent. Raises UsageError, InvalidArgumentError."""
     kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
     recipients = [
         Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
     ]
     if not recipients:
-        raise UsageError("there is no recipient: give --to ADDRESS, once for each")
+        raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
     validate_text(options.subject, "--subject")
     if _CONTROL_CHARACTER.search(options.subject or ""):
-        raise UsageError("--subject has a line break or another control character: give one line of text")
+        raise UsageError("--subject contains a line break or another control character. Give one line of text.")
     message = Message(
         sender=sender,
         subject=options.subject,
@@ -240,24 +246,23 @@ def _build_message(options: SendOptions, sender: str) -> Message:
 
 
 def _get_attachment_bytes(attachment: Attachment) -> int:
-    """Bytes of a file to send."""
     return attachment.source.stat().st_size if isinstance(attachment.source, Path) else len(attachment.content)
 
 
 def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
-    """The addresses of an option: alone or as `Name <address>`, and several with commas between them.
+    """Return the addresses of an option's values.
 
-    Raises RefusedError for what is no address.
+    A value contains addresses or `Name <address>`, separated by commas. Raises UsageError if one is not an address.
     """
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
-        validate_text(value, f"number {number} of {option}")
+        validate_text(value, f"{option} number {number}")
         for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             if not is_address(address):
-                what = with_value(f"number {number} of {option}", address)
-                raise UsageError(f"{what} is no address: {option} nurse@direct.example.org")
+                what = with_value(f"{option} number {number}", address)
+                raise UsageError(f"{what} is not an e-mail address. Expected something like nurse@direct.example.org.")
             addresses.append(address)
     return addresses
 
@@ -276,18 +281,18 @@ def _split_at_commas(value: str) -> list[str]:
 
 
 def make_attachments(options: TextOptions) -> list[Attachment]:
-    """The files to send. Raises RefusedError where one can't be read."""
+    """Return the attachments. Raises UsageError if a file can't be read."""
     return [_make_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
 
 
 def read_body(options: TextOptions) -> str | None:
-    """The text. Raises RefusedError for a message that would say nothing, as where stdin or a variable came empty."""
+    """Return the text of the message. Raises UsageError if there are neither text nor attachments."""
     validate_text(options.body, "--body")
     body = _read_text(options)
     if options.attach or (body and not body.isspace()):
         return body
-    what = "the message has no text" if body is None else "the message's text is empty"
-    raise UsageError(f"{what}: give --body-file FILE, - for stdin, or --body TEXT")
+    what = "The message has no text" if body is None else "The text of the message is empty"
+    raise UsageError(f"{what}. Give --body-file FILE (- for stdin) or --body TEXT.")
 
 
 def _read_text(options: TextOptions) -> str | None:
@@ -296,33 +301,36 @@ def _read_text(options: TextOptions) -> str | None:
     try:
         content = sys.stdin.buffer.read() if options.body_file == _STDIN else options.body_file.read_bytes()
     except OSError as error:
-        what = with_value("the file of --body-file", options.body_file)
-        raise UsageError(f"{what} can't be read, {explain_os_error(error)}: give another") from None
+        what = with_value("The file of --body-file", options.body_file)
+        raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Name a different file.") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        what = with_value("the file of --body-file", options.body_file)
-        raise UsageError(f"{what} is no text in UTF-8: send it with --attach") from None
+        what = with_value("The file of --body-file", options.body_file)
+        raise UsageError(f"{what} is not UTF-8 text. Send it with --attach.") from None
 
 
 def _make_attachment(path: Path, number: int) -> Attachment:
-    """Refused now where it can't be read: nobody likes to learn that after everything else was sent."""
+    """Return the attachment. Raises UsageError if the file can't be read, before anything is sent."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
-        if is_file:  # to open a pipe is to wait for who writes into it
+        if is_file:  # opening a pipe would block until there is a writer
             with path.open("rb"):
                 pass
     except OSError as error:
-        what = with_value(f"number {number} of --attach", path)
-        raise UsageError(f"{what} can't be read, {explain_os_error(error)}: see to that file") from None
+        what = with_value(f"--attach number {number}", path)
+        raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Check the file.") from None
     if not is_file:
-        raise UsageError(f"{with_value(f'number {number} of --attach', path)} is no file: save it as one")
-    validate_text(path.name, f"the name of number {number} of --attach")
+        raise UsageError(f"{with_value(f'--attach number {number}', path)} is not a file. Save it as a file first.")
+    validate_text(path.name, f"the name of --attach number {number}")
     return Attachment.from_path(path)
 
 
 class _SendRecord:
-    """What is known of one key. first_attempt: None if there was none that may have sent the message."""
+    """The record of one key.
+
+    first_attempt: time of the first attempt that may have sent the message. None: there is none.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -335,57 +343,64 @@ class _SendRecord:
         self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
 
     def record_attempt(self, digest: str) -> None:
-        """Note, before it is sent, that it may have been. Raises RefusedError where the key was another message's."""
+        """Record, before sending, that the message may have been sent.
+
+        Raises UsageError if the key was used for a different message.
+        """
         self.validate_same_message(digest)
         if self.first_attempt is None:
             self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
 
     def validate_same_message(self, digest: str) -> None:
-        """Raise RefusedError where the key was another message's."""
+        """Raise UsageError if the key was used for a different message."""
         if self._digest not in (None, digest):
             raise UsageError(
-                "this --key was used for another message, which may have gone: give each message a --key of its own"
+                "This --key was used for a different message, which may have been sent. Use a new --key for each "
+                "message."
             )
 
     def record_sent(self, smtp_id: str) -> None:
-        """Note that it went."""
+        """Record that the message was sent."""
         self._write({"smtp_id": smtp_id})
 
     def clear_attempt(self) -> None:
-        """Forget the attempt, which sent nothing; one before it is still remembered."""
+        """Remove this attempt, which sent nothing, unless an earlier one is recorded."""
         if self.first_attempt is None:
             self._file.truncate(0)
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.seek(0, os.SEEK_END)
-        self._file.write(b"\n" + json.dumps(line).encode() + b"\n")  # what broke off before it doesn't spoil it
+        self._file.write(b"\n" + json.dumps(line).encode() + b"\n")  # a line may be incomplete before this one
         self._file.flush()
         os.fsync(self._file.fileno())
 
 
 @contextlib.contextmanager
 def _lock_record(request_id: str) -> Generator[_SendRecord]:
-    """The record of a key, by the mark that stands for it, locked. Raises RefusedError."""
+    """Lock and yield the record of a key. request_id: the hash of the key.
+
+    Raises UsageError if another command has locked it, or if it can't be written.
+    """
     folder = _get_records_folder()
     with contextlib.ExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = files.lock_file(folder / request_id)
             stack.callback(lock.release)
-            (folder / request_id).chmod(0o600)  # it may come from a back-up
+            (folder / request_id).chmod(0o600)  # a restored backup may have other permissions
             files.sync_folder(folder)
         except BlockingIOError:
-            raise UsageError("another command is sending with this --key: wait until it has ended") from None
+            raise UsageError("Another command is sending with this --key. Wait until it has ended.") from None
         except OSError as error:
             raise UsageError(
-                f"what --key needs to remember can't be written ({explain_os_error(error)}): "
-                f"name another folder with {_STATE_VAR}"
+                f"The record of --key can't be written ({explain_os_error(error)}). "
+                f"Name a different folder with {_STATE_VAR}."
             ) from None
         yield _SendRecord(stack.enter_context(os.fdopen(lock.descriptor, "r+b", closefd=False)))
 
 
 def _read_record(request_id: str) -> _SendRecord | None:
-    """The record of a key as it stands; None where there is none, or none that can be read."""
+    """Return the record of a key without locking it, or None if it does not exist or can't be read."""
     try:
         with (_get_records_folder() / request_id).open("rb") as file:
             return _SendRecord(file)
@@ -404,6 +419,6 @@ def _get_records_folder() -> Path:
 def _parse_line(line: bytes) -> dict[str, Any] | None:
     try:
         document: object = json.loads(line)
-    except ValueError:  # nothing, or a line that broke off with the machine
+    except ValueError:  # an empty line, or one left incomplete by a crash
         return None
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None

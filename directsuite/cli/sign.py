@@ -245,7 +245,7 @@ def _show_report(
 
 
 def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
-    """Return the exit status of a completed command. Show on stderr what the user has to do.
+    """Return the exit status of a completed command. Report the number of unsigned PDFs on stderr.
 
     failed: number of documents that failed during this command.
     """
@@ -414,7 +414,7 @@ async def _open_journal(path: Path) -> AsyncGenerator[_RunJournal]:
 
 
 async def _is_journal_obsolete(path: Path, signatures: Sequence[Signature]) -> bool:
-    """Return True if the journal can be removed: it belongs to other signatures, and nothing was signed with them.
+    """Return True if the journal can be removed: it belongs to other signatures, with which no PDF was signed.
 
     This is so if a user corrects, for example, a wrong --widget. Raises UsageError if documents were signed with the
     other signatures, or are in progress.

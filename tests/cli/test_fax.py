@@ -23,7 +23,7 @@ async def test_a_list_that_is_cut_says_so(cli_runner: CliRunner) -> None:
         ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--limit", "2", *form)
         assert ended.status == 0
         assert ended.err == (
-            "directsuite: the newest 2 are shown, and there are more: give a higher --limit, or --all\n"
+            "directsuite: Only the newest 2 are shown. To see more, give a higher --limit, or --all.\n"
         )
         for enough in (("--limit", "3"), ("--limit", "2", "--all"), ("--limit", "2", "--since", "2199-01-01")):
             assert "more" not in (await cli_runner.run("fax", "list", FAX_NUMBER, *enough, *form)).err
@@ -43,7 +43,7 @@ async def test_a_handle_that_is_not_there_says_where_handles_are(cli_runner: Cli
     for command in ("show", FAX_NUMBER, "nope"), ("watch", FAX_NUMBER, "--handle", "nope"):
         ended = await cli_runner.run("fax", *command)
         assert (ended.status, ended.out) == (4, "")
-        assert "there is no such fax" in ended.err
+        assert "There is no such fax" in ended.err
         assert "`directsuite fax list`" in ended.err
     cli_runner.sandbox.inject_fault("getSingleMessageInfo", "status", status=405)
     ended = await cli_runner.run("fax", "show", FAX_NUMBER, "nope")
@@ -77,7 +77,7 @@ async def test_faxes_are_listed_by_status_and_time(cli_runner: CliRunner) -> Non
     ):
         assert len((await cli_runner.run("fax", "list", FAX_NUMBER, *options, "--json")).document) == count
     ended = await cli_runner.run("fax", "list", FAX_NUMBER, "--status", "waiting", "--since", "2199-01-01")
-    assert (ended.status, ended.err) == (0, "directsuite: this number has no such faxes\n")
+    assert (ended.status, ended.err) == (0, "directsuite: No fax of this number matches.\n")
 
 
 async def test_unknown_status_is_reported_and_can_be_filtered(cli_runner: CliRunner) -> None:
@@ -114,9 +114,9 @@ async def test_watch_reports_failing_polls_once_and_recovery_once(cli_runner: Cl
         lines = [(await process.stderr.readline()).decode() for _ in range(2)]
         process.send_signal(signal.SIGINT)
         await process.communicate()
-    assert lines[0].startswith("directsuite: a poll failed, getMultipleMessageInfo: ")
-    assert lines[0].endswith("`directsuite doctor` says what is wrong\n")
-    assert lines[1] == "directsuite: the service answers again\n"
+    assert lines[0].startswith("directsuite: A poll failed (getMultipleMessageInfo: ")
+    assert lines[0].endswith("Run `directsuite doctor` to see what is wrong.\n")
+    assert lines[1] == "directsuite: The service responds again.\n"
 
 
 @pytest.mark.process
@@ -127,7 +127,10 @@ async def test_a_watch_that_reached_nothing_does_not_say_that_it_goes_on(cli_run
         await process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, told = await process.communicate()
-    assert (process.returncode, told) == (130, b"directsuite: stopped; the same command begins anew\n")
+    assert (process.returncode, told) == (
+        130,
+        b"directsuite: stopped; the same command starts again from the beginning\n",
+    )
 
 
 @pytest.mark.process

@@ -84,9 +84,9 @@ async def test_a_listing_that_stdout_does_not_take_has_the_documented_status(
 @pytest.mark.parametrize(
     ("arguments", "done"),
     [
-        (("fax", "15550100100"), "the fax was added, under the handle "),
-        (("patient", "Ada", "Byron", "4321", "1980-12-10"), "the individual was added, under the id "),
-        (("clock", "--advance", "10m"), "the sandbox's time is "),
+        (("fax", "15550100100"), "The fax was added with the handle "),
+        (("patient", "Ada", "Byron", "4321", "1980-12-10"), "The individual was added with the id "),
+        (("clock", "--advance", "10m"), "The time of the sandbox is "),
     ],
 )
 async def test_what_was_done_to_a_sandbox_is_reported_if_stdout_takes_nothing(

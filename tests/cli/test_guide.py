@@ -21,7 +21,9 @@ def test_a_guide_is_printed_as_it_stands_where_nobody_looks(capsys: pytest.Captu
     assert capsys.readouterr().out == read_document("errors")
 
 
-@pytest.mark.parametrize(("topic", "sentence"), [("eror", "did you mean errors?"), ("zzz", "give one of contributing")])
+@pytest.mark.parametrize(
+    ("topic", "sentence"), [("eror", "Did you mean errors?"), ("zzz", "The guides are contributing")]
+)
 def test_a_topic_that_there_is_not_says_which_there_are(
     topic: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -97,7 +97,10 @@ async def test_html_that_shows_nothing_is_said_to(cli_runner: CliRunner, html: s
     await cli_runner.deliver("", with_files(html=html))
     ended = await cli_runner.run("inbox", "read", "1")
     assert (ended.status, ended.out.endswith("\n\n")) == (0, True)
-    assert ended.err == "directsuite: its HTML shows no text: the same command with --json tells it as it came\n"
+    assert (
+        ended.err == "directsuite: The HTML of the message contains no visible text. "
+        "Run the same command with --json to see the HTML.\n"
+    )
     assert json.loads((await cli_runner.run("inbox", "read", "1", "--json")).out)["body"].strip() == html
 
 
@@ -156,7 +159,7 @@ async def test_missing_messages_are_reported_and_others_saved(cli_runner: CliRun
     await cli_runner.deliver("", with_files("scan.pdf"))
     ended = await cli_runner.run("inbox", "save", "1", "77", "--into", "saved")
     assert ended.status == 4
-    assert "1 of 2 messages aren't there (77)" in ended.err
+    assert "1 of 2 messages do not exist (77)" in ended.err
     assert cli_runner.folder.joinpath("saved", "scan.pdf").exists()
 
 
@@ -205,9 +208,9 @@ async def test_messages_are_searched_by_recipient_in_all_folders(cli_runner: Cli
     found = (await cli_runner.run("inbox", "list", "--all-folders", "--json")).document
     assert {(each["folder"], each["uid"]) for each in found} == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Trash", 1)}
     ended = await cli_runner.run("inbox", "list", "--all-folders", "--limit", "1")
-    assert ended.err == "directsuite: 2 more: --limit 3 or --all\n"
+    assert ended.err == "directsuite: 2 more. To see them, give --limit 3 or --all.\n"
     assert (await cli_runner.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
-        "no such messages; --all-folders looks in all folders\n"
+        "No message matches. --all-folders searches all folders.\n"
     )
 
 
@@ -246,9 +249,9 @@ async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
 
 async def test_a_folder_that_was_named_in_short_is_suggested(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("inbox", "list", "--folder", "sent", "-v")
-    assert (ended.status, "no such folder; did you mean INBOX.Sent? `directsuite" in ended.err) == (4, True)
+    assert (ended.status, "no such folder. Did you mean INBOX.Sent? Run `directsuite" in ended.err) == (4, True)
     ended = await cli_runner.run("inbox", "list", "--folder", "sent")
-    assert (ended.status, "did you mean" in ended.err) == (4, False)  # a folder's name may be a patient's
+    assert (ended.status, "Did you mean" in ended.err) == (4, False)  # a folder's name may be a patient's
 
 
 @pytest.mark.parametrize(("width", "listed"), [(1000, 4), (60, 1)])

@@ -33,7 +33,7 @@ async def test_a_list_says_how_many_more_there_are_and_how_to_see_them(cli_runne
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "list", "--limit", "2")
     assert listed(ended) == ["3", "2"]
-    assert ended.err == "directsuite: 1 more: --limit 3, --all, or --before 2 for the next ones\n"
+    assert ended.err == "directsuite: 1 more. To see them, give --limit 3, --all, or --before 2 for the next ones.\n"
     for options in (("--limit", "2", "--before", "2"), ("--limit", "1", "--all")):
         assert listed(await cli_runner.run("inbox", "list", *options))[-1] == "1"
     assert (await cli_runner.run("inbox", "list", "--limit", "1", "--all")).err == ""
@@ -59,7 +59,7 @@ async def test_messages_are_moved_and_copied(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     await folder(cli_runner, "INBOX.Archive")
     ended = await cli_runner.run("inbox", "move", "1", "2", "--to", "INBOX.Archive")
-    assert (ended.status, ended.err) == (0, "directsuite: 2 messages moved\n")
+    assert (ended.status, ended.err) == (0, "directsuite: 2 messages moved.\n")
     ended = await cli_runner.run("inbox", "copy", "3", "--to", "INBOX.Archive", "--json")
     assert (ended.status, ended.document) == (0, {"uids": [3], "missing": []})
     assert (await uids(cli_runner), len(await uids(cli_runner, "INBOX.Archive"))) == ([3], 3)
@@ -68,9 +68,9 @@ async def test_messages_are_moved_and_copied(cli_runner: CliRunner) -> None:
 async def test_messages_that_are_not_there_are_told_and_the_others_done(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "mark", "2", "9")
-    assert (ended.status, "1 of 2 messages aren't there" in ended.err) == (4, True)
+    assert (ended.status, "1 of 2 messages do not exist" in ended.err) == (4, True)
     ended = await cli_runner.run("inbox", "mark", "9")
-    assert (ended.status, "no message of this number" in ended.err) == (4, True)
+    assert (ended.status, "no message with this number" in ended.err) == (4, True)
 
 
 @pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
@@ -91,7 +91,7 @@ async def test_the_question_before_a_deletion_shows_what_it_is_about(cli_runner:
     assert ended.err.splitlines()[:2] == [
         f"{uid}  carol@elsewhere.test  {name}" for uid, name in ((1, "one"), (3, "three"))
     ]
-    assert "\n2 messages of INBOX will be moved to INBOX.Trash. Go on? [y/N] " in ended.err
+    assert "\n2 messages of INBOX will be moved to INBOX.Trash. Continue? [y/N] " in ended.err
     ended = await cli_runner.run("inbox", "delete", "1", stdin="n\n", is_terminal=True)
     assert "carol" not in ended.err  # it may be a log
 
@@ -100,7 +100,10 @@ async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunne
     await three(cli_runner)
     await cli_runner.run("inbox", "delete", "1", "--yes")
     ended = await cli_runner.run("inbox", "delete", "1", "--folder", "inbox.Trash", "--yes")
-    assert (ended.status, "what is in INBOX.Trash is deleted already: --forever removes it" in ended.err) == (2, True)
+    assert (ended.status, "Messages in INBOX.Trash are deleted already. --forever removes them." in ended.err) == (
+        2,
+        True,
+    )
     ended = await cli_runner.run("inbox", "delete", "1", "--folder", "INBOX.Trash", "--forever", "--yes")
     assert (ended.status, await uids(cli_runner, "INBOX.Trash")) == (0, [])
 
@@ -108,7 +111,7 @@ async def test_what_is_in_the_trash_is_deleted_only_forever(cli_runner: CliRunne
 async def test_messages_are_deleted_forever_where_that_is_said(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "delete", "1", "--forever", "--yes")
-    assert (ended.status, ended.err) == (0, "directsuite: 1 message deleted forever\n")
+    assert (ended.status, ended.err) == (0, "directsuite: 1 message deleted forever.\n")
     assert (await uids(cli_runner), await uids(cli_runner, "INBOX.Trash")) == ([2, 3], [])
 
 
@@ -122,14 +125,14 @@ async def test_a_message_is_marked_as_read_and_as_unread(cli_runner: CliRunner) 
 async def test_messages_are_forwarded(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "forward", "1", "2", "--to", BOB)
-    assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded\n")
+    assert (ended.status, ended.err) == (0, "directsuite: 2 messages forwarded.\n")
     assert len(await cli_runner.sandbox.ledger("Forward")) == 1
     assert (await cli_runner.run("status", ended.out.strip())).status == 0
     document = (await cli_runner.run("inbox", "forward", "1", "9", "--to", BOB, "--json")).document
     assert (document["uids"], document["missing"]) == ([1], [9])
     assert (await cli_runner.run("status", document["smtp_id"])).status == 0
     ended = await cli_runner.run("inbox", "forward", "1", "--to", "bob")
-    assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
+    assert (ended.status, "--to number 1 is not an e-mail address" in ended.err) == (2, True)
 
 
 @pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
@@ -141,7 +144,7 @@ async def test_a_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
     command = ("inbox", "forward", "1", *others, "--folder", "INBOX.Sent", "--to", BOB)
     ended = await cli_runner.run(*command)
     assert ended.status == 2
-    assert "1 message (1) may be forwarded with the header that names the recipients of the Bcc" in ended.err
+    assert "1 message (1) may be forwarded with the Bcc header, which names hidden recipients." in ended.err
     assert not await cli_runner.sandbox.ledger("Forward")
     assert (await cli_runner.run(*command, "--with-bcc")).status == 0
     assert (await cli_runner.run("inbox", "forward", "2", "--folder", "INBOX.Sent", "--to", BOB)).status == 0
@@ -159,7 +162,7 @@ async def test_lost_response_to_forward_or_reply_has_its_own_status(
     cli_runner.sandbox.inject_fault(operation, "reset_after")
     ended = await cli_runner.run("inbox", what, "1", *options)
     assert (ended.status, "INBOX.Sent" in ended.err) == (7, True)
-    assert re.search(rf"an earlier {what} has the same subject, and a time before \d{{4}}-\d\d-\d\d", ended.err)
+    assert re.search(rf"an earlier {what} has the same subject, but a time before \d{{4}}-\d\d-\d\d", ended.err)
     assert len(await cli_runner.sandbox.ledger(operation)) == 1
 
 
@@ -168,7 +171,7 @@ async def test_a_message_is_answered(cli_runner: CliRunner) -> None:
     head = f"From: Bob <{BOB}>\r\nTo: {ALICE}\r\nCc: {cc}\r\nSubject: Lab\r\nMessage-ID: <lab@x>\r\n"
     await cli_runner.deliver("", f"{head}\r\nSee.".encode())
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "Thank you")
-    assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
+    assert (ended.status, ended.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
     assert (await cli_runner.run("status", ended.out.strip())).status == 0
     assert (await cli_runner.run("inbox", "reply", "1", "--body", "Thanks", "--all", "--yes", "--json")).document[
         "sent"
@@ -219,7 +222,7 @@ async def test_an_answer_to_all_of_a_message_that_names_a_bcc_leaves_it_out(cli_
 async def test_reply_without_recipient_is_rejected(cli_runner: CliRunner) -> None:
     await cli_runner.run("send", "--to", ALICE, "--bcc", BOB, "--body", "x")
     ended = await cli_runner.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
-    assert (ended.status, "nobody but you and recipients of a Bcc" in ended.err) == (2, True)
+    assert (ended.status, "no other recipients than you and those of a Bcc" in ended.err) == (2, True)
     assert not await cli_runner.sandbox.ledger("SendWithHeader")
 
 
@@ -234,34 +237,34 @@ async def test_an_answer_to_several_names_them_and_is_sent_after_a_yes(
     ended = await cli_runner.run(*command, stdin=typed, is_terminal=True)
     assert ended.status == status
     named = f"2 recipients (To {BOB}, Cc nurse@elsewhere.test)"
-    assert (f"The answer goes to {named}. Go on? [y/N] " in ended.err) is not bool(options)
-    assert (f"sent to {named}" in ended.err) is (status == 0)
+    assert (f"The reply will be sent to {named}. Continue? [y/N] " in ended.err) is not bool(options)
+    assert (f"The reply was sent to {named}" in ended.err) is (status == 0)
     assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == (status == 0)
 
 
 async def test_reply_to_several_is_rejected_without_a_terminal(cli_runner: CliRunner) -> None:
     await sent_with_bcc(cli_runner)
     ended = await cli_runner.run("inbox", "reply", "1", "--folder", "INBOX.Sent", "--body", "y", "--all")
-    assert (ended.status, "The answer would go to 2 recipients: give --yes if that is meant" in ended.err) == (2, True)
+    assert (ended.status, "The reply would be sent to 2 recipients. Give --yes to confirm." in ended.err) == (2, True)
     assert not await cli_runner.sandbox.ledger("SendWithHeader")
 
 
 async def test_bcc_recipient_is_warned_before_reply_to_all(cli_runner: CliRunner) -> None:
     await cli_runner.deliver("", f"From: {BOB}\r\nTo: carol@x.test\r\nSubject: Lab\r\n\r\nSee.".encode())
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", "--all", stdin="\n", is_terminal=True)
-    assert (ended.status, "You are in neither To nor Cc of the message" in ended.err) == (2, True)
+    assert (ended.status, "You are neither in To nor in Cc of the message" in ended.err) == (2, True)
 
 
 async def test_an_answer_to_one_is_not_asked_about(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "reply", "1", "--body", "y", is_terminal=True)
-    assert (ended.status, ended.err) == (0, "directsuite: sent to 1 recipient\n")
+    assert (ended.status, ended.err) == (0, "directsuite: The reply was sent to 1 recipient.\n")
 
 
 async def test_empty_reply_is_rejected(cli_runner: CliRunner) -> None:
     await three(cli_runner)
     ended = await cli_runner.run("inbox", "reply", "1")
-    assert (ended.status, "the message has no text" in ended.err) == (2, True)
+    assert (ended.status, "The message has no text" in ended.err) == (2, True)
 
 
 async def test_a_folder_that_is_not_there_is_told(cli_runner: CliRunner) -> None:

@@ -40,7 +40,7 @@ async def test_paid_operation_is_confirmed_and_reports_payment(cli_runner: CliRu
     for typed in ("", "n\n", "perhaps\n", "\n"):
         ended = await cli_runner.run("patient", "add", file, *DOMAIN, stdin=typed, is_terminal=True)
         assert (ended.status, ended.out) == (2, "")
-        assert "nothing was provisioned or debited" in ended.err
+        assert "Nothing was provisioned or debited" in ended.err
     assert await debits(cli_runner) == 0
     ended = await cli_runner.run("patient", "add", file, *DOMAIN, stdin="y\n", is_terminal=True)
     assert ended.status == 0
@@ -90,7 +90,7 @@ async def test_a_person_who_has_an_address_gets_another_only_where_that_is_said(
     again = ("patient", "add", cli_runner.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
     ended = await cli_runner.run(*again)
     assert (ended.status, ADDRESS in ended.out.split()) == (1, True)
-    assert "nothing was provisioned or debited; --another" in ended.err
+    assert "Nothing was provisioned or debited. To provision another address, give --another." in ended.err
     ended = await cli_runner.run(*again, "--json")
     assert (ended.status, ended.document["payment_confirmation"]) == (1, None)
     assert [user["direct_address"] for user in ended.document["users"]] == [ADDRESS]
@@ -108,14 +108,17 @@ async def test_nothing_is_provisioned_if_address_lookup_fails(cli_runner: CliRun
 async def test_while_a_patient_is_looked_for_stderr_says_so(cli_runner: CliRunner) -> None:
     cli_runner.sandbox.inject_fault("ProvisionIDProofedPatient", "reset_after")
     ended = await cli_runner.run("patient", "add", cli_runner.write_private_file("ada.toml", ADA), *DOMAIN, "--yes")
-    assert ended.err.splitlines()[0] == "directsuite: no usable answer came: looking for the patient, for up to 30 s"
+    assert (
+        ended.err.splitlines()[0]
+        == "directsuite: There was no usable response. Searching for the patient for up to 30 s."
+    )
 
 
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        ("002", "check direct_username: it is the part before the @"),
-        ("014", "direct_username may be taken"),
+        ("002", "check direct_username: it must be the part before the @"),
+        ("014", "direct_username may be in use"),
         ("205", "identity-proofed"),
         ("012", "check the individual's file"),
     ],
@@ -136,7 +139,7 @@ async def test_a_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
     cli_runner.write_private_file("ada.toml", ADA)
     ended = await cli_runner.run("patient", *command, "--domain", "elsewhere.example.test")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err == "directsuite: --domain: the service has no organization for this Direct domain\n"
+    assert ended.err == "directsuite: --domain: the service has no organization for this Direct domain.\n"
 
 
 async def test_files_of_people_and_passwords_may_come_from_stdin(cli_runner: CliRunner) -> None:
@@ -166,7 +169,7 @@ async def test_nobody_is_status_4(cli_runner: CliRunner, arguments: tuple[str, s
     cli_runner.write_private_file("ada.toml", ADA)
     ended = await cli_runner.run("patient", *arguments, *DOMAIN)
     assert (ended.status, ended.out) == (4, "")
-    assert "check --domain" in ended.err
+    assert "Check --domain" in ended.err
 
 
 async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
@@ -174,7 +177,7 @@ async def test_passwords_are_set_from_a_file(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run(
         "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
     )
-    assert (ended.status, ended.out, ended.err) == (0, "", "directsuite: the password of 1 patient is set\n")
+    assert (ended.status, ended.out, ended.err) == (0, "", "directsuite: Passwords were set for 1 patient.\n")
     ended = await cli_runner.run(
         "patient", "passwords", cli_runner.write_private_file("p.toml", 'bob = "Correct-Horse-2"'), *DOMAIN
     )
@@ -189,7 +192,10 @@ async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner
     ended = await cli_runner.run(
         "patient", "passwords", cli_runner.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN
     )
-    assert (ended.status, ended.err.endswith("set or not; the same command sets the same ones\n")) == (6, True)
+    assert (
+        ended.status,
+        ended.err.endswith("set or not; running the same command again sets the same passwords\n"),
+    ) == (6, True)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +203,7 @@ async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner
     [
         ("Ada Example", "as JSON or TOML"),
         ('["Ada"]', "as JSON or TOML"),
-        ('Ada = "Example"', "a member that nobody knows"),
+        ('Ada = "Example"', "Unknown member in the individual's file"),
         ("ssn4 = 1234", "ssn4"),
         ('ssn4 = "12345"', "ssn4"),
         ('dob = "29.2.1980"', "dob"),

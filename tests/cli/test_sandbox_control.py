@@ -47,7 +47,9 @@ async def test_the_environment_is_printed_for_a_shell(operator: Operator) -> Non
 
 
 async def test_an_account_can_be_used_at_once(operator: Operator) -> None:
-    assert (await operator.run("account", ADDRESS)).err == "directsuite: added; its password is sandbox\n"
+    assert (
+        await operator.run("account", ADDRESS)
+    ).err == "directsuite: The mailbox was added. Its password is sandbox.\n"
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
         assert await suite.mailbox(ADDRESS, "sandbox").get_message_count() == 0
     again = await operator.run("account", ADDRESS)
@@ -64,7 +66,7 @@ async def test_an_account_has_the_password_of_a_file_or_of_stdin(
     monkeypatch.setattr("sys.stdin", io.StringIO("green\n"))
     for address, source in ((ADDRESS, str(file)), (f"x{ADDRESS}", "-")):
         ended = await operator.run("account", address, "--password-file", source)
-        assert ended.err == "directsuite: added, with the password of --password-file\n"
+        assert ended.err == "directsuite: The mailbox was added with the password of --password-file.\n"
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
         for address, password in ((ADDRESS, "blue"), (f"x{ADDRESS}", "green")):
             assert await suite.mailbox(address, password).get_message_count() == 0
@@ -94,7 +96,7 @@ async def test_a_password_on_stdin_that_is_no_text_is_refused(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"gr\xfcn\n"), "utf-8", errors="replace"))
     ended = await operator.run("account", ADDRESS, "--password-file", "-")
-    assert (ended.status, "is no text" in ended.err) == (2, True)
+    assert (ended.status, "is not text" in ended.err) == (2, True)
 
 
 async def test_a_body_that_is_nested_too_deeply_is_refused(operator: Operator) -> None:
@@ -143,19 +145,19 @@ async def test_clock_refuses_a_time_at_an_end_of_the_calendar(operator: Operator
 
 
 async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
-    assert (await operator.run("fault")).err == "directsuite: nothing goes wrong\n"
+    assert (await operator.run("fault")).err == "directsuite: There are no faults.\n"
     ended = await operator.run("fault", "Send", "status", "--status", "429", "--retry-after", "3", "--always")
     assert ended.out.splitlines()[1].split() == ["1", "Send", "status", "429", "0", "always"]
     (rule,) = json.loads((await operator.run("fault", "--json")).out)
     assert (rule["status"], rule["retry_after"], rule["times"]) == (429, 3, None)
-    assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
+    assert (await operator.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
     await operator.run("fault", "Send", "hang", "--processed", "--skip", "2")
     await operator.run("fault", "Send", "latency", "--seconds", "1.5")
     assert "latency 1.5 s" in (await operator.run("fault")).out
     hang, latency = json.loads((await operator.run("fault", "--json")).out)
     assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
-    assert (await operator.run("fault", "--clear")).err == "directsuite: nothing goes wrong\n"
-    assert "Give a kind" in (await operator.run("fault", "Send")).err
+    assert (await operator.run("fault", "--clear")).err == "directsuite: There are no faults.\n"
+    assert "The kind of the fault is missing" in (await operator.run("fault", "Send")).err
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2
     assert "there is no fault of the kind 'gone': use one of status, latency" in wrong.err
@@ -185,18 +187,18 @@ async def test_a_fault_has_the_body_that_is_given(operator: Operator, tmp_path: 
         assert (rule["status"], rule["body"]) == (200, expected)
         await operator.run("fault", "--clear")
     ended = await operator.run("fault", "Send", "status", "--body", "@none.json")
-    assert (ended.status, "--body can't be read" in ended.err) == (2, True)
+    assert (ended.status, "--body: the file can't be read" in ended.err) == (2, True)
 
 
 async def test_the_ledger_tells_what_happened_and_reset_forgets_it(operator: Operator) -> None:
-    assert (await operator.run("ledger")).err == "directsuite: nothing has happened\n"
+    assert (await operator.run("ledger")).err == "directsuite: There are no effects.\n"
     await operator.sandbox.add_account(ALICE, "secret")
     async with ds.DirectSuite.from_env(operator.sandbox.environment) as suite:
         await suite.mailbox(ALICE, "secret").send(ds.Message(subject="x", recipients=[ds.Recipient(ALICE)]))
     assert (await operator.run("ledger")).out.splitlines()[1].split()[2] == "Send"
     assert [each["operation"] for each in json.loads((await operator.run("ledger", "Send", "--json")).out)] == ["Send"]
-    assert (await operator.run("reset")).err == "directsuite: everything is as at the first start\n"
-    assert (await operator.run("ledger")).err == "directsuite: nothing has happened\n"
+    assert (await operator.run("reset")).err == "directsuite: The sandbox was reset to its initial state.\n"
+    assert (await operator.run("ledger")).err == "directsuite: There are no effects.\n"
 
 
 async def test_missing_sandbox_names_command_that_starts_one(

@@ -32,7 +32,7 @@ async def test_it_prints_the_smtp_id_alone_on_stdout(cli_runner: CliRunner) -> N
     assert ended.status == 0
     (smtp_id,) = ended.out.splitlines()
     assert smtp_id.startswith("<")
-    assert ended.err.startswith("directsuite: sent; `directsuite status`")
+    assert ended.err.startswith("directsuite: The message was sent. `directsuite status`")
     assert BOB not in ended.err
     assert (await cli_runner.run("status", smtp_id)).status == 0
 
@@ -72,7 +72,7 @@ async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...],
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
 async def test_what_is_no_list_of_addresses_is_refused(given: str, cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("send", "--to", given, "--body", "x")
-    assert (ended.status, "number 1 of --to is no address" in ended.err) == (2, True)
+    assert (ended.status, "--to number 1 is not an e-mail address" in ended.err) == (2, True)
     assert await sent(cli_runner) == 0
 
 
@@ -109,19 +109,23 @@ async def test_a_dry_run_says_what_became_of_its_key(cli_runner: CliRunner, monk
     cli_runner.sandbox.inject_fault("SearchMessagesMetadataByReceivedDate", "status", status=401, times=9)
     assert (await cli_runner.run(*KEYED)).status == 7
     assert (
-        "an earlier command may have sent it: it would be looked for" in (await cli_runner.run(*KEYED, "--dry-run")).err
+        "An earlier command may have sent the message. It would be sent only if"
+        in (await cli_runner.run(*KEYED, "--dry-run")).err
     )
     cli_runner.sandbox.clear_faults()
     await cli_runner.run("send", *TO_BOB, "--key", "another")
     ended = await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run")
-    assert (ended.status, "it went before, with this --key: it would not be sent again" in ended.err) == (0, True)
+    assert (ended.status, "The message was sent before with this --key. It would not be sent again." in ended.err) == (
+        0,
+        True,
+    )
     assert (await cli_runner.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
     ended = await cli_runner.run("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
-    assert (ended.status, "used for another message" in ended.err) == (2, True)
+    assert (ended.status, "used for a different message" in ended.err) == (2, True)
 
 
 async def test_a_name_that_is_not_sent_is_told(cli_runner: CliRunner) -> None:
-    said = "of `Name <address>` the address alone is sent"
+    said = "Only the address of `Name <address>` is sent"
     for to, is_told in ((f"Dr. Bob <{BOB}>", True), (f'{ALICE}, "Bob" <{BOB}>', True), (f"{ALICE}, <{BOB}>", False)):
         ended = await cli_runner.run("send", "--to", to, "--body", "x", "--dry-run")
         assert (ended.status, said in ended.err) == (0, is_told)
@@ -143,8 +147,8 @@ async def test_a_message_that_is_too_large_is_told_with_its_size(cli_runner: Cli
     ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
     assert ended.status == 5
     assert ended.err == (
-        "directsuite: Send: the request is larger than the service takes (HTTP 413): its files take 4.0 MB on the way: "
-        "send less, or ask the service's provider for the limit\n"
+        "directsuite: Send: the request is larger than the service takes (HTTP 413): its files take 4.0 MB in the "
+        "request; send less, or ask the service's provider for the limit\n"
     )
 
 
@@ -230,7 +234,7 @@ async def test_a_key_that_was_another_message_s_is_refused(cli_runner: CliRunner
     for other in others:
         ended = await cli_runner.run("send", *other, "--key", "referral-17")
         assert (ended.status, ended.out) == (2, "")
-        assert "give each message a --key of its own" in ended.err
+        assert "Use a new --key for each message." in ended.err
     assert await sent(cli_runner) == 1
 
 
@@ -263,29 +267,29 @@ def refused(ended: CliResult, named: str) -> None:
     ("options", "named"),
     [
         (("--body", "x"), "--to ADDRESS"),
-        (("--to", "bob", "--body", "x"), "number 1 of --to is no address"),
-        (("--to", BOB, "--cc", "a b@c", "--body", "x"), "number 1 of --cc is no address"),
+        (("--to", "bob", "--body", "x"), "--to number 1 is not an e-mail address"),
+        (("--to", BOB, "--cc", "a b@c", "--body", "x"), "--cc number 1 is not an e-mail address"),
         (("--to", BOB), "--body-file"),
         (("--to", BOB, "--body", "x", "--body-file", "y"), "--body-file"),
-        (("--to", BOB, "--body-file", "ada-example.txt"), "the file of --body-file can't be read"),
-        (("--to", BOB, "--body-file", "bytes"), "no text in UTF-8"),
-        (("--to", BOB, "--body", "x", "--attach", "bytes", "--attach", "ada-example.pdf"), "number 2 of --attach"),
-        (("--to", BOB, "--body", "x", "--attach", "."), "number 1 of --attach"),
-        (("--to", BOB, "--body", "x", "--attach", "pipe"), "number 1 of --attach is no file: save it as one"),
+        (("--to", BOB, "--body-file", "ada-example.txt"), "The file of --body-file can't be read"),
+        (("--to", BOB, "--body-file", "bytes"), "not UTF-8 text"),
+        (("--to", BOB, "--body", "x", "--attach", "bytes", "--attach", "ada-example.pdf"), "--attach number 2"),
+        (("--to", BOB, "--body", "x", "--attach", "."), "--attach number 1"),
+        (("--to", BOB, "--body", "x", "--attach", "pipe"), "--attach number 1 is not a file. Save it as a file first."),
         (
             ("--to", BOB, "--to", f"j\udce9{BOB}", "--body", "x"),
-            "number 2 of --to is not text in this machine's encoding",
+            "--to number 2 is no text in this machine's encoding",
         ),
         (("--to", BOB, "--body", "x", "--from", "j\udce9@x.test"), "--from is not text in this machine's encoding"),
         (("--to", BOB, "--body", "x", "--key", ""), "--key is empty"),
         (("--to", BOB, "--body", "x", "--from", "alice"), "--from"),
-        (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is not text"),
-        (("--to", BOB, "--body", "\udcff"), "--body is not text"),
-        (("--to", BOB, "--body", ""), "the message's text is empty"),
-        (("--to", BOB, "--body-file", "blank"), "the message's text is empty"),
-        (("--to", BOB, "--body", "x", "--subject", "a\nBcc: b@c"), "--subject has a line break"),
-        (("--to", BOB, "--body", "x", "--subject", "\x1b[2J"), "--subject has a line break or another control"),
-        (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is not text"),
+        (("--to", BOB, "--body", "x", "--key", "\udcff"), "--key is no text"),
+        (("--to", BOB, "--body", "\udcff"), "--body is no text"),
+        (("--to", BOB, "--body", ""), "The text of the message is empty"),
+        (("--to", BOB, "--body-file", "blank"), "The text of the message is empty"),
+        (("--to", BOB, "--body", "x", "--subject", "a\nBcc: b@c"), "--subject contains a line break"),
+        (("--to", BOB, "--body", "x", "--subject", "\x1b[2J"), "--subject contains a line break or another control"),
+        (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is no text"),
         (("--to", BOB, "--body", "x", "--password-file", "bytes"), "others may read the file of --password-file"),
         (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
     ],
@@ -349,13 +353,13 @@ async def lost(typist: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     typist.sandbox.inject_fault("SendWithHeader", "reset_before")
     ended = await typist.run(*KEYED)
     assert (ended.status, ended.out) == (7, "")
-    assert "give the same command again with the same --key" in ended.err
+    assert "run the same command again with the same --key" in ended.err
 
 
 async def test_absent_message_is_sent_by_next_command(cli_runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     await lost(cli_runner, monkeypatch)
     ended = await cli_runner.run(*KEYED)
-    assert (ended.status, "may have sent it: it is looked for in INBOX.Sent" in ended.err) == (0, True)
+    assert (ended.status, "may have sent the message. Searching INBOX.Sent" in ended.err) == (0, True)
     assert await sent(cli_runner) == 1
 
 
@@ -365,5 +369,5 @@ async def test_unverifiable_outcome_asks_user_to_check(cli_runner: CliRunner, mo
     for _ in range(2):
         ended = await cli_runner.run(*KEYED)
         assert (ended.status, ended.out) == (7, "")
-        assert "only where it hasn't, give the command again with a new --key" in ended.err
+        assert "only if it does not, run the command again with a new --key" in ended.err
     assert await sent(cli_runner) == 1

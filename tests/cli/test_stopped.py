@@ -66,7 +66,7 @@ async def test_a_send_with_a_key_is_given_again_and_goes_once(cli_runner: CliRun
     cli_runner.sandbox.inject_fault("SendWithHeader", "hang", processed=True)
     status, err = await stopped(cli_runner, number, *SEND, "--key", "k")
     assert status == (130 if number == signal.SIGINT else -9)
-    assert ("give the same command again with the same --key" in err) == (number == signal.SIGINT)
+    assert ("run the same command again with the same --key" in err) == (number == signal.SIGINT)
     again = await cli_runner.run(*SEND, "--key", "k")
     assert (again.status, again.out.startswith("<")) == (0, True)
     assert len(await cli_runner.sandbox.ledger("SendWithHeader")) == 1
@@ -95,7 +95,7 @@ async def test_two_sends_with_one_key_do_not_meet(cli_runner: CliRunner) -> None
         await until_faulty(cli_runner)
         second = await cli_runner.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
-    assert "wait until it has ended" in second.err
+    assert "Wait until it has ended" in second.err
 
 
 async def test_reader_of_output_may_close_pipe(cli_runner: CliRunner) -> None:
@@ -127,7 +127,7 @@ async def test_a_question_that_is_broken_off_provisions_nothing(cli_runner: CliR
     assert b"debits" in asked
     assert (process.returncode, err.decode().strip()) == (
         130,
-        "directsuite: stopped; nothing was provisioned or debited: give the same command again",
+        "directsuite: stopped; nothing was provisioned or debited: run the same command again",
     )
     assert await cli_runner.sandbox.ledger("ProvisionIDProofedPatient") == []
 
@@ -174,6 +174,6 @@ async def test_a_question_that_nobody_answers_ends_with_the_command(
     finally:
         os.close(keyboard)
         os.close(terminal)
-    assert asked == b"The answer goes to 2 recipients. Go on? [y/N] "
+    assert asked == b"The reply will be sent to 2 recipients. Continue? [y/N] "
     assert (process.returncode, b"stopped; nothing was sent" in rest) == (status, True)
     assert not await cli_runner.sandbox.ledger("SendWithHeader")

@@ -166,7 +166,7 @@ async def test_a_settings_file_that_is_wrong_is_told(
         (("status",), "SMTP"),
         (("status", ""), "SMTP id"),
         (("fax", "list"), "NUMBER"),
-        (("fax", "list", ""), "the fax number is empty"),
+        (("fax", "list", ""), "The fax number is empty"),
         (("fax", "show", FAX_NUMBER, ".."), "the handle"),
         (("sned",), "send"),
         (("inbox", "lsit"), "list"),
@@ -219,22 +219,22 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     ("arguments", "told"),
     [
         (("inbox", "list", "--limit", "0"), "--limit (0): give at least 1"),
-        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a date such as 2026-05-01"),
-        (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01T00:00:00) lies where no calendar reaches"),
+        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a day, as 2026-05-01"),
+        (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01T00:00:00) is out of the supported range"),
         (("inbox", "list", "--folder", ".."), "--folder (..): "),
         (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give an integer"),
         (("inbox", "move", "1", "--to", ".."), "--to (..): "),
         (
             ("inbox", "save", "1", "--into", "letter.txt"),
-            "the folder of --into (letter.txt) can't be made, File exists",
+            "Could not create the folder of --into (letter.txt): File exists",
         ),
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is not an SQLite database"),
         (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is no address"),
         (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is no folder's name"),
-        (("patient", "by-username", "ada@x.test", *DOMAIN), "the username (ada@x.test) is the part before the @"),
-        (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) is the part behind the @"),
+        (("patient", "by-username", "ada@x.test", *DOMAIN), "The username (ada@x.test) must be the part before the @"),
+        (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) must be the part behind the @"),
         (("demo", "stray", "x" * 300), f"2 arguments too many (stray {'x' * 93}…)"),
         (("sned",), "there is no command sned (did you mean send?)"),
         (("send", "--Ada Example=x"), "there is no option --Ada Example: "),
@@ -294,4 +294,4 @@ async def test_a_setting_that_may_hold_a_password_is_named_without_its_value(
 async def test_a_number_that_the_service_does_not_take_is_named_in_the_advice(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("fax", "list", "abc", "-v")
     assert ended.status == 5
-    assert ended.err.endswith(": check the fax number (abc): it is one of your own, as 15550100100\n")
+    assert ended.err.endswith(": check the fax number (abc): it must be one of your own, such as 15550100100\n")

@@ -1,4 +1,4 @@
-"""The demo from its options to its exit status: the table of the steps, what is seen while they run, and the report."""
+"""`directsuite demo`: the list of steps, their execution, and the report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from directsuite.sandbox.server import Sandbox
 
 @attrs.frozen
 class DemoStep:
-    """One row of the table. name: for machines; title: for people."""
+    """A step of the demo. name: key in the JSON report. title: text for people."""
 
     name: str
     title: str
@@ -50,7 +50,11 @@ STEPS = (
 
 @attrs.frozen(kw_only=True)
 class StepResult:
-    """What became of a step. seconds: how long it took. problem: why it did not hold, None where it did."""
+    """The result of a step.
+
+    seconds: duration of the step. outcome: None if the step failed.
+    problem: the reason why it failed. None: it passed.
+    """
 
     step: DemoStep
     seconds: float
@@ -59,24 +63,24 @@ class StepResult:
 
     @property
     def passed(self) -> bool:
-        """Whether all that the step checked came out as it should."""
+        """True if all checks of the step passed."""
         return self.problem is None
 
 
 def run_demo(options: DemoOptions, steps: Sequence[DemoStep] = STEPS) -> int:
-    """Run the steps and report; 0 where all of them held, 1 where not, or where the demo cannot begin.
+    """Run the steps and report. Return 0 if all passed, 1 if one failed or the demo could not start.
 
-    The report goes to stdout. Progress goes to stderr with `json`, so that stdout holds the document alone.
+    The report is printed on stdout. With `options.json`, progress is shown on stderr instead of stdout.
     """
     try:
         folder = prepare_output_folder(options.output)
     except OSError as error:
         return _report_failure(
-            f"the output folder {options.output} cannot be written: {error.strerror or error}; give another --output"
+            f"The output folder {options.output} cannot be written: {error.strerror or error}. Give another --output."
         )
 
     async def run() -> int:
-        """The exit status."""
+        """Run the steps, and return the exit status."""
         console = Console(stderr=options.json, highlight=False)
         async with AsyncExitStack() as staying:
             with show_step_progress(console) as progress:
@@ -85,7 +89,7 @@ def run_demo(options: DemoOptions, steps: Sequence[DemoStep] = STEPS) -> int:
                 except OSError as error:
                     if error.errno == errno.ENOSPC:
                         raise
-                    return _report_failure(f"the sandbox cannot start: {error}")
+                    return _report_failure(f"The sandbox cannot start: {error}.")
                 report = await run_steps(context, steps)
             if options.json:
                 show_json(report_to_dict(report))
@@ -96,11 +100,11 @@ def run_demo(options: DemoOptions, steps: Sequence[DemoStep] = STEPS) -> int:
                 await _wait_for_signal(context.sandbox, console)
         return 0 if report.passed else 1
 
-    return Command(resume_hint="give the same command again: it begins anew").run(run)
+    return Command(resume_hint="the same command starts again from the beginning").run(run)
 
 
 async def run_steps(context: DemoContext, steps: Sequence[DemoStep] = STEPS) -> DemoReport:
-    """Run the steps one after the other. A step that fails does not keep others from it."""
+    """Run the steps in order. If a step fails, the others are still run."""
     began = time.monotonic()
     results: list[StepResult] = []
     for step in steps:
@@ -110,7 +114,7 @@ async def run_steps(context: DemoContext, steps: Sequence[DemoStep] = STEPS) -> 
 
 
 async def _wait_for_signal(sandbox: Sandbox, console: Console) -> None:
-    """Leave the sandbox to whoever opens its page, until SIGINT or SIGTERM comes: both are meant to end it."""
+    """Keep the sandbox running until SIGINT or SIGTERM, so that its page can be opened."""
     stop = asyncio.Event()
     with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
         console.print(f"The sandbox runs until Ctrl-C; its page: [bold]{sandbox.root_url}/[/]", soft_wrap=True)
@@ -118,7 +122,7 @@ async def _wait_for_signal(sandbox: Sandbox, console: Console) -> None:
 
 
 def prepare_output_folder(folder: Path) -> Path:
-    """The folder, made where it is missing, as an absolute path. Raises OSError where it can't be written to."""
+    """Create the folder if it is missing. Return its absolute path. Raises OSError if it is not writable."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         return folder.resolve()
@@ -130,20 +134,20 @@ def _report_failure(text: str) -> int:
 
 
 async def run_step(step: DemoStep, context: DemoContext) -> StepResult:
-    """Run one step; what goes wrong in it is in its result."""
+    """Run one step, and return its result. Exceptions become the result's problem."""
     began = time.monotonic()
     outcome: StepOutcome | None = None
     problem: str | None = None
     try:
         outcome = await step.run(context)
-    except Exception as error:  # noqa: BLE001  whatever it is, the report names the step that met it
+    except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
         problem = _explain_error(error)
     context.reset_clock()
     return StepResult(step=step, seconds=time.monotonic() - began, outcome=outcome, problem=problem)
 
 
 def _explain_error(error: Exception) -> str:
-    if isinstance(error, ExceptionGroup):  # tasks that ran side by side: the first that failed speaks for them
+    if isinstance(error, ExceptionGroup):  # of parallel tasks: report the first failure
         return _explain_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if isinstance(error, CheckFailedError | DirectSuiteError):
         return str(error)
@@ -154,7 +158,7 @@ def _explain_error(error: Exception) -> str:
 
 @attrs.frozen(kw_only=True)
 class DemoReport:
-    """All steps' results, and where the files are."""
+    """The results of all steps. output: the folder with the files. seconds: total duration."""
 
     results: Sequence[StepResult]
     output: Path
@@ -162,12 +166,12 @@ class DemoReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every step held."""
+        """True if every step passed."""
         return all(result.passed for result in self.results)
 
     @property
     def failed(self) -> list[StepResult]:
-        """The steps that did not hold."""
+        """The steps that failed."""
         return [result for result in self.results if not result.passed]
 
 
@@ -184,7 +188,7 @@ def report_to_dict(report: DemoReport) -> Mapping[str, Any]:
 
 
 def show_report(report: DemoReport, console: Console) -> None:
-    """Print the table, what failed, and where the files are."""
+    """Print the table of the steps, the failures, and the folder of the files."""
     table = Table(title=f"directsuite {__version__}: four services, one sandbox", title_justify="left", expand=False)
     table.add_column("Step", no_wrap=True)
     table.add_column("What was done")
@@ -212,7 +216,7 @@ def show_report(report: DemoReport, console: Console) -> None:
 
 
 def _render_step(result: StepResult) -> RenderableType:
-    """The step's title, and below it what held, as a list whose lines hang."""
+    """Return the step's title, followed by the list of passed checks."""
     checked = Table.grid(padding=(0, 1))
     for line in () if result.outcome is None else result.outcome.passed_checks:
         checked.add_row("-", escape(line))

@@ -1,4 +1,4 @@
-"""What every step of the demo works with: a sandbox of its own, a suite for it, the folder, the progress."""
+"""The context of all steps of the demo: a temporary sandbox, a suite for it, the output folder, the progress."""
 
 from __future__ import annotations
 
@@ -23,67 +23,67 @@ DOMAIN = "direct.example.test"
 CLINIC = f"clinic@{DOMAIN}"
 PATIENT_USERNAME = "ada"
 PATIENT = f"{PATIENT_USERNAME}@{DOMAIN}"
-MAILBOX_PASSWORD = "sandbox"  # noqa: S105  of a mailbox that lives as long as the demo
+MAILBOX_PASSWORD = "sandbox"  # noqa: S105  of a mailbox that exists only during the demo
 
 
 class CheckFailedError(Exception):
-    """Something did not come out as it should; the text says what."""
+    """A check of the demo failed. The text describes the difference."""
 
 
 def check_condition(condition: object, message: str) -> None:
-    """Raise NotHeldError unless the condition holds."""
+    """Raise CheckFailedError unless the condition is true."""
     if not condition:
         raise CheckFailedError(message)
 
 
 class StepProgress(Protocol):
-    """Told by a step how far it has come."""
+    """Receives the progress of the steps."""
 
     def begin_step(self, title: str) -> None:
-        """A step begins, how long it will be is not known yet."""
+        """Start a step, whose number of items is not known yet."""
         ...
 
     def set_total(self, total: int) -> None:
-        """The step under way has so many pieces."""
+        """Set the number of items of the current step."""
         ...
 
     def advance(self, count: int = 1) -> None:
-        """So many more pieces are done."""
+        """Record that `count` more items are done."""
         ...
 
 
 class NoStepProgress:
-    """Shows nothing."""
+    """Shows no progress."""
 
     def begin_step(self, title: str) -> None:
-        """A step begins."""
+        """Do nothing."""
 
     def set_total(self, total: int) -> None:
-        """The step under way has so many pieces."""
+        """Do nothing."""
 
     def advance(self, count: int = 1) -> None:
-        """So many more pieces are done."""
+        """Do nothing."""
 
 
 class BarStepProgress:
-    """Shows a bar for the step under way, and leaves those of the steps before it standing."""
+    """Shows a bar for the current step, below the bars of the previous steps."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._task: TaskID | None = None
 
     def begin_step(self, title: str) -> None:
-        """Finish the last step's bar and begin one for the next."""
+        """Finish the bar of the previous step, and add one for this step."""
         self._finish_step()
         self._task = self._bars.add_task(title, total=None)
 
     def set_total(self, total: int) -> None:
-        """The bar's length."""
+        """Set the length of the bar."""
         if self._task is not None:
             self._bars.update(self._task, total=total)
 
     def advance(self, count: int = 1) -> None:
-        """Fill the bar a little."""
+        """Advance the bar by `count` items."""
         if self._task is not None:
             self._bars.advance(self._task, count)
 
@@ -94,7 +94,7 @@ class BarStepProgress:
 
 @contextmanager
 def show_step_progress(console: Console) -> Generator[StepProgress]:
-    """Bars on a terminal, nothing on anything else; a terminal is left as it was found, whatever happens."""
+    """Yield a progress that shows bars if the console is a terminal. The bars are removed at the end."""
     if not console.is_terminal:
         yield NoStepProgress()
         return
@@ -111,7 +111,7 @@ def show_step_progress(console: Console) -> Generator[StepProgress]:
 
 @attrs.frozen(kw_only=True)
 class DemoContext:
-    """A sandbox of the demo's own, and a suite that finds it through the sandbox's environment."""
+    """A sandbox, and a suite configured from the sandbox's environment. output: the folder for files."""
 
     sandbox: Sandbox
     suite: DirectSuite
@@ -120,17 +120,17 @@ class DemoContext:
     progress: StepProgress
 
     def advance_clock(self, **span: float) -> None:
-        """Let time pass in the sandbox, given as for timedelta, in place of waiting."""
+        """Advance the sandbox's clock. The arguments are those of timedelta."""
         self.sandbox.clock.advance(timedelta(**span))
 
     def reset_clock(self) -> None:
-        """Give the sandbox the machine's own time again, so that what is signed next bears no future date."""
+        """Set the sandbox's clock to the current time, so that later signatures have no date in the future."""
         self.sandbox.clock.set(datetime.now(UTC))
 
 
 @asynccontextmanager
 async def open_context(output: Path, options: DemoOptions, progress: StepProgress) -> AsyncGenerator[DemoContext]:
-    """A sandbox with a clinic's mailbox, in a folder that is gone afterwards, and a suite for it."""
+    """Start a sandbox in a temporary folder, with a clinic's mailbox, and open a suite for it."""
     with tempfile.TemporaryDirectory(prefix="directsuite-demo-") as folder:
         async with Sandbox(Path(folder)) as sandbox, DirectSuite.from_env(sandbox.environment) as suite:
             await sandbox.add_reseller(
@@ -144,7 +144,11 @@ async def open_context(output: Path, options: DemoOptions, progress: StepProgres
 
 @attrs.frozen(kw_only=True)
 class StepOutcome:
-    """count: of how many of a `thing`. checked: what held, a short sentence each. files: what it wrote."""
+    """The outcome of a step that passed.
+
+    count: number of items processed. unit: name of an item, in the singular.
+    passed_checks: a short description of each check. files: files written.
+    """
 
     count: int
     unit: str
@@ -153,7 +157,7 @@ class StepOutcome:
 
 
 def clear_folder(folder: Path, name_pattern: str) -> Path:
-    """The folder, made where it is missing, without the files whose whole name the pattern `names` matches."""
+    """Create the folder if it is missing, and delete files whose complete name matches the regular expression."""
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         if re.fullmatch(name_pattern, file.name) and file.is_file():

@@ -1,9 +1,9 @@
-"""The documents of the demo: consent forms to sign, a clinical document to send, and pyHanko's word on signatures.
+"""The documents of the demo: consent forms to sign, a clinical document to send, and pyHanko's check of signatures.
 
-A consent form is a PDF with text, a text field, and an empty signature field on the first page. Everything is drawn for
-the page as it is seen. A page that viewers turn (/Rotate 90) is written turned the other way:
+A consent form is a PDF with text, a text field, and an empty signature field on the first page. Coordinates in this
+module are those of the displayed page. If viewers rotate the page (/Rotate 90), the content is rotated back:
 
-    seen (x, y)  ──►  in the file (height - y, x)        height: of the page as seen
+    displayed (x, y)  ──►  in the file (height - y, x)        height: height of the displayed page
 
 The clinical document is a small Continuity of Care Document (C-CDA, HL7 CDA release 2).
 """
@@ -36,7 +36,7 @@ _SIGNATURE_HEIGHT = 64.0
 _PAGE_SIZES = ((612.0, 792.0), (595.0, 842.0), (612.0, 1008.0), (420.0, 595.0))  # points: Letter, A4, Legal, A5
 _ROTATED_FORM_INTERVAL = 5
 _TEXT_SIZE, _LINE_HEIGHT = 10.5, 15.0
-_MEAN_CHAR_WIDTH_RATIO = 0.5  # of a character of Helvetica, as a part of the text size; a little more than it is
+_MEAN_CHAR_WIDTH_RATIO = 0.5  # width of a Helvetica character relative to the text size, rounded up
 
 _PARAGRAPHS = (
     "I have been told about the planned treatment, its purpose, its risks, and what else could be done in its place. "
@@ -50,7 +50,7 @@ _PARAGRAPHS = (
 
 @attrs.frozen(kw_only=True)
 class Form:
-    """One consent form. width, height: of its pages as they are seen, in points."""
+    """A consent form. width, height: size of the displayed pages, in points."""
 
     number: int
     width: float
@@ -61,7 +61,7 @@ class Form:
 
     @classmethod
     def from_number(cls, number: int) -> Form:
-        """The form of this number, from 1: sizes, turned pages and numbers of pages take turns."""
+        """Return the form with this number, from 1. Page size, rotation and page count vary with the number."""
         width, height = _PAGE_SIZES[number % len(_PAGE_SIZES)]
         return cls(
             number=number,
@@ -74,12 +74,12 @@ class Form:
 
     @property
     def signature_width(self) -> float:
-        """The width of each of two signatures side by side."""
+        """The width of each of two adjacent signatures, in points."""
         return (self.width - 2 * _MARGIN - _GAP) / 2
 
     @property
     def clinic_signature_rect(self) -> tuple[float, float, float, float]:
-        """Where the clinic signs: left, top, width and height from the top left corner of the unturned page."""
+        """The position of the clinic's signature: left, top, width, height, from the top left of the unrotated page."""
         seen_left = _MARGIN + self.signature_width + _GAP
         left, bottom, right, top = self.to_file_coordinates(
             (seen_left, _MARGIN, seen_left + self.signature_width, _MARGIN + _SIGNATURE_HEIGHT)
@@ -88,15 +88,15 @@ class Form:
         return left, page_height - top, right - left, top - bottom
 
     def to_file_coordinates(self, seen: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """A rectangle of the page as it is seen (left, bottom, right, top), as it stands in the file."""
+        """Convert a rectangle of the displayed page (left, bottom, right, top) to the coordinates of the file."""
         left, bottom, right, top = seen
         return (self.height - top, left, self.height - bottom, right) if self.is_rotated else seen
 
 
 def build_consent_form(form: Form) -> bytes:
-    """The form as a PDF: the same bytes every time."""
+    """Return the form as a PDF. The bytes are the same in every run."""
     with pikepdf.new() as opened:
-        document: Any = opened  # for those of its methods that pikepdf types in part only
+        document: Any = opened  # pikepdf's types are incomplete
         font = document.make_indirect(
             Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.Helvetica, Encoding=Name.WinAnsiEncoding)
         )
@@ -117,7 +117,7 @@ def build_consent_form(form: Form) -> bytes:
 
 @cache
 def draw_handwriting() -> bytes:
-    """A graphical signature: a line as a pen would draw it, black on nothing, as PNG."""
+    """Return a graphical signature: a PNG of a black pen stroke on a transparent background."""
     from PIL import Image, ImageDraw
 
     width, height, steps = 480, 160, 400
@@ -136,7 +136,7 @@ def draw_handwriting() -> bytes:
 
 
 def _draw_page(form: Form, page: int) -> bytes:
-    """The drawing of one page; turned where the page is."""
+    """Return the content stream of one page, rotated if the page is."""
     pieces = [b"q"]
     if form.is_rotated:
         pieces.append(b"0 1 -1 0 %g 0 cm" % form.height)
@@ -173,7 +173,7 @@ def _get_name_field_rect(form: Form) -> tuple[float, float, float, float]:
 
 
 def _add_fields(document: Any, form: Form, font: Any) -> None:
-    """The text field, filled in, and the patient's signature field, both on the first page."""
+    """Add the filled-in text field and the patient's signature field to the first page."""
     page = document.pages[0].obj
     seen = _get_name_field_rect(form)
     across, up = seen[2] - seen[0], seen[3] - seen[1]
@@ -212,13 +212,13 @@ def _make_widget(document: Any, form: Form, page: Any, seen: tuple[float, float,
 
 
 _NAMESPACE = "urn:hl7-org:v3"
-_ORGANIZATION_OID = "2.25.329800735698586629295641978511506172918"  # an OID made of a random UUID, as ISO 9834-8 allows
+_ORGANIZATION_OID = "2.25.329800735698586629295641978511506172918"  # a UUID-derived OID (ISO 9834-8)
 _LOINC = {"codeSystem": "2.16.840.1.113883.6.1", "codeSystemName": "LOINC"}
 _TIMESTAMP = "20260301093000+0000"
 
 
 def build_clinical_summary() -> bytes:
-    """A Continuity of Care Document of one patient with one section, in UTF-8."""
+    """Return a Continuity of Care Document of one patient with one section, in UTF-8."""
     document = ET.Element("ClinicalDocument", {"xmlns": _NAMESPACE})
     _add_element(document, "realmCode", code="US")
     _add_element(document, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
@@ -241,20 +241,22 @@ def build_clinical_summary() -> bytes:
 
 
 def check_clinical_summary(content: bytes) -> None:
-    """Raise NotHeldError unless this is well-formed XML, a ClinicalDocument with a patient and a section."""
+    """Raise CheckFailedError unless this is a ClinicalDocument in XML with a patient and a section."""
     try:
-        document = ET.fromstring(content)  # noqa: S314  the demo's own document, back from the demo's own sandbox
+        document = ET.fromstring(content)  # noqa: S314  the document was made by the demo
     except ET.ParseError:
         document = ET.Element("")
     names = {"": _NAMESPACE}
     check_condition(
-        document.tag == f"{{{_NAMESPACE}}}ClinicalDocument", "the clinical document is no ClinicalDocument in XML"
+        document.tag == f"{{{_NAMESPACE}}}ClinicalDocument", "the clinical document is not a ClinicalDocument in XML"
     )
     check_condition(
-        document.find("recordTarget/patientRole/patient/name/family", names) is not None, "it names no patient"
+        document.find("recordTarget/patientRole/patient/name/family", names) is not None,
+        "the clinical document names no patient",
     )
     check_condition(
-        document.find("component/structuredBody/component/section/text", names) is not None, "it has no section"
+        document.find("component/structuredBody/component/section/text", names) is not None,
+        "the clinical document has no section",
     )
 
 
@@ -288,11 +290,11 @@ def _add_element(parent: ET.Element, name: str, text: str | None = None, /, **at
 
 @attrs.frozen(kw_only=True)
 class SignatureVerdict:
-    """What is known of one signature.
+    """The result of verifying one signature.
 
-    intact: what it covers is unchanged. valid: it was made with the certificate's key. trusted: the certificate leads
-    to the authority. covered: it covers the file as it stood when it was made. unharmed: only what may follow a
-    signature follows it.
+    intact: the signed bytes are unchanged. valid: it was made with the key of the certificate.
+    trusted: the certificate was issued by the authority. covers_revision: it covers the complete file at signing time.
+    has_only_allowed_changes: later changes are of the permitted kinds.
     """
 
     field: str
@@ -304,13 +306,14 @@ class SignatureVerdict:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """True if all checks passed."""
         return self.intact and self.valid and self.trusted and self.covers_revision and self.has_only_allowed_changes
 
 
 def verify_signatures(content: bytes, authority: bytes) -> list[SignatureVerdict]:
-    """The verdict on every signature of a PDF. authority: the PEM certificate to trust. Not to be called on an event
-    loop.
+    """Verify every signature of a PDF. Blocks, so call it in a thread.
+
+    authority: the PEM certificate to trust.
     """
     load: Any = load_certs_from_pemder_data
     roots = list(load(authority))

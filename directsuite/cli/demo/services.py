@@ -1,14 +1,14 @@
-"""The steps of the demo, in the order in which they run, each with a check of everything that comes back.
+"""The steps of the demo, in the order of execution. Each checks all responses.
 
-A message with a clinical document and a PDF is followed until nothing more can become of it:
+A message with a clinical document and a PDF is followed until the status of each recipient is final:
 
-    recipient                at once     after 31 minutes   61 minutes        121 minutes
+    recipient                at 0        after 31 minutes   61 minutes        121 minutes
     the patient, here        Delivered   Delivered          Delivered         Delivered
     confirms in 30 minutes   Waiting     Delivered          Delivered         Delivered
     confirms in 2 hours      Waiting     Waiting            NO MDN Received   Delivered
     never confirms           Waiting     Waiting            NO MDN Received   NO MDN Received
 
-PDFs are signed at the same time:
+PDFs are signed in parallel:
 
     save ──► sign_and_pull, or multi_sign and download ──► GetDocInfo ──► pyHanko ──► delete
 """
@@ -63,11 +63,11 @@ from directsuite.signing.models import Signature, StoredDocument, Widget
 from directsuite.signing.service import Signing
 
 _FIRST_NAME, _LAST_NAME, _SSN4, _BIRTH_DATE = "Ada", "Example", "1234", date(1980, 2, 29)
-_SESSION_EXPIRED_MINUTES = 11  # minutes: specification section 8, and one more
+_SESSION_EXPIRED_MINUTES = 11  # one minute more than a session lasts by section 8 of the specification
 
 
 async def provision_patient(context: DemoContext) -> StepOutcome:
-    """Provision the address, find it by name and by username, with a session that runs out in between."""
+    """Provision an address, and find it by name and by username. The session expires in between."""
     await context.sandbox.add_individual(_FIRST_NAME, _LAST_NAME, _SSN4, _BIRTH_DATE.isoformat())
     registration = context.suite.registration
     context.progress.set_total(5)
@@ -90,13 +90,13 @@ async def provision_patient(context: DemoContext) -> StepOutcome:
     person = IDProofedIndividual(first_name=_FIRST_NAME, last_name=_LAST_NAME, ssn4=_SSN4, dob=_BIRTH_DATE)
     check_condition(
         _has_active_user(await registration.get_patient_address_by_meta(DOMAIN, person)),
-        "not found by name and birth date",
+        "the patient was not found by name and birth date",
     )
     context.progress.advance()
 
     context.advance_clock(minutes=_SESSION_EXPIRED_MINUTES)
     users = await registration.get_patient_address_by_username(DOMAIN, PATIENT_USERNAME)
-    check_condition(_has_active_user(users), "not found by username once the session had run out")
+    check_condition(_has_active_user(users), "the patient was not found by username after the session had expired")
     context.progress.advance()
 
     await _check_taken_username(context, individual)
@@ -135,7 +135,7 @@ _RECIPIENTS = (
     Recipient("nomdn@pharmacy.example.test", RecipientType.CC),
 )
 _EXPECTED_STATUSES: tuple[tuple[int, tuple[MessageStatus, ...]], ...] = (
-    # minutes that pass first, then the status of each recipient
+    # Minutes to wait, then the status of each recipient.
     (0, (_DELIVERED, _WAITING, _WAITING, _WAITING)),
     (31, (_DELIVERED, _DELIVERED, _WAITING, _WAITING)),
     (30, (_DELIVERED, _DELIVERED, _NO_MDN, _NO_MDN)),
@@ -144,12 +144,12 @@ _EXPECTED_STATUSES: tuple[tuple[int, tuple[MessageStatus, ...]], ...] = (
 
 
 async def send_message(context: DemoContext) -> StepOutcome:
-    """Send it, watch every recipient's status, and read it in the patient's mailbox, byte for byte."""
+    """Send a message, check the status of every recipient, and compare the received message byte for byte."""
     context.progress.set_total(len(_EXPECTED_STATUSES) + 2)
     clinic = context.suite.mailbox(CLINIC, MAILBOX_PASSWORD)
     message = _make_message()
     sent = await clinic.send(message)
-    check_condition(sent.smtp_id, "the service gave no Message-ID")
+    check_condition(sent.smtp_id, "the service returned no Message-ID")
     context.progress.advance()
     await _check_delivery(context, clinic, sent.smtp_id or "")
     file = await _check_received_message(context, message, sent.smtp_id or "")
@@ -199,7 +199,7 @@ def _format_statuses(statuses: dict[str, MessageStatus] | dict[str | None, Messa
 
 
 async def _check_received_message(context: DemoContext, message: Message, smtp_id: str) -> Path:
-    """Compare what arrived with what was sent, and keep the message as it stands on the server."""
+    """Compare the received message with the sent one, and save the raw message to a file."""
     inbox = context.suite.mailbox(PATIENT, MAILBOX_PASSWORD)
     async with inbox.iter_messages() as listing:
         arrived = [received async for received in listing]
@@ -223,13 +223,13 @@ async def _check_received_message(context: DemoContext, message: Message, smtp_i
 
 
 _RESULTS_ADDRESS = f"results@{DOMAIN}"
-_MAX_ATTACHMENT_BYTES = 48_000  # bytes of an attachment
+_MAX_ATTACHMENT_BYTES = 48_000
 _SENDER = "laboratory@hospital.example.test"
 
 
 @attrs.frozen
 class _SampleMessage:
-    """What a message says, as it was delivered."""
+    """The content of a message in the demo's mailbox."""
 
     subject: str
     body: str
@@ -237,7 +237,7 @@ class _SampleMessage:
 
     @classmethod
     def from_number(cls, number: int) -> _SampleMessage:
-        """The message of this number: all different, the same on every run."""
+        """Make the message with this number. Each is different, and the same in every run."""
         seed = hashlib.sha256(str(number).encode()).digest()
         size = 1 + int.from_bytes(seed[:4]) % _MAX_ATTACHMENT_BYTES
         return cls(
@@ -248,13 +248,13 @@ class _SampleMessage:
 
     @classmethod
     def from_received(cls, message: MessageDetail) -> _SampleMessage:
-        """What a message says that came through the client."""
+        """Extract the content of a received message."""
         parts = message.attachments
         body = (message.body or "").replace("\r\n", "\n")
         return cls(message.subject or "", body, parts[0].content if len(parts) == 1 else b"")
 
     def to_bytes(self, number: int) -> bytes:
-        """The message as RFC 5322 text."""
+        """Return the message as RFC 5322 text. number: for its Message-ID."""
         message = EmailMessage(policy=policy.SMTP)
         message["From"], message["To"] = _SENDER, _RESULTS_ADDRESS
         message["Subject"] = self.subject
@@ -266,7 +266,7 @@ class _SampleMessage:
 
 
 async def read_mailbox(context: DemoContext) -> StepOutcome:
-    """Fill the mailbox, then read it through each iterator: the count, the order and every byte have to be right."""
+    """Fill a mailbox, read it with each iterator, and compare the count, the order and every byte."""
     count = context.options.messages
     context.progress.set_total(count * 5)
     samples = [_SampleMessage.from_number(number) for number in range(1, count + 1)]
@@ -291,7 +291,7 @@ async def read_mailbox(context: DemoContext) -> StepOutcome:
 
 
 async def _fill_mailbox(context: DemoContext, samples: list[_SampleMessage]) -> tuple[list[int], list[bytes]]:
-    """Deliver them one after the other; gives their uids, and the messages as they were delivered."""
+    """Deliver the messages in order. Return their uids and raw contents."""
     await context.sandbox.add_account(_RESULTS_ADDRESS, MAILBOX_PASSWORD)
     uids: list[int] = []
     raw: list[bytes] = []
@@ -348,11 +348,11 @@ async def _iter_with_progress(context: DemoContext, listing: Listing[MessageDeta
             context.progress.advance()
 
 
-_MAX_DOCUMENTS_IN_FLIGHT = 8  # documents under way
+_MAX_DOCUMENTS_IN_FLIGHT = 8
 
 
 async def sign_documents(context: DemoContext) -> StepOutcome:
-    """Sign all of them, each with one or two signatures, and have every signature verified apart from the client."""
+    """Sign documents with one or two signatures each, and verify every signature with pyHanko."""
     count = context.options.documents
     context.progress.set_total(count)
     folder = clear_folder(context.output / "signed", r"consent-[0-9]{3}\.pdf")
@@ -378,7 +378,7 @@ async def sign_documents(context: DemoContext) -> StepOutcome:
 
 
 async def _process_document(context: DemoContext, form: Form, file: Path, in_flight: asyncio.Semaphore) -> int:
-    """Take one document all the way, once there is room for it; gives the number of its signatures."""
+    """Run the steps of one document when a slot is free. Return the number of its signatures."""
     async with in_flight:
         signatures = await _run_document_steps(context, form, file)
         context.progress.advance()
@@ -397,14 +397,14 @@ async def _run_document_steps(context: DemoContext, form: Form, file: Path) -> i
         await signing.download(stored, file)
     names = {signature.name for signature in signatures}
     reported = {signature.name for signature in (await signing.get_doc_info(stored)).signatures if signature.is_signed}
-    check_condition(reported == names, f"{file.name}: GetDocInfo tells of other signatures than were made")
+    check_condition(reported == names, f"{file.name}: GetDocInfo reports other signatures than were made")
     await _verify_document(context, file, original, names)
     await _delete_document(signing, stored)
     return len(signatures)
 
 
 def _make_signatures(form: Form) -> list[Signature]:
-    """The patient signs in the form's own field; every other document is signed by the clinic as well, beside it."""
+    """Return the patient's signature, in the field of the form, and for some forms that of the clinic next to it."""
     patient = Signature(
         name=PATIENT_FIELD, gs_name="Ada Example", reason="I consent to the treatment", timezone="America/New_York"
     )
@@ -437,7 +437,7 @@ async def _delete_document(signing: Signing, stored: StoredDocument) -> None:
     check_condition(deleted.document_digest == "", "the digest is not empty after deletion")
     try:
         await signing.get_doc(stored)
-    except (BadRequestError, NotFoundError):  # such services say either of a document that is not there
+    except (BadRequestError, NotFoundError):  # services use either status for a missing document
         return
     raise CheckFailedError("a document can still be read after its deletion")
 
@@ -450,7 +450,10 @@ _FAX_NUMBER = "15550100199"
 
 
 async def read_faxes(context: DemoContext) -> StepOutcome:
-    """Read every page, then walk all records with one arriving meanwhile: each comes once, the newest first."""
+    """Read every page, then iterate over all records while a new one arrives.
+
+    Each record must come once, the newest first.
+    """
     count = context.options.faxes
     context.progress.set_total(count * 3)
     newest_first: list[str] = []

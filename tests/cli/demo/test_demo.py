@@ -150,7 +150,7 @@ def test_output_folder_that_is_not_writable_is_refused(
     monkeypatch.setattr("directsuite.cli.demo.command.tempfile.TemporaryFile", denied)  # root may write anywhere
     assert main(["demo", "--output", str(tmp_path)]) == 1
     told = capsys.readouterr().err
-    assert told.startswith(f"directsuite: the output folder {tmp_path} cannot be written: Permission denied")
+    assert told.startswith(f"directsuite: The output folder {tmp_path} cannot be written: Permission denied")
 
 
 def test_sandbox_that_cannot_start_is_reported(
@@ -161,7 +161,7 @@ def test_sandbox_that_cannot_start_is_reported(
 
     monkeypatch.setattr("directsuite.cli.demo.context.Sandbox.__aenter__", taken)
     assert main(["demo", "--output", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "directsuite: the sandbox cannot start: [Errno 98] no port is free\n"
+    assert capsys.readouterr().err == "directsuite: The sandbox cannot start: [Errno 98] no port is free.\n"
 
 
 def test_a_full_disk_is_told_as_that(
@@ -206,7 +206,7 @@ def test_a_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: sign
     assert (process.returncode, out, errors) == (
         status,
         "",
-        "directsuite: stopped; give the same command again: it begins anew\n",
+        "directsuite: stopped; the same command starts again from the beginning\n",
     )
     assert list((tmp_path / "temporary").iterdir()) == []
 

@@ -120,9 +120,9 @@ def test_summary_passes_its_own_check() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        (b"<title>", b"<titel>", "no ClinicalDocument"),
-        (b"ClinicalDocument", b"OtherDocument", "no ClinicalDocument"),
-        (b"urn:hl7-org:v3", b"urn:hl7-org:v2", "no ClinicalDocument"),
+        (b"<title>", b"<titel>", "not a ClinicalDocument"),
+        (b"ClinicalDocument", b"OtherDocument", "not a ClinicalDocument"),
+        (b"urn:hl7-org:v3", b"urn:hl7-org:v2", "not a ClinicalDocument"),
         (b"family", b"surname", "no patient"),
         (b"section", b"part", "no section"),
     ],
