@@ -136,7 +136,6 @@ def _validate_single_file_options(options: SignOptions) -> None:
 
 
 def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentSignature]) -> None:
-    """Raise UsageError if a signature can't use the field that its --name names."""
     for signature in signatures:
         problem = find_field_problem(signature, fields)
         if problem is not None:

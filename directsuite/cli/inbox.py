@@ -452,7 +452,6 @@ def describe_missing(missing: Sequence[int], uids: Sequence[int]) -> str:
 
 
 async def _list_folders(box: Mailbox) -> list[str]:
-    """Return the names of the mailbox's folders, or none if they can't be listed."""
     try:
         return [INBOX, *await box.get_folders()]
     except DirectSuiteError:

@@ -269,7 +269,6 @@ async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> lis
 
 
 def _has_bcc(message: MessageDetail) -> bool:
-    """Return True if the message names its Bcc recipients, as sent messages do."""
     headers = {(header.name or "").strip().lower() for header in message.headers}
     return "bcc" in headers or bool(_get_addresses(message, RecipientType.BCC))
 

@@ -293,7 +293,6 @@ def _show_provisioned(response: AddUsersResponseV2, options: PatientAddOptions) 
 
 
 def _show_users(users: Sequence[DirectUserDetail], options: PatientAddOptions) -> None:
-    """Show existing users in the same form as added ones."""
     if options.json:
         show_json(_users_to_dict(users, None, options.domain))
     else:

@@ -274,7 +274,6 @@ def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
 async def _show_job_progress(
     job: SigningJob, admission: Admission, sources: PdfSources, bar: Bar, options: SignOptions
 ) -> AsyncGenerator[None]:
-    """Update the progress bar, and report on stderr once if the job waits for the service."""
 
     async def update_bar() -> None:
         is_reported = False
@@ -402,7 +401,6 @@ def _has_journal(path: Path) -> bool:
 
 @asynccontextmanager
 async def _open_journal(path: Path) -> AsyncGenerator[_RunJournal]:
-    """Open the journal. Raises UsageError if it can't be opened."""
     async with AsyncExitStack() as stack:
         try:
             journal = await stack.enter_async_context(_RunJournal(path))

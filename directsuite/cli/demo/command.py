@@ -216,7 +216,6 @@ def show_report(report: DemoReport, console: Console) -> None:
 
 
 def _render_step(result: StepResult) -> RenderableType:
-    """Return the step's title, followed by the list of passed checks."""
     checked = Table.grid(padding=(0, 1))
     for line in () if result.outcome is None else result.outcome.passed_checks:
         checked.add_row("-", escape(line))

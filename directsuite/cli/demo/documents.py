@@ -136,7 +136,6 @@ def draw_handwriting() -> bytes:
 
 
 def _draw_page(form: Form, page: int) -> bytes:
-    """Return the content stream of one page, rotated if the page is."""
     pieces = [b"q"]
     if form.is_rotated:
         pieces.append(b"0 1 -1 0 %g 0 cm" % form.height)
@@ -173,7 +172,6 @@ def _get_name_field_rect(form: Form) -> tuple[float, float, float, float]:
 
 
 def _add_fields(document: Any, form: Form, font: Any) -> None:
-    """Add the filled-in text field and the patient's signature field to the first page."""
     page = document.pages[0].obj
     seen = _get_name_field_rect(form)
     across, up = seen[2] - seen[0], seen[3] - seen[1]

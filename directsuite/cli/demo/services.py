@@ -199,7 +199,6 @@ def _format_statuses(statuses: dict[str, MessageStatus] | dict[str | None, Messa
 
 
 async def _check_received_message(context: DemoContext, message: Message, smtp_id: str) -> Path:
-    """Compare the received message with the sent one, and save the raw message to a file."""
     inbox = context.suite.mailbox(PATIENT, MAILBOX_PASSWORD)
     async with inbox.iter_messages() as listing:
         arrived = [received async for received in listing]
@@ -291,7 +290,6 @@ async def read_mailbox(context: DemoContext) -> StepOutcome:
 
 
 async def _fill_mailbox(context: DemoContext, samples: list[_SampleMessage]) -> tuple[list[int], list[bytes]]:
-    """Deliver the messages in order. Return their uids and raw contents."""
     await context.sandbox.add_account(_RESULTS_ADDRESS, MAILBOX_PASSWORD)
     uids: list[int] = []
     raw: list[bytes] = []
