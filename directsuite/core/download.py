@@ -1,12 +1,13 @@
-"""Answers that go to a destination while they come: decoded, counted, checked, and handed to its sink.
+"""Destinations of streamed responses: a response is decoded, limited, verified and written while it is received.
 
-    ResponseStream ─ base64 text ─► Destination ─ at most 192 KB at a time, as they come ─► Sink
+    ResponseStream ─ base64 text ─► Destination ─ pieces of at most 192 KB ─► Sink
 
-What fails here is the destination's own failure, or the caller's, and kept apart from failures of the network.
+A Sink writes to a path, a file object or an async callable. Its methods are called in this order:
 
-    open ─► begin ─► write … ─► finish ─► keep    `end` after an attempt that failed, `close` after them all
+    open ─► begin ─► write … ─► finish ─► publish    `abort` after a failed attempt, `close` at the end
 
-`begin` empties it for another attempt. One that can't be emptied is `spent` once it has got bytes.
+`begin` empties the sink for another attempt. A sink that cannot be emptied is `exhausted` once it has received bytes.
+DestinationError separates failures of the destination, or of other code of the caller, from failures of the network.
 """
 
 from __future__ import annotations
@@ -42,26 +43,25 @@ R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_CHARS_PER_TURN = 256 * 1024  # characters decoded at a time, and between two turns of the event loop
+_CHARS_PER_TURN = 256 * 1024  # maximum number of characters decoded before other tasks run
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """What was received could not be kept."""
+    """The response could not be written to its destination."""
 
     def __init__(self, reason: Exception, *, is_partly_read: bool) -> None:
         super().__init__(type(reason).__name__)
         self.reason: Any = reason
-        """The file's error, or the caller's own."""
+        """The error of the file or of the caller's code."""
         self.is_partly_read = is_partly_read
-        """Anything of the answer was decoded before that; else nobody knows what it says."""
+        """True if a part of the response was decoded before the failure."""
 
 
 class _WrapDestinationErrors:
-    """A block whose errors are the destination's or the caller's own, told from the network's by a DestinationError.
+    """Context manager that raises DestinationError for each exception of its block.
 
-    It keeps nothing of a block, so that one serves all: a class costs each piece of a download half of what a generator
-    does.
+    Stateless and shared: this costs half as much for each chunk as @contextmanager.
     """
 
     def __init__(self, *, is_partly_read: bool) -> None:
@@ -74,7 +74,7 @@ class _WrapDestinationErrors:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, asyncio.CancelledError) and not is_being_cancelled():
-            error = TransportError("its destination was cancelled", outcome=Outcome.FAILED)
+            error = TransportError("writing to its destination was cancelled", outcome=Outcome.FAILED)
         if isinstance(error, Exception):
             raise DestinationError(error, is_partly_read=self._is_partly_read) from None
 
@@ -86,12 +86,12 @@ _WRAP_ERRORS_BEFORE_READING, _WRAP_ERRORS_WHILE_READING = (
 
 
 class DocumentReader:
-    """Decodes a document's answer while it comes: a StreamReader of pieces of 192 KB at most."""
+    """Decodes the base64 text of a document in pieces of at most 192 KB. Implements StreamReader."""
 
     pending = 0
-    """Bytes that it keeps: never more than three characters."""
+    """The number of retained bytes: at most three characters, which are not counted."""
     skipped: Mapping[str, int] = MappingProxyType({})
-    """Values that could not be read: there are none in base64 text."""
+    """The numbers of unreadable values: always empty, because base64 text has none."""
 
     def __init__(self, max_bytes: int | None) -> None:
         self._decoder = base64.Decoder()
@@ -99,7 +99,7 @@ class DocumentReader:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The bytes that are settled by now. Raises ResponseDecodeError where there are more than `max_bytes`."""
+        """Yield the bytes that are decodable now. Raises ResponseDecodeError if there are more than `max_bytes`."""
         text: bytes | memoryview = b""
         content = b""
         try:
@@ -107,14 +107,14 @@ class DocumentReader:
                 if content := self._decoder.feed(text):
                     self._size += len(content)
                     if self._max_bytes is not None and self._size > self._max_bytes:
-                        explanation = f"the document is larger than {self._max_bytes} bytes: raise max_bytes"
+                        explanation = f"the document is larger than {self._max_bytes} bytes: increase max_bytes"
                         raise ResponseDecodeError(explanation, too_large=True)
                     yield content
         finally:
-            piece = text = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+            piece = text = content = b""  # tracebacks expose local variables
 
     def finish(self) -> tuple[()]:
-        """Raise MismatchError where the text is not whole, or there was none."""
+        """Raise MismatchError if the text is incomplete or empty."""
         self._decoder.finish()
         if not self._size:
             raise MismatchError("base64 text")
@@ -122,7 +122,6 @@ class DocumentReader:
 
 
 def _split_chunk(chunk: bytes) -> Sequence[bytes | memoryview]:
-    """The chunk in parts between which the event loop gets its turn."""
     if len(chunk) <= _CHARS_PER_TURN:
         return (chunk,)
     view = memoryview(chunk)
@@ -130,10 +129,11 @@ def _split_chunk(chunk: bytes) -> Sequence[bytes | memoryview]:
 
 
 class Destination(Generic[R]):
-    """Receives an answer for a sink. `async with Destination(sink) as destination:` leaves nothing temporary behind.
+    """Writes a response to a sink. Use it in `async with`, which removes temporary files.
 
-    sha256: the hexadecimal digest that the bytes must have. max_bytes: the most that the sink gets; an answer with more
-    is broken off. keep: whether they are put in their place at once.
+    sha256: the expected digest in hexadecimal.
+    max_bytes: the maximum size of the document. A larger one raises ResponseDecodeError.
+    publish: False if the caller publishes the sink's content itself.
     """
 
     def __init__(
@@ -152,15 +152,15 @@ class Destination(Generic[R]):
         self._publish = publish
         self._has_wrong_digest = False
         self.failure: Exception | None = None
-        """What the sink or the caller's callback raised first, or that it is too large: not asked for again."""
+        """The first error of the sink or callback, or of a document that is too large. It prevents retries."""
 
     @property
     def exhausted(self) -> bool:
-        """It can't receive another answer, or a whole one came that isn't what it should be, as another would be."""
+        """True if no other response can be received, or if the digest of a complete response was wrong."""
         return self._has_wrong_digest or self.sink.exhausted
 
     def detached(self) -> Destination[R]:
-        """Another for the same sink, which leaves it to the caller to keep what came."""
+        """Return another Destination for the same sink. It does not publish the content or verify the digest."""
         return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, publish=False)
 
     async def __aenter__(self) -> Self:
@@ -177,13 +177,13 @@ class Destination(Generic[R]):
         await self.sink.close()
 
     async def __call__(self, incoming: ResponseStream, extend_timeout: Callable[[], None]) -> R:
-        """Hand on the bytes behind an answer's base64 text, piece by piece; what the caller gets for them."""
+        """Decode the response into the sink. Return the sink's result."""
         try:
             return await self._receive(incoming, extend_timeout)
         except DestinationError as error:
             self.failure = self.failure or error.reason
             raise
-        except ResponseDecodeError as error:  # it is too large, as another would be
+        except ResponseDecodeError as error:  # the document is too large: another attempt cannot help
             self.failure = self.failure or error
             raise
 
@@ -195,11 +195,11 @@ class Destination(Generic[R]):
             with _WRAP_ERRORS_BEFORE_READING:
                 meter.begin()
             await self._transfer(incoming, extend_timeout, meter)
-            extend_timeout()  # having it on the disk may take long, and has the time of a pause of its own
+            extend_timeout()  # syncing to the disk may take long
             with _WRAP_ERRORS_WHILE_READING:
                 await self.sink.finish()
         except BaseException:
-            with contextlib.suppress(Exception):  # what is under way is told: a cancellation, or the first failure
+            with contextlib.suppress(Exception):  # the first failure or cancellation is raised instead
                 await self.sink.abort()
             raise
         with _WRAP_ERRORS_WHILE_READING:
@@ -211,7 +211,6 @@ class Destination(Generic[R]):
     async def _transfer(
         self, incoming: ResponseStream, extend_timeout: Callable[[], None], meter: ProgressReporter
     ) -> None:
-        """Piece by piece as the connection gives them: to gather them first would copy every byte once more."""
         reader, digest = DocumentReader(self._max_bytes), None if self._sha256 is None else hashlib.sha256()
         since_turn = 0
         chunk = content = b""
@@ -228,7 +227,7 @@ class Destination(Generic[R]):
                         await asyncio.sleep(0)
             reader.finish()
         finally:
-            chunk = content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+            chunk = content = b""  # tracebacks expose local variables
         if digest is not None and self._sha256 != digest.hexdigest():
             self._has_wrong_digest = True
             raise MismatchError("the bytes whose SHA-256 digest was given")
@@ -242,12 +241,12 @@ class Destination(Generic[R]):
 
 
 def is_exhausted(receive: object) -> bool:
-    """Return True if what receives an answer should not receive another."""
+    """Return True if `receive` must not receive another response."""
     return isinstance(receive, Destination) and receive.exhausted
 
 
 def compute_max_size(headers: Mapping[str, str]) -> int | None:
-    """The most bytes that can be behind an answer's text: a few more than there are, where it has padding or lines."""
+    """Return the maximum number of bytes encoded in a response, or None if its headers do not limit it."""
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():
         return None
@@ -255,76 +254,76 @@ def compute_max_size(headers: Mapping[str, str]) -> int | None:
 
 
 def validate_max_bytes(max_bytes: object) -> None:
-    """Raise InvalidArgumentError for what can't be the most bytes of a document."""
+    """Raise InvalidArgumentError if this is not a valid maximum size."""
     if max_bytes is not None and not AT_LEAST_ONE.predicate(max_bytes):
         raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="max_bytes")
 
 
 def validate_sha256(sha256: object) -> None:
-    """Raise InvalidArgumentError for what can't be a digest."""
+    """Raise InvalidArgumentError if this is not a SHA-256 digest."""
     if sha256 is not None and not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
         raise InvalidArgumentError("give a SHA-256 digest: 64 hexadecimal digits", parameter="sha256")
 
 
 class BinaryWriter(Protocol):
-    """A file that was opened for writing bytes, or what writes like one. It is never closed here."""
+    """A file object opened for writing bytes, or an object with the same `write`. It is never closed."""
 
     def write(self, piece: bytes, /) -> int | None:
-        """Take the bytes, or as many of them as the number returned says, which gets the rest in another call."""
+        """Write the bytes. Return how many were written if fewer; the rest is then written by another call."""
         ...
 
 
 PieceWriter = Callable[[bytes], Awaitable[object]]
-"""An async function that takes each piece as it comes, such as the `write` of aiohttp's StreamResponse, or an object
-with such a `__call__`. A plain function is refused, for whether it gives an awaitable shows only when it is called.
+"""An async function that receives each piece, such as the `write` of aiohttp's StreamResponse, or an object with an
+async `__call__`. Plain functions are rejected, because only a call would show whether they return an awaitable.
 """
 
 
 class PartialWriteError(OSError):
-    """Bytes of an answer that broke off have gone where they can't be taken back from."""
+    """The response broke off after bytes were written that cannot be removed."""
 
 
 class Sink(abc.ABC, Generic[R]):
-    """One destination."""
+    """The place to which a response is written."""
 
     exhausted = False
-    """It has got bytes that can't be taken back."""
+    """True if bytes were written that cannot be removed."""
 
     @property
     @abc.abstractmethod
     def result(self) -> R:
-        """What the caller gets in the end."""
+        """The value that the caller receives at the end."""
 
     async def open(self) -> None:
-        """Be ready for an attempt. Raises InvalidArgumentError where nothing can be written there."""
+        """Prepare for the first attempt. Raises InvalidArgumentError if the destination is not writable."""
 
     async def begin(self) -> None:
-        """Be as empty as at first. Raises PartlyPassedOnError where that can't be."""
+        """Remove the bytes of earlier attempts. Raises PartialWriteError if that is impossible."""
         if self.exhausted:
-            raise PartialWriteError("its bytes can't be taken back")
+            raise PartialWriteError("the bytes already written cannot be removed")
 
     @abc.abstractmethod
     async def write(self, piece: bytes) -> None:
-        """Take a piece."""
+        """Write a piece."""
 
     async def finish(self) -> None:
-        """All pieces have come."""
+        """Complete the content after the last piece."""
 
     async def abort(self) -> None:
-        """The attempt has failed."""
+        """Clean up after a failed attempt."""
 
     async def publish(self) -> None:
-        """Put what has come in its place."""
+        """Move the content to its final place."""
 
     async def close(self) -> None:
-        """Leave nothing temporary behind."""
+        """Remove temporary files."""
 
 
 class PathSink(Sink[Path]):
-    """A temporary file beside the path that takes its name at last; made at once, so that refusals come early.
+    """Writes a temporary file beside the path, and renames it at the end.
 
-    A link stays a link: the file that it leads to is replaced. A FIFO, a device or an open file, such as /dev/stdout,
-    is never replaced: it gets the pieces while they come, so that they can't be taken back.
+    `open` creates the temporary file, so that an unwritable folder is reported early. If the path is a symbolic link,
+    its target is replaced. FIFOs, devices and open files such as /dev/stdout are written directly and not replaced.
     """
 
     def __init__(self, path: Path) -> None:
@@ -333,25 +332,25 @@ class PathSink(Sink[Path]):
         self._temporary: Path | None = None
         self._is_published = False
         self._is_aborted = False
-        """True after an attempt that failed: a FIFO whose reader comes later gets nothing."""
+        """True after a failed attempt to write directly: a FIFO whose reader opens it later gets nothing."""
         self._file: BinaryIO | None = None
         self._thread = DedicatedThread()
         self._blocks = BlockWriter(self._thread, self._write)
 
     async def open(self) -> None:
-        """Make the temporary file."""
+        """Create the temporary file."""
         await self._thread.start(self._prepare_target)
 
     async def begin(self) -> None:
-        """Forget what came before: the temporary file is emptied when it is opened."""
+        """Discard buffered pieces. The temporary file is truncated when it is opened."""
         await super().begin()
         self._is_aborted = False
         self._blocks.drop()
 
     async def write(self, piece: bytes) -> None:
-        """Have it written to the temporary file, or to what is not replaced."""
+        """Write to the temporary file, or directly to a path that is not replaced."""
         if self._target is not None:
-            adding, piece = self._blocks.add(piece), b""  # the frame may stand in a traceback
+            adding, piece = self._blocks.add(piece), b""  # tracebacks expose local variables
             await adding
             return
         self.exhausted = True
@@ -359,18 +358,18 @@ class PathSink(Sink[Path]):
         await writing
 
     async def finish(self) -> None:
-        """Have it on the disk."""
+        """Write the rest and sync it to the disk."""
         await self._blocks.wait_until_written()
         await self._thread.start(self._sync, self._blocks.drop())
 
     async def abort(self) -> None:
-        """Close the temporary file: a full disk fails here a second time."""
+        """Close the temporary file."""
         self._is_aborted = self._target is None
         self._blocks.drop()
         await wait_briefly(self._thread.start(self._close))
 
     async def publish(self) -> None:
-        """Give the temporary file the destination's name."""
+        """Rename the temporary file to the destination."""
         await self._thread.start(self._rename)
 
     @property
@@ -379,7 +378,7 @@ class PathSink(Sink[Path]):
         return self._path
 
     async def close(self) -> None:
-        """Remove the temporary file, where it is still there."""
+        """Remove the temporary file unless it was published."""
         try:
             if not self._is_published:
                 await wait_briefly(self._thread.start(self._remove))
@@ -399,7 +398,7 @@ class PathSink(Sink[Path]):
             if self._target is not None:
                 self._make_temporary(self._target.parent)
             return
-        raise InvalidArgumentError(f"no file can be made there ({reason})", parameter="destination")
+        raise InvalidArgumentError(f"no file can be created there ({reason})", parameter="destination")
 
     def _make_temporary(self, folder: Path) -> None:
         try:
@@ -412,18 +411,18 @@ class PathSink(Sink[Path]):
             os.close(descriptor)
             self._temporary = Path(name)
             return
-        raise InvalidArgumentError(f"no file can be made in its folder ({reason})", parameter="destination")
+        raise InvalidArgumentError(f"no file can be created in its folder ({reason})", parameter="destination")
 
     def _write(self, pieces: list[bytes]) -> None:
         if self._file is None and self._temporary is not None:
             self._file = self._temporary.open("wb")
         elif self._file is None and self._target is None:
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "wb")
-        if self._file is not None and not self._is_aborted:  # the reader of a FIFO may come late
+        if self._file is not None and not self._is_aborted:
             self._file.writelines(pieces)
             if self._target is None:
                 self._file.flush()
-        pieces.clear()  # the frame may stand in a traceback, and holds nothing of what was answered
+        pieces.clear()  # tracebacks expose local variables
 
     def _sync(self, pieces: list[bytes]) -> None:
         self._write(pieces)
@@ -452,7 +451,7 @@ class PathSink(Sink[Path]):
 
 
 def _validate_writable(path: Path) -> None:
-    """Raise InvalidArgumentError for a socket, and for a pipe or device that may not be written."""
+    """Raise InvalidArgumentError for a socket, and for a pipe or device without write permission."""
     if stat.S_ISSOCK(path.stat().st_mode):
         raise InvalidArgumentError("it is a socket: give an async function that writes to it", parameter="destination")
     if not os.access(path, os.W_OK):
@@ -460,10 +459,10 @@ def _validate_writable(path: Path) -> None:
 
 
 class FileSink(Sink[R]):
-    """A file object, from where it stands. One that can seek is cut off there again for another attempt.
+    """Writes to a file object from its current position, and truncates it after the document.
 
-    In the end it is cut off behind what has come. All but an io.BytesIO are written in a thread: others may be on
-    another machine, or a pipe, which may take for ever, and gets each piece at once.
+    A file that can seek is truncated to that position for another attempt. All files except io.BytesIO are written in a
+    thread, because writing can block. Files that cannot seek get each piece immediately.
     """
 
     def __init__(self, file: R) -> None:
@@ -476,11 +475,11 @@ class FileSink(Sink[R]):
         self._blocks = BlockWriter(self._thread, self._write_all)
 
     async def open(self) -> None:
-        """See where it stands."""
+        """Determine the position of the file."""
         self._start = await self._run_blocking(_find_start, self._file)
 
     async def begin(self) -> None:
-        """Cut off what came before."""
+        """Truncate the file to its first position."""
         await super().begin()
         self._finished = False
         self._blocks.drop()
@@ -488,7 +487,7 @@ class FileSink(Sink[R]):
             await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
-        """Write all of it, however little the file takes at a time."""
+        """Write the complete piece, with several calls if needed."""
         self._is_written = True
         self.exhausted = self._start is None
         try:
@@ -500,16 +499,16 @@ class FileSink(Sink[R]):
                 adding, piece = self._blocks.add(piece), b""
                 await adding
         finally:
-            piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+            piece = b""  # tracebacks expose local variables
 
     async def finish(self) -> None:
-        """Have the file's own buffer written, so that a full disk is told."""
+        """Flush the file's buffer, so that a full disk raises an error."""
         await self._blocks.wait_until_written()
         await self._run_blocking(self._flush, self._blocks.drop())
         self._finished = True
 
     async def abort(self) -> None:
-        """Write what has come. See whether it can go back: one for compressed writing says so, and can't."""
+        """Write the buffered pieces, then check whether the file can seek back: some compressed files cannot."""
         pieces = self._blocks.drop()
         if not self._is_written or self._finished or self._start is None:
             return
@@ -519,12 +518,12 @@ class FileSink(Sink[R]):
             await wait_briefly(self._thread.start(self._write_and_check_rewind, pieces))
 
     async def close(self) -> None:
-        """Let go of the thread."""
+        """Release the thread."""
         self._thread.release()
 
     @property
     def result(self) -> R:
-        """The file."""
+        """The caller's file object."""
         return self._caller_file
 
     @property
@@ -556,7 +555,7 @@ class FileSink(Sink[R]):
             self.exhausted = True
 
     def _truncate(self) -> None:
-        with contextlib.suppress(OSError):  # what can't be cut off, such as a device, has nothing behind
+        with contextlib.suppress(OSError):  # devices cannot be truncated
             self._file.truncate()
 
     def _write_all(self, pieces: list[bytes]) -> None:
@@ -572,39 +571,39 @@ class FileSink(Sink[R]):
         try:
             if self._start is None and type(file) is io.BufferedWriter:
                 file.flush()
-                file = file.raw  # while that waits, whoever closes the file need not, nor an interpreter that exits
+                file = file.raw  # BufferedWriter.write holds a lock that close() and the exit of Python wait for
             written = file.write(piece)
             while type(written) is int and 0 < written < len(piece):
                 piece = piece[written:]
                 written = file.write(piece)
-            nothing = written is None and isinstance(file, io.RawIOBase)  # others say nothing of what they took
+            nothing = written is None and isinstance(file, io.RawIOBase)  # other files do not return a count
             if nothing or (type(written) is int and written < len(piece)):
-                raise BlockingIOError("the file took only a part: is it non-blocking?")
+                raise BlockingIOError("the file accepted only a part of the bytes. Is it non-blocking?")
         finally:
             piece = b""  # as above
 
 
 class CallableSink(Sink[int]):
-    """An async callable; the caller gets the number of bytes."""
+    """Calls an async callable with each piece. The result is the number of bytes."""
 
     def __init__(self, write: PieceWriter) -> None:
         self._write = write
         self._size = 0
 
     async def write(self, piece: bytes) -> None:
-        """Call the callable with the piece."""
+        """Call the callable."""
         self.exhausted = True
         self._size += len(piece)
         await self._write(piece)
 
     @property
     def result(self) -> int:
-        """How many bytes have passed."""
+        """The number of bytes written."""
         return self._size
 
 
 def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
-    """The sink of what a caller gave for a destination; InvalidArgumentError where it is none."""
+    """Return the sink for a caller's destination. Raises InvalidArgumentError if its type is not supported."""
     argument: Any = destination
     if isinstance(destination, str | PathLike):
         return PathSink(to_path(argument, "destination"))
@@ -612,15 +611,17 @@ def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> 
     if callable(write):
         if isinstance(destination, asyncio.StreamWriter) or hasattr(destination, "drain"):
             raise InvalidArgumentError(
-                "give an async function that writes to it and drains it", parameter="destination"
+                "give an async function that writes to the stream and drains it", parameter="destination"
             )
         if inspect.iscoroutinefunction(write):
-            raise InvalidArgumentError("give its write method itself", parameter="destination")
+            raise InvalidArgumentError("its write method is async: give that method", parameter="destination")
         if isinstance(destination, io.TextIOBase):
-            raise InvalidArgumentError("open it for writing bytes", parameter="destination")
+            raise InvalidArgumentError(
+                "the file is not open for writing bytes: open it in binary mode", parameter="destination"
+            )
         return FileSink(destination)
     if (inspect.isroutine(argument) or inspect.isclass(argument)) and not inspect.iscoroutinefunction(argument):
-        raise InvalidArgumentError("give an async function: nothing says that this is one", parameter="destination")
+        raise InvalidArgumentError("give an async function: this one is not declared as async", parameter="destination")
     if callable(destination):
         return CallableSink(destination)
     raise InvalidArgumentError(
@@ -629,10 +630,12 @@ def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> 
 
 
 def _find_start(file: Any) -> int | None:
-    """Where a file object stands that can be cut off there again; None for one that can't."""
+    """Return the position of a file object, or None if it cannot be truncated to it."""
     writable = getattr(file, "writable", None)
     if getattr(file, "closed", False) is True or (callable(writable) and not writable()):
-        raise InvalidArgumentError("open it for writing bytes", parameter="destination")
+        raise InvalidArgumentError(
+            "the file is not open for writing bytes: open it in binary mode", parameter="destination"
+        )
     try:
         start = file.tell() if file.seekable() and callable(file.truncate) else None
     except (AttributeError, OSError):

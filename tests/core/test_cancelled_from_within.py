@@ -34,7 +34,7 @@ async def test_destination_that_was_cancelled_ends_a_download_with_an_error(serv
     async with open_suite(server) as suite:
         error = await catch_error(suite.signing.download("doc", waits_for_what_was_cancelled))
     assert type(error) is ds.TransportError
-    assert "its destination was cancelled" in str(error)
+    assert "writing to its destination was cancelled" in str(error)
     assert len(server.requests) == 1
 
 
