@@ -1,12 +1,12 @@
-"""Request bodies: each knows its size, whether it can be sent again, and whether anything of it has left.
+"""Request bodies, their size, and whether they can be sent again.
 
-    Source               what a caller gives: bytes, a path, a file object, a stream
-      └─ content_of() ─► Content          at most 192 KB at a time; how many, and whether they can be had again
-    RequestBody          what an operation sends: bytes, base64 of a content, JSON with contents inside
-      └─ open() ───────► RequestPayload   one attempt's copy, an aiohttp payload; `started` is set before its first byte
+    Source               bytes, a path, a file object or a stream that the caller passes
+      └─ make_content ─► Content          yields pieces of at most 192 KB
+    RequestBody          what an operation sends: bytes, the base64 of a content, or JSON that contains contents
+      └─ open() ───────► RequestPayload   the aiohttp payload of one attempt; `started` is set before the first byte
 
-A request whose body hasn't started can't have been acted upon: that, not a guess from exceptions, is what says that
-nothing was sent. For this reason operations without a body send an empty one.
+A request whose payload has not started cannot have had an effect. Outcome.NOT_SENT depends on that and not on the class
+of an exception. Operations without a body therefore send an empty one.
 """
 
 from __future__ import annotations
@@ -48,15 +48,14 @@ from directsuite.errors import InvalidArgumentError, Outcome, TransportError
 from directsuite.wire import base64
 
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
-"""Bytes in memory that are coded without a turn of the event loop."""
+"""The maximum number of bytes in memory that are encoded without letting other tasks run."""
 
-_ENCODED_BYTES_PER_STEP = (
-    72 * 1024
-)  # of them coded at a time: larger texts are pages that the system has to find anew for each
-_BYTES_PER_TURN = 256 * 1024  # bytes written between two turns of the event loop
-_MIN_CHUNK_BYTES = 48 * 1024  # bytes below which pieces are gathered: each chunk has its costs
-_MAX_GATHER_SECONDS = 0.05  # seconds that a piece waits for others at the most, counted when the next comes
-_SMALL_PIECES_PER_TURN = 64  # small pieces between two turns of the event loop
+# Memory for larger texts would be requested from the system each time.
+_ENCODED_BYTES_PER_STEP = 72 * 1024
+_BYTES_PER_TURN = 256 * 1024  # bytes written before other tasks run
+_MIN_CHUNK_BYTES = 48 * 1024  # smaller pieces are combined, because each chunk has a cost
+_MAX_GATHER_SECONDS = 0.05  # maximum wait for more pieces, checked when the next one arrives
+_SMALL_PIECES_PER_TURN = 64  # small pieces combined before other tasks run
 
 
 def do_nothing() -> None:
@@ -65,31 +64,30 @@ def do_nothing() -> None:
 
 @attrs.frozen(kw_only=True, repr=False)
 class RequestBody:
-    """A body as its chunks, or as content that is in memory."""
+    """A body: content in memory, or a function that yields chunks."""
 
     chunks: Callable[[], AsyncGenerator[bytes]] | None = None
     on_begin: Callable[[], None] = do_nothing
-    """Called when an attempt begins to send a body in chunks."""
+    """Called when an attempt starts to send a body in chunks."""
     content: bytes = b""
     needs_base64: bool = False
-    """The content is sent as its base64, made only then: calls that wait for a connection hold nothing of it."""
+    """True if `content` is sent as base64. The text is created only while it is sent."""
     size: int | None = None
-    """Bytes on the wire; None where it isn't known."""
+    """The number of bytes to be sent, or None if unknown."""
     replayable: bool = True
-    """It can be sent again."""
+    """True if the body can be sent again."""
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RequestBody:
-        """A body that is in memory."""
+        """Return a body of these bytes."""
         return cls(content=content, size=len(content))
 
     @classmethod
     def join(cls, parts: list[RequestBody], on_begin: Callable[[], None] = do_nothing) -> RequestBody:
-        """Several bodies as one, each sent after the other."""
+        """Return a body that consists of the given parts, in their order."""
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncGenerator[bytes]:
-            """The chunks of each part in turn."""
             for part in parts:
                 async with contextlib.aclosing(part.stream()) as stream:
                     async for chunk in stream:
@@ -100,9 +98,9 @@ class RequestBody:
 
     @classmethod
     def from_content(cls, content: Content, on_accepted: Callable[[int], None] | None = None) -> RequestBody:
-        """The base64 text of a content, coded while it is sent.
+        """Return a body that is the base64 text of a content, encoded while it is sent.
 
-        accepted: called with the number of bytes of each piece that the connection has taken.
+        on_accepted: called with the number of bytes of each piece that the connection has accepted.
         """
         size = None if content.size is None else base64.compute_encoded_size(content.size)
         if (
@@ -114,7 +112,7 @@ class RequestBody:
         return cls(chunks=lambda: _encode_content(content, on_accepted), size=size, replayable=content.replayable)
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """The chunks from the start; closing it closes their source."""
+        """Yield the chunks from the start. Closing the generator closes the source."""
         if self.chunks is None:
             for text in self.iter_memory_chunks():
                 yield text
@@ -125,7 +123,7 @@ class RequestBody:
                 yield chunk
 
     def iter_memory_chunks(self) -> Iterator[bytes]:
-        """What goes on the wire of a body that is in memory."""
+        """Yield the chunks of a body in memory."""
         if not self.needs_base64:
             yield self.content
             return
@@ -134,7 +132,7 @@ class RequestBody:
             yield base64.encode(view[start : start + _ENCODED_BYTES_PER_STEP])
 
     def open(self, media_type: str | None) -> RequestPayload:
-        """A copy for one attempt."""
+        """Return the payload for one attempt."""
         return RequestPayload(self, media_type or "application/json")
 
     def __repr__(self) -> str:
@@ -157,7 +155,7 @@ async def _encode_content(content: Content, on_accepted: Callable[[int], None] |
 
 
 async def _coalesce_pieces(content: Content) -> AsyncGenerator[Piece]:
-    """The pieces, with those that are small and come soon after each other in one."""
+    """Combine small pieces that follow each other quickly."""
     time = asyncio.get_running_loop().time
     small, since, count = bytearray(), time(), 0
     piece: Piece = b""
@@ -180,11 +178,11 @@ async def _coalesce_pieces(content: Content) -> AsyncGenerator[Piece]:
         if small:
             yield bytes(small)
     finally:
-        small, piece = bytearray(), b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        small, piece = bytearray(), b""  # tracebacks expose local variables
 
 
 class RequestPayload(Payload):
-    """One attempt's body."""
+    """The body of one attempt, for aiohttp."""
 
     _autoclose = True
 
@@ -194,32 +192,34 @@ class RequestPayload(Payload):
         self._size = body.size
         self._is_source_opened = False
         self.started = False
-        """Any byte may have left."""
+        """True if a byte may have been sent."""
         self.waiting_on_source = False
-        """The source was asked for more, and gives nothing yet."""
+        """True while the source is asked for more bytes, so that a timeout can be attributed to it."""
         self.failure: Exception | None = None
-        """What reading the source raised."""
+        """The exception raised by the source."""
         self.on_progress: Callable[[], None] = do_nothing
-        """Called whenever the connection has taken another chunk of a body that comes in chunks."""
+        """Called when the connection has accepted another chunk. Not called for a body in memory."""
 
     @property
     def exhausted(self) -> bool:
-        """The body can't be sent again."""
+        """True if the body cannot be sent again."""
         return self._is_source_opened and not self._body.replayable
 
     def __repr__(self) -> str:
         return f"RequestPayload({self._body!r}, started={self.started})"
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Never: a body goes on the wire and nowhere else."""
-        raise TypeError("a request body is not for reading")
+        """Raise TypeError: the body is only for sending."""
+        raise TypeError("A request body cannot be decoded. It is only sent.")
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write everything, giving way to other tasks at every 256 KB."""
+        """Write the body, as aiohttp requires."""
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write everything: the length announced is the body's own. Nothing, where the connection has ended already."""
+        """Write the body. `content_length` is ignored, because the announced length is the body's. Raises
+        ConnectionResetError if the connection has already ended.
+        """
         _raise_if_disconnected(writer)
         if self._body.chunks is None:
             self.started = True
@@ -232,11 +232,11 @@ class RequestPayload(Payload):
             await self._write_stream(writer, chunks)
 
     async def _write_stream(self, writer: AbstractStreamWriter, chunks: AsyncIterator[bytes]) -> None:
-        """Nothing has left before the first chunk is there: aiohttp holds the head back until then."""
+        """Write the chunks. Nothing is sent before the first one, because aiohttp delays the headers until then."""
         since_turn = largest = 0
         while (chunk := await self._read_chunk(chunks)) is not None:
             if not self.started:
-                _raise_if_disconnected(writer)  # a source may have taken its time
+                _raise_if_disconnected(writer)  # the source may have been slow
                 self.started = True
             await writer.write(chunk)
             self.on_progress()
@@ -248,7 +248,7 @@ class RequestPayload(Payload):
         self.started = True
 
     async def _read_chunk(self, chunks: AsyncIterator[bytes]) -> bytes | None:
-        self.waiting_on_source = True  # until it gives: who gives up meanwhile sees whose silence it was
+        self.waiting_on_source = True
         try:
             chunk = await anext(chunks, None)
             self.waiting_on_source = False
@@ -259,78 +259,78 @@ class RequestPayload(Payload):
         except Exception as error:
             self.failure = error
             raise
-        # Something that the source waited for was cancelled, not this call; the request stays incomplete.
-        self.failure = TransportError("its source was cancelled", outcome=Outcome.FAILED)
+        # Not this call but a task that the source awaited was cancelled. The request stays incomplete.
+        self.failure = TransportError("reading its source was cancelled", outcome=Outcome.FAILED)
         raise self.failure
 
 
 def _raise_if_disconnected(writer: AbstractStreamWriter) -> None:
     if isinstance(writer, StreamWriter) and (writer.transport is None or writer.transport.is_closing()):
-        raise ConnectionResetError("the connection ended before the request")
+        raise ConnectionResetError("The connection ended before the request was sent.")
 
 
 class BinaryReader(Protocol):
-    """A file that was opened for reading bytes, or what reads like one. It is never closed here."""
+    """A file object opened for reading bytes, or an object with the same `read`. It is never closed."""
 
     def read(self, size: int, /) -> bytes:
-        """At most so many bytes; none at the end."""
+        """Return at most `size` bytes, or none at the end."""
         ...
 
 
 Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | AsyncIterable[bytes]
 """Bytes to send.
 
-A file object is read from its present position: one that can seek has a size and can be sent again, others pass once.
-Paths and files, save an io.BytesIO, are read in a thread, a block ahead. An async iterable passes once.
+A file object is read from its current position. If it can seek, its size is known and it can be sent again. Paths and
+files other than io.BytesIO are read ahead in a thread. An async iterable or a file that cannot seek is sent only once.
 """
 
 
 class Content(abc.ABC):
-    """The bytes behind a Source."""
+    """The bytes of a Source."""
 
     def __init__(self, size: int | None, *, replayable: bool = True) -> None:
         self.size = size
-        """How many there are; None where that isn't known."""
+        """The number of bytes, or None if unknown."""
         self.replayable = replayable
-        """`pieces` gives them again."""
+        """True if `pieces` can be called again."""
 
     @abc.abstractmethod
     def pieces(self) -> AsyncGenerator[Piece]:
-        """All bytes from the start. TransportError where there are not as many as there should be."""
+        """Yield all bytes from the start. Raises TransportError if their number differs from `size`."""
 
     @abc.abstractmethod
     def head(self, count: int) -> bytes:
-        """The first bytes, where they can be looked at without being taken; else none."""
+        """Return the first bytes, or none if reading would consume them."""
 
-    def validate_unconsumed(self, parameter: str) -> None:  # noqa: B027  most can be sent again
-        """Raise InvalidArgumentError where the bytes have passed already."""
+    def validate_unconsumed(self, parameter: str) -> None:  # noqa: B027  most contents can be sent again
+        """Raise InvalidArgumentError if the bytes were consumed."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(size={self.size}, replayable={self.replayable})"
 
 
 class MemoryContent(Content):
-    """Bytes."""
+    """Bytes in memory."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(len(content))
         self.content = content
 
     async def pieces(self) -> AsyncGenerator[Piece]:
-        """Slices of them, not copied."""
+        """Yield slices without copying."""
         for piece in split_pieces(self.content):
             yield piece
 
     def head(self, count: int) -> bytes:
-        """The first bytes."""
+        """Return the first bytes."""
         return self.content[:count]
 
 
 class PathContent(Content):
-    """A regular file by its path, opened for each time it is sent; what is appended meanwhile is not sent.
+    """A regular file, opened each time it is sent. Bytes appended after its creation here are not sent.
 
-    It is made, and its head read, in a thread; so is the rest. A small one is read whole then: another job in a thread
-    would take longer than sending it. One that does not know its size is read to its end.
+    Created in a thread. A file of at most PIECE_BYTES is read completely then, because another job in a thread would
+    take longer than sending it. A file that reports size 0 but has content is read to its end.
     """
 
     def __init__(self, path: Path, parameter: str) -> None:
@@ -346,21 +346,21 @@ class PathContent(Content):
         if size <= PIECE_BYTES:
             try:
                 content = self.head(PIECE_BYTES + 1)
-            except OSError:  # sending reads the file again, and raises
+            except OSError:  # sending reads the file again and raises the error
                 content = None
             if content is not None and len(content) <= PIECE_BYTES:
                 self._complete_content, self.size = content, len(content)
-            elif size == 0:  # procfs and some FUSE file systems do not know the size
+            elif size == 0:  # procfs and some FUSE file systems report size 0
                 self.size = None
 
     def pieces(self) -> AsyncGenerator[Piece]:
-        """The file, through two buffers."""
+        """Yield the content of the file."""
         if self._complete_content is not None:
             return MemoryContent(self._complete_content).pieces()
         return read_ahead(PathReader(self._path), self.size)
 
     def head(self, count: int) -> bytes:
-        """The first bytes."""
+        """Return the first bytes."""
         if self._complete_content is not None:
             return self._complete_content[:count]
         head = bytearray()
@@ -371,24 +371,24 @@ class PathContent(Content):
 
 
 def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
-    """Return the size of a regular file, and None; if the path has none, the reason."""
+    """Return the size of a file and None, or 0 and the reason why it cannot be sent."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return 0, "no such file"
-    except OSError as error:  # such as a name that is too long
+        return 0, "the file does not exist"
+    except OSError as error:  # for example: the name is too long
         return 0, f"the file can't be read ({explain_os_error(error)})"
     if stat.S_ISDIR(status.st_mode):
-        return 0, "it is a folder: give a file"
+        return 0, "it is a folder: give the path of a file"
     if not stat.S_ISREG(status.st_mode):
-        return 0, "it is a pipe or a device: open it, and give the file object"
+        return 0, "it is a pipe or a device: open it and give the file object"
     return status.st_size, None
 
 
 class FileContent(Content):
-    """A file object that can seek, from where it stood. It seeks before it reads: several may read from it.
+    """A file object that can seek, from its position at creation. Several calls may read from it.
 
-    size: None if the file does not know its size, and is read to its end.
+    size: the number of bytes; None if the file does not report it and is read to its end.
     """
 
     def __init__(self, file: Any, start: int, size: int | None) -> None:
@@ -398,14 +398,14 @@ class FileContent(Content):
         self._lock = _get_lock(file)
 
     def pieces(self) -> AsyncGenerator[Piece]:
-        """The file, block by block."""
+        """Yield the content of the file."""
         reader = FileReader(self._read, self._start)
         if type(self._file) is io.BytesIO and self.size is not None:
             return read_in_memory(reader, self.size)
         return read_ahead(reader, self.size)
 
     def head(self, count: int) -> bytes:
-        """The first bytes; the file stands where it stood."""
+        """Return the first bytes and restore the position."""
         piece = self._read(self._start, count if self.size is None else min(count, self.size))
         self._file.seek(self._start)
         return piece
@@ -417,14 +417,14 @@ class FileContent(Content):
 
 
 class _FileLock:
-    """Held by the thread that seeks in a file object and reads: calls that send the same one have a thread each."""
+    """Lock of a file object. Calls that send the same file seek and read from different threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 _LOCKS: WeakValueDictionary[int, _FileLock] = WeakValueDictionary()
-"""The lock of each file object by its identity: not every file object has a hash."""
+"""The locks by the id of the file object, because not every file object is hashable."""
 _LOCKS_LOCK = threading.Lock()
 
 
@@ -434,7 +434,7 @@ def _get_lock(file: object) -> _FileLock:
 
 
 class StreamContent(Content):
-    """A stream. Of one that gives more than its size, nothing beyond is sent, nor the end of what is within."""
+    """A stream. If it yields more bytes than `size`, the request stays incomplete."""
 
     def __init__(self, stream: AsyncIterable[bytes], size: int | None) -> None:
         super().__init__(size, replayable=False)
@@ -443,7 +443,7 @@ class StreamContent(Content):
         self._is_consumed = False
 
     async def pieces(self) -> AsyncGenerator[Piece]:
-        """The stream, once; an async generator is closed when this is."""
+        """Yield the stream once. Closing this closes an async generator."""
         self.validate_unconsumed("source")
         self._is_consumed = True
         left, last = self.size, b""
@@ -455,35 +455,37 @@ class StreamContent(Content):
                         continue
                     left -= len(piece)
                     if left < 0:
-                        raise make_size_error("its source gives more bytes than the size that was told")
+                        raise make_size_error("its source has more bytes than the given size")
                     if left == 0:
-                        last = bytes(piece)  # kept until the end is seen: with it the request would be complete
+                        last = bytes(piece)  # held back: if more bytes follow, the request must stay incomplete
                     else:
                         yield piece
             if left:
-                raise make_size_error("its source gave fewer bytes than the size that was told")
+                raise make_size_error("its source has fewer bytes than the given size")
             if last:
                 yield last
         finally:
-            last = chunk = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+            last = chunk = piece = b""  # tracebacks expose local variables
             if self._closes_stream:
                 await cast("AsyncGenerator[bytes]", self._stream).aclose()
 
     def head(self, count: int) -> bytes:
-        """None: it would have to be taken."""
+        """Return no bytes: reading would consume them."""
         return b""
 
     def validate_unconsumed(self, parameter: str) -> None:
-        """Raise InvalidArgumentError for a stream that was sent before, and would now seem empty."""
+        """Raise InvalidArgumentError if the stream was already sent."""
         if self._is_consumed:
-            raise InvalidArgumentError("this stream was sent already: give another", parameter=parameter)
+            raise InvalidArgumentError("this stream was already sent: give a new one", parameter=parameter)
 
 
 async def inspect_source(source: Source, *, head: int, parameter: str, size: int | None) -> tuple[Content, bytes]:
-    """As `content_of`, and the first bytes, where they can be looked at; in a thread, unless it is in memory."""
+    """Return the content of a source, and its first `head` bytes if they can be read without consuming them.
+
+    Runs in a thread unless the source is in memory.
+    """
 
     def inspect_content() -> tuple[Content, bytes]:
-        """The content, with its head."""
         content = make_content(source, parameter=parameter, size=size)
         return content, content.head(head) if head else b""
 
@@ -493,14 +495,17 @@ async def inspect_source(source: Source, *, head: int, parameter: str, size: int
 
 
 def make_content(source: Source | Content, *, parameter: str, size: int | None = None) -> Content:
-    """The content of what a caller gave. size: bytes, of a stream; of anything else it has to be right."""
+    """Return the content of a source. Raises InvalidArgumentError if the source cannot be sent.
+
+    size: the size of a stream in bytes. For other sources it must be their size. None if unknown.
+    """
     if size is not None and (type(size) is not int or size < 0):
-        raise InvalidArgumentError("give a number of bytes", parameter="size")
+        raise InvalidArgumentError("give a number of bytes, 0 or more", parameter="size")
     content = source if isinstance(source, Content) else _create_content(source, parameter, size)
     if size is not None and content.size is None:
-        raise InvalidArgumentError("leave it out: the file does not know its size", parameter="size")
+        raise InvalidArgumentError("the file does not report its size: omit this argument", parameter="size")
     if size is not None and content.size != size:
-        raise InvalidArgumentError(f"it has {content.size} bytes", parameter="size")
+        raise InvalidArgumentError(f"the content has {content.size} bytes: omit this argument", parameter="size")
     return content
 
 
@@ -514,7 +519,7 @@ def _create_content(source: Source, parameter: str, size: int | None) -> Content
     argument: object = source
     read: object = getattr(argument, "read", None)
     if inspect.iscoroutinefunction(read):
-        raise InvalidArgumentError("its read is async: give an async iterable of its bytes", parameter=parameter)
+        raise InvalidArgumentError("its read method is async: give an async iterable of bytes", parameter=parameter)
     if callable(read) and not isinstance(argument, io.TextIOBase):
         return _make_file_content(source, parameter) or StreamContent(_read_unseekable(source), size)
     raise InvalidArgumentError(
@@ -523,43 +528,45 @@ def _create_content(source: Source, parameter: str, size: int | None) -> Content
 
 
 def _make_file_content(file: Any, parameter: str) -> FileContent | None:
-    """What stands in a file object from its present position on; None where it can't seek."""
+    """Return the content from the current position, or None if the file cannot seek."""
     readable: object = getattr(file, "readable", None)
     try:
         if callable(readable) and not readable():
-            raise InvalidArgumentError("open it for reading bytes", parameter=parameter)
+            raise InvalidArgumentError(
+                "the file is not open for reading bytes: open it in binary mode", parameter=parameter
+            )
         if not file.seekable():
             return None
         start = file.tell()
         end = file.seek(0, os.SEEK_END)
         file.seek(start)
-        if end == 0 and file.read(1):  # procfs and some FUSE file systems do not know the size
+        if end == 0 and file.read(1):  # procfs and some FUSE file systems report size 0
             end = None
             file.seek(start)
     except InvalidArgumentError:
         raise
-    except (AttributeError, OSError):  # io.UnsupportedOperation among them
+    except (AttributeError, OSError):  # including io.UnsupportedOperation
         return None
     except ValueError:
-        raise InvalidArgumentError("the file is closed", parameter=parameter) from None
+        raise InvalidArgumentError("the file is closed: open it again", parameter=parameter) from None
     if not isinstance(start, int) or not isinstance(end, int | None):
         return None
     return FileContent(file, start, None if end is None else max(end - start, 0))
 
 
 async def _read_unseekable(file: Any) -> AsyncGenerator[bytes]:
-    """A file object that can't seek, such as a pipe: reading it may take for ever, so a thread of its own waits."""
-    read: Callable[[int], Any] = getattr(file, "read1", file.read)  # what is there, before a whole piece is
+    """Yield the bytes of a file that cannot seek, such as a pipe. A thread reads it, because that may block forever."""
+    read: Callable[[int], Any] = getattr(file, "read1", file.read)  # read1 does not wait for a complete piece
     thread, piece = DedicatedThread(), b""
     try:
         while piece := _check_bytes(await thread.start(read, PIECE_BYTES)):
             yield piece
     finally:
-        piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        piece = b""  # tracebacks expose local variables
         thread.release()
 
 
 def _check_bytes(piece: Any) -> bytes:
     if not isinstance(piece, bytes):
-        raise TypeError(f"read() of a file to send must give bytes, not {type(piece).__name__}")
+        raise TypeError(f"read() of a file to send must return bytes, not {type(piece).__name__}.")
     return piece

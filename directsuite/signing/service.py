@@ -1,4 +1,4 @@
-"""The facade of the signing service: every operation of section 4.A, in its order."""
+"""The facade of the signing service: the operations of section 4.A, in the order of the specification."""
 
 from __future__ import annotations
 
@@ -50,41 +50,49 @@ D = TypeVar("D", DocumentInfo, DocumentUpdate)
 F = TypeVar("F", bound=BinaryWriter)
 
 Document = str | StoredDocument | DocumentUpdate
-"""A document's identifier, or an answer that carries it, whose digest lets an unknown outcome be settled."""
+"""A document's identifier, or a response that contains it. With its digest, an unknown outcome can be resolved."""
 
 PdfDestination = str | PathLike[str] | BinaryWriter | PieceWriter
-"""Where a PDF is streamed to.
+"""The place to which a PDF is streamed.
 
-A path gets a file that appears whole or not at all, for its owner's eyes only (mode 0600); the method returns the path.
-A file object opened for writing bytes is returned; it is not closed, and keeps what came before a failure. One that can
-seek is written from where it stands, and cut off behind the document. An async function is given each piece; the method
-returns the number of bytes. What a file that can't seek or a function has got can't be taken back, and so is not asked
-for a second time. Neither may take longer than `attempt_timeout` for one piece. Files, save an io.BytesIO, are written
-in a thread, and may still get their last piece after the call was cancelled; a function gets none.
+- A path: the file appears only when it is complete, readable by its owner only (mode 0600). Returns the path.
+- A file object opened for writing bytes. It is written from its current position and not closed. If it can seek, it is
+  truncated after the document. After a failure it retains the bytes written. Returns the file object.
+- An async function, called with each piece. Returns the number of bytes.
+
+A file that cannot seek, or a function, gets the PDF only once: a failure after the first byte is not retried. Writing a
+piece may take at most `attempt_timeout` seconds. Files other than io.BytesIO are written in a thread, which may write
+its last piece after the call was cancelled.
 """
 
 
 class Signing(Facade):
-    """PDFs stored, read, flattened and signed in an HSM. `suite.signing`; needs `signing_url` and a token.
+    """Store, read, flatten and sign PDFs with the keys of an HSM: `suite.signing`. Requires `signing_url` and a token.
 
-    Every method raises TransportError where no usable answer came, ServiceError where the service said no. What changes
-    a document is never sent a second time. Should its answer get lost, it is looked for with GetDocInfo for up to 30
-    seconds of the call's time, if the newest answer about the document is passed in place of its bare identifier (the
-    DocumentUpdate of the change before, or the StoredDocument; after a pull, the answer of `get_doc_info`), no other
-    change of it is under way or was left unknown, and signatures have names. Without that, and where nothing shows that
-    it happened, it raises OutcomeUnknownError. Several programs that change one document can't be told apart.
+    Every method raises TransportError if no usable response was received, and ServiceError if the service rejects the
+    request. A change of a document is never sent twice. If its response is lost, GetDocInfo is polled for up to 30
+    seconds of the call's time to verify the change. That requires that
 
-    Where a change could be looked for, its request has all but 31 seconds of the time that its call has left, and a
-    third at least: 29 of 60 seconds, 10 of 30. A service that signs more slowly needs a longer `timeout`. With the bare
-    identifier the request has all of the time.
+    - the newest response about the document is passed instead of its identifier: the DocumentUpdate of the previous
+      change, the StoredDocument, or, after a pull, the DocumentInfo;
+    - no other change of the document is in progress or has an unknown outcome;
+    - all signatures have names.
 
-    Flattening and clearing may leave no trace but a new digest. They are looked for in vain where GetDocInfo was seen,
-    in this suite, to tell another digest than Save and the updates, unless the answer passed is one of `get_doc_info`.
-    A change whose caller cancelled it counts as left unknown, even one that still waited for its turn: later ones of
-    that document are not looked for.
+    Otherwise, or if nothing proves the change, OutcomeUnknownError is raised. Changes of the same document by other
+    programs cannot be distinguished from those of this suite.
 
-    A pull to a file has no more time than its call until the answer begins; then, without `timeout`, only a pause of
-    `attempt_timeout` seconds ends it, and finding out what became of it may take as long as another call.
+    For changes that can be verified, 31 seconds of the call's time are reserved, but at most two thirds: of 60 seconds
+    the request has 29, of 30 seconds it has 10. Increase `timeout` if the service signs more slowly. With the
+    identifier alone, the request has all of the time.
+
+    The only effect of flattening and clearing may be a new digest. They cannot be verified if this suite has seen that
+    the digests of GetDocInfo differ from those of Save and the updates, unless a DocumentInfo is passed. A cancelled
+    change has an unknown outcome, even if its request was not sent. Later changes of
+    the document cannot be verified then.
+
+    A pull to a destination must receive the start of its response within the call's time. After that, without
+    `timeout`, it ends only if no data arrives for `attempt_timeout` seconds. Verifying the outcome may take as long as
+    another call.
     """
 
     def __init__(self, transport: Transport, options: Options | None = None) -> None:
@@ -94,21 +102,21 @@ class Signing(Facade):
     async def save(
         self, pdf: Source, *, size: int | None = None, progress: Progress | None = None, timeout: float | None = None
     ) -> StoredDocument:
-        """Store a PDF: bytes, a path, a file object, or an async iterable of bytes; coded on the way, never whole.
+        """Store a PDF. It is encoded while it is sent.
 
-        Operation Save (specification 4.A). The document is kept for 4 hours after its last use. Raises
-        InvalidArgumentError for a file that is missing, and for what has no `%PDF-` in the first KB.
+        Operation Save (specification 4.A). The document is retained for 4 hours after its last use. Raises
+        InvalidArgumentError if a file does not exist, or has no `%PDF-` in its first KB.
 
-        size: the bytes of a stream, so that the service is told how many come; one that gives another number raises
-        TransportError, and is not stored. A stream passes once, and so is not sent a second time. progress: see
-        `Progress`. Without `timeout` an upload that flows takes as long as it takes: a pause of `attempt_timeout`
-        seconds ends it. What the sockets' buffers took counts as sent, in `progress` too: a server that reads those for
-        longer than `attempt_timeout` is not waited for.
+        pdf: bytes, a path, a file object, or an async iterable of bytes. A stream is sent only once, without retries.
+        size: the number of bytes of a stream. If the stream has another number, TransportError is raised and nothing
+          stored.
+        progress: see `Progress`. Bytes count as sent once they are in the buffers of the socket.
+        timeout: seconds. None: the upload ends only if it makes no progress for `attempt_timeout` seconds. A server
+          that needs longer than that to read the buffered bytes is not waited for.
         """
         meter = ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
-            """Open the source, and make the body."""
             content = await open_pdf(pdf, size)
             meter.total = content.size
             body = RequestBody.from_content(content, None if progress is None else meter.advance)
@@ -119,7 +127,7 @@ class Signing(Facade):
         return document
 
     async def get_doc(self, identifier: Document, *, timeout: float | None = None) -> bytes:
-        """The PDF as it stands now, in memory; `download` takes any size.
+        """Return the current PDF, in memory. Use `download` for large documents.
 
         Operation GetDoc (specification 4.A).
         """
@@ -168,17 +176,19 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """The PDF as it stands now, streamed: to a path, which is returned and has a whole file or none, to a file
-        object, which is returned, or to an async callable that takes each piece, for which it returns their size.
+        """Stream the current PDF to a destination. Return the path, the file object or the number of bytes.
 
-        Operation GetDoc (specification 4.A). A path that is a link stays a link: the file that it leads to is replaced.
-        A pipe, a device or /dev/stdout is not replaced but written to, like a file that can't seek.
+        Operation GetDoc (specification 4.A). If the path is a symbolic link, its target is replaced. Pipes, devices and
+        /dev/stdout are written directly.
 
-        max_bytes: the most that the PDF may have; there is no limit without it. sha256: the digest that the PDF must
-        have, in hexadecimal. Where either does not hold, it raises ResponseDecodeError, and no file takes the path's
-        name; it is not asked for again. progress: see `Progress`; the total is up to 2 bytes too large until the last
-        call. What a file that can't seek, or a callable, has got can't be taken back: a failure after that is not tried
-        again. Without `timeout` only a pause of `attempt_timeout` seconds ends it.
+        max_bytes: the maximum size of the PDF. None: no limit.
+        sha256: the expected digest of the PDF, in hexadecimal.
+        progress: see `Progress`. The total is up to 2 bytes too large until the last call.
+        timeout: seconds. None: the download ends only if no data arrives for `attempt_timeout` seconds.
+
+        Raises ResponseDecodeError, without a retry, if the PDF is larger than `max_bytes` or has another digest. No
+        file gets the path's name then. After bytes were written to a file that cannot seek or to a callable, a failure
+        is not retried.
         """
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
@@ -197,11 +207,12 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Listing[bytes]:
-        """The PDF as it stands now, piece by piece, each 192 KB at most.
+        """Iterate over the current PDF in pieces of at most 192 KB.
 
-        Operation GetDoc (specification 4.A). Use it in `async with`, so that leaving early ends it at once. A failure
-        before its first byte is tried again, one after that raises where the document breaks off. Without `timeout`
-        only a pause of `attempt_timeout` seconds ends it. max_bytes, progress: as for `download`.
+        Operation GetDoc (specification 4.A). Use it in `async with`, so that leaving the block early ends the request.
+        A failure is retried before the first byte, and raised after it.
+
+        max_bytes, progress, timeout: as for `download`.
         """
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
@@ -213,7 +224,7 @@ class Signing(Facade):
         )
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
-        """Pages, form fields, signatures and metadata.
+        """Return pages, form fields, signatures and metadata.
 
         Operation GetDocInfo (specification 4.A).
         """
@@ -224,7 +235,7 @@ class Signing(Facade):
         return fill_identifier(info, name)
 
     async def delete(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Delete the document; the answer's `document_digest` is empty.
+        """Delete the document. The `document_digest` of the response is empty.
 
         Operation Delete (specification 4.A).
         """
@@ -282,18 +293,19 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """As `flatten`, and gives the PDF: its bytes, or what `download` gives for that destination.
+        """Call `flatten` and return the PDF, or stream it to a destination as `download` does.
 
         Operation "Flatten and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
-        `download`.
+
+        destination: None to return the bytes.
+        max_bytes, progress, timeout: as for `download`. Only allowed with a destination, except `timeout`.
         """
         return await self._pull(
             operations.FLATTEN_AND_PULL, identifier, destination, FORM_REMOVED, timeout, max_bytes, progress
         )
 
     async def clear_unsigned_fields(self, identifier: Document, *, timeout: float | None = None) -> DocumentUpdate:
-        """Remove signature fields that nobody has signed.
+        """Remove the signature fields that are not signed.
 
         Operation ClearUnsignedFields (specification 4.A).
         """
@@ -342,11 +354,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """As `clear_unsigned_fields`, and gives the PDF: its bytes, or what `download` gives for that destination.
+        """Call `clear_unsigned_fields` and return the PDF, or stream it to a destination as `download` does.
 
-        Operation "ClearUnsignedFields and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
-        `download`.
+        Operation "ClearUnsignedFields and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
         """
         effect = UNSIGNED_FIELDS_REMOVED
         return await self._pull(
@@ -408,11 +418,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """As `sign`, and gives the signed PDF: its bytes, or what `download` gives for that destination.
+        """Call `sign` and return the signed PDF, or stream it to a destination as `download` does.
 
-        Operation "Sign and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
-        `download`.
+        Operation "Sign and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
         """
         body, effect = self._make_signature_body(signature), make_signed_effect([signature], identifier)
         return await self._pull(
@@ -422,7 +430,7 @@ class Signing(Facade):
     async def multi_sign(
         self, identifier: Document, signatures: Iterable[Signature], *, timeout: float | None = None
     ) -> DocumentUpdate:
-        """Sign the document several times at once.
+        """Sign the document several times with one request.
 
         Operation MultiSign (specification 4.A).
         """
@@ -482,11 +490,9 @@ class Signing(Facade):
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """As `multi_sign`, and gives the signed PDF: its bytes, or what `download` gives for that destination.
+        """Call `multi_sign` and return the signed PDF, or stream it to a destination as `download` does.
 
-        Operation "MultiSign and pull" (specification 4.A).
-        Without `timeout` an answer that is streamed is bounded by its pauses only. max_bytes, progress: as for
-        `download`.
+        Operation "MultiSign and pull" (specification 4.A). Parameters as for `flatten_and_pull`.
         """
         listed = _validate_signatures(signatures)
         body, effect = self._encode_body(MultiSignRequest(signatures=listed)), make_signed_effect(listed, identifier)
@@ -530,25 +536,26 @@ class Signing(Facade):
         within_call = self._as_nested()
         if destination is None:
             if max_bytes is not None:
-                raise InvalidArgumentError("it bounds a stream: give a destination too", parameter="max_bytes")
+                raise InvalidArgumentError("it limits a streamed PDF: also give a destination", parameter="max_bytes")
             if progress is not None:
-                raise InvalidArgumentError("it is told of a stream: give a destination too", parameter="progress")
+                raise InvalidArgumentError(
+                    "it reports on a streamed PDF: also give a destination", parameter="progress"
+                )
 
             async def fetch() -> bytes:
-                """The PDF, after its answer got lost."""
                 return await within_call._call(operations.GET_DOC, name)
 
             return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
         async with Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress) as receiving:
-            destination = None  # the frame may stand in a traceback, and a file's name may be a patient's
+            destination = None  # tracebacks expose local variables, and a file name may contain a patient's name
             sink = receiving.sink
 
             async def stream() -> Any:
-                """What the caller gets, after the answer got lost: the sink has the PDF, which isn't kept yet."""
+                """Write the PDF to the sink after the response was lost, without publishing it."""
                 if receiving.failure is not None:
                     raise receiving.failure
                 if sink.exhausted:
-                    raise PartialWriteError("the answer broke off")
+                    raise PartialWriteError("The response broke off.")
                 return await within_call._call(
                     _cast_to_streamed(operations.GET_DOC), name, receive=receiving.detached()
                 )
@@ -576,7 +583,7 @@ class Signing(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        """What a change answers with, or what `fetch` gives and `keep` stores, once it is proven without an answer."""
+        """Return the PDF of the response, or that of `fetch` if the response was lost and the change is proven."""
         name = require_identifier(document)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, effect)
@@ -600,7 +607,7 @@ class Signing(Facade):
         )
 
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
-        """How to settle the change; None if nothing could prove it, so that the call keeps its time for the answer."""
+        """Return None if nothing could prove the change, so that no time of the call is reserved."""
         if effect is None or not change.is_traceable:
             return None
         view = self._as_nested().with_strict_paths(STRICT_PATHS)
@@ -613,35 +620,37 @@ class Signing(Facade):
 
 
 def fill_identifier(response: D, identifier: str) -> D:
-    """The answer, with the identifier of the call if it has none of its own."""
+    """Return the response, with the identifier of the call if it has none."""
     return response if response.identifier else attrs.evolve(response, identifier=identifier)
 
 
 def require_identifier(document: object) -> str:
-    """The identifier of a document that a caller named; InvalidArgumentError if there is none."""
+    """Return the identifier of a document. Raises InvalidArgumentError if it has none."""
     name = document.identifier if isinstance(document, StoredDocument | DocumentUpdate) else document
     if not isinstance(name, str) or not name:
-        raise InvalidArgumentError("give the identifier that save returned", parameter="identifier")
+        raise InvalidArgumentError(
+            "give the identifier that save returned, or a response that contains it", parameter="identifier"
+        )
     return name
 
 
 def _cast_to_streamed(operation: Operation[bytes]) -> Operation[Any]:
-    """The operation with an answer that a Destination receives in place of the bytes, and gives a type of its own."""
+    """Return the operation with the result type of a Destination instead of bytes."""
     return cast("Operation[Any]", operation)
 
 
 def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:
     listed = require_instances(signatures, Signature, "signatures")
     if not listed:
-        raise InvalidArgumentError("list at least one Signature", parameter="signatures")
+        raise InvalidArgumentError("give at least one Signature", parameter="signatures")
     for signature in listed:
         _validate_image(signature)
     return listed
 
 
 def _validate_image(signature: Signature) -> None:
-    """Raise InvalidArgumentError for an image without a byte: the service would sign without one."""
+    """Raise InvalidArgumentError for an empty image: the service would sign without an image."""
     if signature.graphical_signature == b"":
         raise InvalidArgumentError(
-            "it is empty: give the bytes of an image, or leave it out", parameter="graphical_signature"
+            "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"
         )

@@ -83,7 +83,7 @@ async def test_a_body_with_files_can_be_sent_again(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_not_there_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    with pytest.raises(ds.InvalidArgumentError, match="attachment_list\\[0\\]: no such file"):
+    with pytest.raises(ds.InvalidArgumentError, match="attachment_list\\[0\\]: the file does not exist"):
         await make_send_body(CODEC, _request(ds.Attachment.from_path(tmp_path / "none.pdf")))
 
 

@@ -343,7 +343,7 @@ async def test_proven_pull_that_is_too_large_is_not_asked_for_again(
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert "it happened, but the" in str(error)
-    assert "raise max_" in str(error)
+    assert "increase max_" in str(error)
     assert "download" in error.how_to_find_out
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
     assert error.__cause__.too_large

@@ -134,7 +134,7 @@ async def test_a_large_file_that_became_shorter_is_an_error(tmp_path: Path) -> N
 
 
 def test_a_size_that_cannot_be_checked_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="leave it out"):
+    with pytest.raises(InvalidArgumentError, match="omit this argument"):
         make_content(ProcFile(b"text"), parameter="file", size=4)
 
 
