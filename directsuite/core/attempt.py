@@ -505,7 +505,7 @@ class Attempt(Generic[R]):
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
-            text = f"it happened, but its answer could not be kept ({type(reason).__name__})"
+            text = f"it happened, but its response could not be stored ({type(reason).__name__})"
             how = call.operation.how_to_find_out
             error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:

@@ -107,7 +107,7 @@ class DocumentReader:
                 if content := self._decoder.feed(text):
                     self._size += len(content)
                     if self._max_bytes is not None and self._size > self._max_bytes:
-                        explanation = f"the document is larger than {self._max_bytes} bytes: increase max_bytes"
+                        explanation = f"the document is larger than {self._max_bytes} bytes: raise max_bytes"
                         raise ResponseDecodeError(explanation, too_large=True)
                     yield content
         finally:

@@ -1,1 +1,1 @@
-"""The signing service (specification section A): PDFs stored, read, flattened and signed in an HSM."""
+"""The signing service (specification section A): store, read, flatten and sign PDFs."""

@@ -13,8 +13,9 @@ R = TypeVar("R")
 FAULT_FORMAT = FaultFormat(message_keys=("error", "description"))
 
 _HOW_TO_FIND_OUT = (
-    "get_doc_info(identifier) shows whether document_digest has changed and which signatures are there, once nothing "
-    "can arrive late any more; to be sure that it happens once only, delete the document and start again from save."
+    "call get_doc_info(identifier), once the request can no longer take effect late. It shows whether document_digest "
+    "has changed, and the signatures. To be sure that the change happens only once, delete the document and start "
+    "again from save."
 )
 
 
@@ -48,16 +49,15 @@ def _make_operation(
 
 
 _SAFE, _NON_IDEMPOTENT = Semantics.SAFE, Semantics.NON_IDEMPOTENT
-_DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset(
-    {400, 404}
-)  # the specification leaves open which one "no such document" is
+# The specification does not say which status means "no such document".
+_DOCUMENT_MISSING_STATUSES: frozenset[int | str] = frozenset({400, 404})
 _USE_DESTINATION = "the method's destination="
 
 SAVE = _make_operation(
     "Save",
     "POST",
     "pdf",
-    Semantics.REPEATABLE,  # a second document expires by itself
+    Semantics.REPEATABLE,  # a duplicate document expires
     StoredDocument,
     required_fields=("identifier",),
     content_type=MediaType.TEXT,

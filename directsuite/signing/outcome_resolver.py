@@ -1,17 +1,19 @@
-"""Settling a change of a document whose answer got lost: GetDocInfo shows whether it happened.
+"""Verification of a document's change whose response was lost: GetDocInfo shows whether it happened.
 
-    digest never seen before, and what the change does is to be seen ─► it happened
-                                                                          ├─ an update: the new digest
-                                                                          └─ a pull: GetDoc, then GetDocInfo once more
-    otherwise ─► look again, for the settle time ─► OutcomeUnknownError
+    unseen digest, and the effect is visible ─► it happened
+                                                  ├─ update: return the new digest
+                                                  └─ pull: GetDoc, then GetDocInfo again
+    otherwise ─► poll until the time is over ─► OutcomeUnknownError
 
-What a change does: signatures of these names are there and signed (more than there were, where the caller passed a
-DocumentInfo), no form field is left, no unsigned signature field is left. A signature without a name can't be told
-from another. With the bare identifier, or a digest that isn't the newest, nothing is looked for.
+The effects are: the named signatures are present and signed (in addition to existing ones if the caller passed a
+DocumentInfo), no form field is left, or no unsigned signature field is left. A signature without a name cannot be
+distinguished from others. If the caller passed only the identifier, or a digest that is not the newest, nothing is
+verified.
 
-Many a document has no form field, or no unsigned signature field, to begin with: there the digest alone is proof, and
-has to be comparable (see Versions). A name that is there, signed, is taken for this call's work even if it was there
-before: a caller who has the same name signed twice in one document passes the DocumentInfo.
+An effect is ambiguous if many documents look like that before the change, because they have no form fields or no
+unsigned signature fields. Then only the digest is proof, which must be comparable (see DigestHistory). A signed name
+counts as this call's signature even if it was present before. A caller who signs a document twice with the same name
+must pass the DocumentInfo.
 """
 
 from __future__ import annotations
@@ -30,42 +32,44 @@ from directsuite.signing.models import DocumentInfo, DocumentUpdate, Signature
 R = TypeVar("R")
 
 _HINT_FETCH_PDF = (
-    "get_doc(identifier), or download(identifier, destination), gives the PDF as it stands now; the change need not "
-    "be made again."
+    "call get_doc(identifier) or download(identifier, destination), which returns the current PDF. Do not repeat the "
+    "change."
 )
 
 
 @attrs.frozen
 class Effect:
-    """What a change does."""
+    """The visible effect of a change."""
 
     is_shown: Callable[[DocumentInfo], bool]
-    """Whether a document looks as the change leaves it."""
+    """Return True if the document shows the effect."""
     is_ambiguous: bool
-    """Whether many documents look so before the change."""
+    """True if many documents show the effect before the change."""
 
 
 STRICT_PATHS = frozenset({"$.signatures[]", "$.signatures[].isSigned", "$.formFields[]"})
-"""What GetDocInfo must show to prove a change: a field that cannot be read may be one that the change removes."""
+"""Values of GetDocInfo that must be readable to prove a change, because the change may remove an unreadable field."""
 
 FORM_REMOVED = Effect(lambda info: not info.form_fields, is_ambiguous=True)
-"""No form field is left, as after Flatten."""
+"""The effect of Flatten: no form field is left."""
 
 UNSIGNED_FIELDS_REMOVED = Effect(
     lambda info: not any(each.is_signed is False for each in info.signatures), is_ambiguous=True
 )
-"""No signature field is left unsigned, as after ClearUnsignedFields."""
+"""The effect of ClearUnsignedFields: no unsigned signature field is left."""
 
 
 def make_signed_effect(signatures: Iterable[Signature], document: object) -> Effect | None:
-    """These signatures are there beside those that the caller's document had. None if one of them has no name."""
+    """Return the effect of signing, or None if a signature has no name.
+
+    document: what the caller passed. The signatures of a DocumentInfo are expected in addition.
+    """
     names = [signature.name for signature in signatures]
     if not all(names):
         return None
     before = _count_signed_names(document) if isinstance(document, DocumentInfo) else None
 
     def is_shown(info: DocumentInfo) -> bool:
-        """Whether each name is there, signed, as often as it has to be."""
         expected, signed_names = Counter(names), _count_signed_names(info)
         if before is not None:
             expected += Counter({name: times for name, times in before.items() if name in expected})
@@ -80,22 +84,22 @@ def _count_signed_names(info: DocumentInfo) -> Counter[str | None]:
 
 @attrs.define(eq=False, repr=False)
 class OutcomeResolver:
-    """Finds out what became of one change of a document whose answer got lost."""
+    """Determines whether one change of a document happened after its response was lost."""
 
     get_info: Callable[[], Awaitable[DocumentInfo]]
-    """Calls GetDocInfo within the change's call."""
+    """Calls GetDocInfo within the call of the change."""
     identifier: str
     change: DocumentChange
     effect: Effect
     digest: str | None = None
-    """The document's digest after the change, once it is proven to have happened."""
+    """The document's digest after the change, once the change is proven."""
     failure_reason: str = "the PDF could not be fetched"
-    """Why a pull can't give its PDF although the change happened."""
+    """Why a pull cannot return its PDF although the change happened."""
     cause: Exception | None = None
-    """What `hindrance` comes from, where that is an error of the destination's."""
+    """The error behind `failure_reason` if the destination or the size limit caused it."""
 
     async def resolve_update(self) -> DocumentUpdate | None:
-        """What the lost answer would have been, if the change is proven."""
+        """Return a replacement for the lost response, or None if the change is not proven."""
         if not await self._verify_change():
             return None
         return DocumentUpdate(identifier=self.identifier, document_digest=self.digest)
@@ -103,13 +107,16 @@ class OutcomeResolver:
     async def resolve_pdf(
         self, fetch: Callable[[], Awaitable[R]], publish: Callable[[], Awaitable[None]] | None = None
     ) -> R | None:
-        """What `fetch` gives, once `keep` has stored it, if it is the version that the change was proven to make."""
+        """Return the result of `fetch` if the change is proven, otherwise None.
+
+        Raises StopPolling if the change happened but its PDF cannot be returned.
+        """
         if not await self._verify_change():
             return None
         try:
             fetched = await fetch()
             if (await self.get_info()).document_digest != self.digest:
-                self.failure_reason = "the document was changed again before its PDF could be fetched"
+                self.failure_reason = "the document was changed again before its PDF was fetched"
                 raise StopPolling
             if publish is not None:
                 await publish()
@@ -120,13 +127,13 @@ class OutcomeResolver:
             raise StopPolling from None
         except (DirectSuiteError, StopPolling):
             raise
-        except Exception as error:  # noqa: BLE001  the destination's or the callback's own, of whatever kind
-            self.failure_reason, self.cause = f"its answer could not be kept ({type(error).__name__})", error
+        except Exception as error:  # noqa: BLE001  any error of the destination or the callback
+            self.failure_reason, self.cause = f"its response could not be stored ({type(error).__name__})", error
             raise StopPolling from None
         return fetched
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """The error for the caller of a pull that could not give its PDF, whether or not the change is proven."""
+        """Return the error for the caller of a pull without a PDF, whether or not the change is proven."""
         if self.digest is None:
             return refine_error(error)
         knowing = error.with_details(f"it happened, but {self.failure_reason}", how_to_find_out=_HINT_FETCH_PDF)
@@ -146,49 +153,47 @@ class OutcomeResolver:
 
 
 async def unprovable() -> None:
-    """End the looking at once: nothing could prove this call."""
+    """Raise StopPolling, because nothing could prove this change."""
     raise StopPolling
 
 
 def refine_error(error: OutcomeUnknownError) -> OutcomeUnknownError:
-    """The error for the caller of a pull without proof: if the answer came, and could not be kept, it did happen."""
+    """Return the error for the caller of a pull. If `error.happened`, it says how to fetch the PDF."""
     return error.with_details(error.explanation, how_to_find_out=_HINT_FETCH_PDF) if error.happened else error
 
 
-_MAX_INACTIVE_DOCUMENTS = 512  # documents at rest; a forgotten one is taken as the caller gives it
-_MAX_UNRESOLVED_DOCUMENTS = (
-    4096  # documents left open: more than can be left open in the hours in which a change might still arrive
-)
+_MAX_INACTIVE_DOCUMENTS = 512  # the caller's digest is trusted for documents that were dropped
+_MAX_UNRESOLVED_DOCUMENTS = 4096  # enough for the hours in which a change may still take effect
 
 
 @attrs.define(eq=False, repr=False)
 class _DocumentDigests:
-    """What is known of one document."""
+    """The known digests of one document."""
 
     newest_digest: str | None = None
-    """Its digest; None if no answer held it."""
+    """The digest of the newest version; None if no response contained it."""
     seen_digests: set[str] = attrs.field(factory=set[str])
-    """Every digest that an answer or the caller ever named."""
+    """All digests in responses or passed by the caller."""
     info_digests: set[str] = attrs.field(factory=set[str])
-    """Those that GetDocInfo gave."""
+    """The digests in responses of GetDocInfo."""
     other_digests: set[str] = attrs.field(factory=set[str])
-    """Those that Save and the updates gave."""
+    """The digests in responses of Save and the updates."""
     changes_in_progress: list[DocumentChange] = attrs.field(factory=list["DocumentChange"])
     change_count: int = 0
-    """How many were begun."""
+    """The number of changes started."""
     has_unknown_version: bool = False
-    """Whether a version came after `newest` whose digest no answer held."""
+    """True if a newer version than `newest_digest` exists, whose digest is unknown."""
     has_unresolved_change: bool = False
-    """Whether a change of unknown outcome may still arrive."""
+    """True if a change of unknown outcome may still take effect."""
 
     def is_newest(self, digest: str) -> bool:
-        """Return True if this is the digest of the newest version, as far as is known."""
+        """Return True if this is the digest of the newest known version."""
         return not self.has_unknown_version and (
             self.newest_digest is None or digest == self.newest_digest or digest not in self.seen_digests
         )
 
     def record_version(self, digest: str) -> None:
-        """Note the digest of a new version, empty where no answer held it."""
+        """Record the digest of a new version, or an empty string if it is unknown."""
         if digest:
             self.seen_digests.add(digest)
         self.newest_digest, self.has_unknown_version = digest or None, not digest
@@ -196,34 +201,35 @@ class _DocumentDigests:
 
 @attrs.define(eq=False, repr=False)
 class DocumentChange:
-    """A change of a document under way."""
+    """A change of a document that is in progress."""
 
     _history: DigestHistory
     _document: _DocumentDigests
     base_digest: str
-    """The digest that the caller knew."""
+    """The digest known to the caller, or an empty string."""
     is_traceable: bool
-    """Whether a digest never seen before would be its work."""
+    """True if an unseen digest would prove this change."""
     is_concurrent: bool
-    """Whether another change was under way at the same time, so that nobody can tell which came last."""
+    """True if another change was in progress at the same time, so that their order is unknown."""
     happened: bool = False
 
     @property
     def has_comparable_digest(self) -> bool:
-        """Whether GetDocInfo spells `base` as the caller does, as far as was seen."""
+        """True if GetDocInfo is expected to return `base_digest` in the same form."""
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
-        """Return True if this digest, which GetDocInfo gives now, shows that the change happened. See `comparable`."""
+        """Return True if this digest, returned by GetDocInfo, proves the change. See also `has_comparable_digest`."""
         current = _fold_case(digest)
         if current:
             self._history.record_info_digest(self._document, current)
         return self.is_traceable and bool(current) and current not in self._document.seen_digests
 
     def record_success(self, digest: str | None, *, from_info: bool = False) -> None:
-        """Note that it happened, and the document's digest after it, where an answer held one.
+        """Record that the change happened.
 
-        from_info: that answer was GetDocInfo's.
+        digest: the document's digest after the change; None if unknown.
+        from_info: True if GetDocInfo returned the digest.
         """
         self.happened = True
         current = _fold_case(digest)
@@ -235,24 +241,22 @@ class DocumentChange:
 
 
 class DigestHistory:
-    """What a suite knows of the versions of its documents, and so whether a new digest is the work of one call.
+    """The digests of a suite's documents, used to attribute an unseen digest to one call.
 
-        the caller's digest ─► the newest known, no other change under way or left open ─► one never seen is this call's
+    An unseen digest is attributed to a call if the caller passed the newest known digest and no other change is in
+    progress or unresolved. It is not enough that a digest differs from the caller's: that may be old, or other requests
+    may be in progress. Changes by other programs cannot be detected.
 
-    A digest that only differs from the caller's would prove nothing: the caller may pass an old answer, or have several
-    requests under way. What other programs do to the same document can't be seen from here.
+    GetDocInfo is expected to return the same digests as Save and the updates, apart from letter case. If it used a
+    different form, an unchanged document would appear changed. Once that has been observed, digests of other responses
+    prove nothing until GetDocInfo returns the same digest as another response for some document.
 
-    What happened is read from GetDocInfo, which is taken to spell a version's digest as the answers of Save and the
-    updates do (letter case apart). If it spelled them otherwise, it would show a digest never seen before for a
-    document that nothing has happened to. Once GetDocInfo has been seen to do that, a digest from another answer proves
-    nothing any more, until GetDocInfo has shown the same digest as another answer for some document.
-
-    Those under way are kept as long as it takes, of the others the latest, and more of those left open.
+    Documents with a change in progress are always retained, others up to a limit, which is higher for unresolved ones.
     """
 
     def __init__(self) -> None:
         self.has_consistent_spelling = True
-        """Whether GetDocInfo spells digests as other answers do, as far as was seen."""
+        """False if GetDocInfo was seen to return digests in a different form than other responses."""
         self._in_progress: dict[str, _DocumentDigests] = {}
         self._unresolved: OrderedDict[str, _DocumentDigests] = OrderedDict()
         self._inactive: OrderedDict[str, _DocumentDigests] = OrderedDict()
@@ -261,7 +265,11 @@ class DigestHistory:
     def track_change(
         self, identifier: str, digest: str | None, *, from_info: bool = False
     ) -> Generator[DocumentChange]:
-        """A change of a document whose digest the caller knew, or didn't. from_info: it is from GetDocInfo."""
+        """Track a change while it is in progress.
+
+        digest: the digest known to the caller, or None.
+        from_info: True if GetDocInfo returned it.
+        """
         document = self._in_progress[identifier] = self._take_document(identifier) or _DocumentDigests()
         base = _fold_case(digest)
         shared = bool(document.changes_in_progress)
@@ -288,7 +296,7 @@ class DigestHistory:
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
-        """A GetDocInfo: append the digest that it gives. It counts if nothing was changed meanwhile."""
+        """Track a GetDocInfo. The caller appends the returned digest. It is the newest if no change was in progress."""
         digests: list[str | None] = []
         document = self._find_document(identifier)
         changes = 0 if document is None else document.change_count
@@ -305,13 +313,12 @@ class DigestHistory:
                 and digest != document.newest_digest
                 and not (document.has_unknown_version or document.has_unresolved_change)
             ):
-                self.has_consistent_spelling = (
-                    False  # nothing of ours happened to it: another spelling, or another program
-                )
+                # This suite has not changed the document: a different form of digest, or another program.
+                self.has_consistent_spelling = False
             document.record_version(digest)
 
     def record_saved(self, identifier: str, digest: str | None) -> None:
-        """Note a document that was stored."""
+        """Record a stored document."""
         current = _fold_case(digest)
         if current and self._find_document(identifier) is None:
             document = _DocumentDigests(newest_digest=current, seen_digests={current})
@@ -319,12 +326,12 @@ class DigestHistory:
             self._retire_document(identifier, document)
 
     def record_info_digest(self, document: _DocumentDigests, digest: str) -> None:
-        """Note a digest that GetDocInfo gave, whoever made that version."""
+        """Record a digest returned by GetDocInfo."""
         document.info_digests.add(digest)
         self.has_consistent_spelling = self.has_consistent_spelling or digest in document.other_digests
 
     def record_other_digest(self, document: _DocumentDigests, digest: str) -> None:
-        """Note a digest that Save or an update gave."""
+        """Record a digest returned by Save or an update."""
         document.other_digests.add(digest)
         self.has_consistent_spelling = self.has_consistent_spelling or digest in document.info_digests
 

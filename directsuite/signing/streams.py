@@ -1,4 +1,4 @@
-"""PDFs on their way in and out: what is no PDF is refused by its head, and a document is read while it comes."""
+"""PDFs to upload, verified by their first KB, and downloads as a stream of pieces."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 
 _MAGIC = b"%PDF-"
-_HEAD_BYTES = 1024  # the magic stands somewhere in the first KB (ISO 32000, implementation notes)
+_HEAD_BYTES = 1024  # the magic may be anywhere in the first KB (ISO 32000, implementation notes)
 
 NOT_A_PDF = "this is not a PDF: no %PDF- in its first KB"
+"""The problem of a file that is not a PDF. The journal of signing jobs stores and compares this text."""
 
 
 async def open_pdf(pdf: Source, size: int | None) -> Content:
-    """The content to store. What is no PDF raises InvalidArgumentError here, or as a stream before anything is sent."""
+    """Return the content to store. Raises InvalidArgumentError if it is not a PDF.
+
+    A stream is verified while it is sent, before its first byte leaves.
+    """
     content, head = await inspect_source(pdf, head=_HEAD_BYTES, parameter="pdf", size=size)
     if not content.replayable:
         return _ValidatedPdf(content)
@@ -33,7 +37,7 @@ async def open_pdf(pdf: Source, size: int | None) -> Content:
 
 
 class _ValidatedPdf(Content):
-    """A stream whose head is looked at in passing."""
+    """A stream that is verified while it is read."""
 
     def __init__(self, content: Content) -> None:
         super().__init__(content.size, replayable=content.replayable)
@@ -57,7 +61,7 @@ class _ValidatedPdf(Content):
                     _validate_pdf_head(head)
                     yield head
             finally:
-                head = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+                head = piece = b""  # tracebacks expose local variables
 
     def head(self, count: int) -> bytes:
         return self._content.head(count)
@@ -71,16 +75,13 @@ def _validate_pdf_head(head: bytes) -> None:
 async def stream_pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
-    """A stored document's bytes, each piece followed by a turn of the event loop."""
+    """Yield the bytes of a stored document. Other tasks run after each piece."""
 
     observe = options.observe
     has_begun = False
 
     def handle_head(exchanged: ExchangeInfo) -> None:
-        """Take the size, and call the facade's own observer.
-
-        An error of the caller's `progress` would be taken for the network's here.
-        """
+        # The caller's `progress` is not called here: its error would be reported as one of the network.
         meter.total = compute_max_size(exchanged.response.headers)
         if observe is not None:
             observe(exchanged)
@@ -98,4 +99,4 @@ async def stream_pieces(
                 await asyncio.sleep(0)
             meter.end()
         finally:
-            content = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+            content = b""  # tracebacks expose local variables

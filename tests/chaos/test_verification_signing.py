@@ -290,7 +290,7 @@ async def test_a_file_that_can_not_take_the_pdf_ends_the_looking(
     destination = tmp_path / "pulled.pdf"
     monkeypatch.setattr(Path, "replace", _fill_disk(tmp_path))
     scenario.sandbox.inject_fault("SignAndPull", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
+    with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its response could not be stored") as caught:
         await scenario.signing.sign_and_pull(document, PATIENT, destination=destination)
     assert isinstance(caught.value.__cause__, OSError)
     assert scenario.clock.time == 0.0
@@ -321,7 +321,7 @@ async def test_unstorable_response_leaves_known_state_of_document(
     for given in (document, document.identifier):
         with monkeypatch.context() as patched:
             patched.setattr(Path, "replace", _fill_disk(tmp_path))
-            with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its answer could not be kept") as caught:
+            with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its response could not be stored") as caught:
                 await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
         assert caught.value.happened
         assert not caught.value.looked

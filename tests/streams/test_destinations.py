@@ -281,7 +281,7 @@ async def test_document_of_max_bytes_is_taken_and_one_byte_more_is_not(
                 error = error.__cause__
             assert isinstance(error, ds.ResponseDecodeError)
             assert error.too_large
-            assert f"larger than {len(PDF) - 1} bytes: increase max_bytes" in str(error)
+            assert f"larger than {len(PDF) - 1} bytes: raise max_bytes" in str(error)
             assert_no_leaks(suite)
     assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
     for content in (file.getvalue(), pipe.content, passed.content):
@@ -314,7 +314,7 @@ async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: Scripte
     assert caught.value.parameter == "max_bytes"
     assert type(error) is ds.ResponseDecodeError
     assert error.too_large
-    assert "increase max_bytes" in str(error)
+    assert "raise max_bytes" in str(error)
     assert 0 < len(b"".join(seen)) <= len(PDF) // 2
     assert len(server.requests) == 2
 
@@ -343,7 +343,7 @@ async def test_proven_pull_that_is_too_large_is_not_asked_for_again(
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert "it happened, but the" in str(error)
-    assert "increase max_" in str(error)
+    assert "raise max_" in str(error)
     assert "download" in error.how_to_find_out
     assert isinstance(error.__cause__, ds.ResponseDecodeError)
     assert error.__cause__.too_large
