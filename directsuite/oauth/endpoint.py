@@ -1,4 +1,4 @@
-"""The token endpoint (RFC 6749 section 3.2): its operations, its requests as forms, its answers through oauthlib.
+"""The token endpoint (RFC 6749 section 3.2): operations, request forms, and responses, validated by oauthlib.
 
 client_auth     secret    Authorization header    in the form
 ─────────────   ───────   ─────────────────────   ──────────────────────────
@@ -37,33 +37,33 @@ from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError, parse_strictly
 
 MAX_RESPONSE_BYTES = 1_048_576
-"""Bytes of an answer: far more than any token that still fits into a header."""
+"""The maximum size of a response: far more than any token that fits into a header."""
 
-_MAX_LIFETIME_SECONDS = 315_360_000.0  # seconds, ten years: whoever says more means "for ever"
+_MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
 _TIMEOUT_SECONDS = 45.0
-"""Seconds for a request with its repeats: within a token cache's patience, so that its own error is told."""
+"""Timeout of a request with its retries, shorter than that of the token cache, so that this error is reported."""
 
 INVALID_GRANT = "invalid_grant"
 
 CODES: dict[Code, tuple[type[ServiceError], str]] = {
-    "invalid_client": (AuthenticationError, "the client's id, secret or way of authentication is not accepted"),
+    "invalid_client": (AuthenticationError, "the client's id, secret or authentication method is not accepted"),
     INVALID_GRANT: (AuthenticationError, "the grant is not accepted"),
-    "unauthorized_client": (AuthenticationError, "this client may not use this kind of grant"),
-    "invalid_scope": (BadRequestError, "the scope is unknown, or more than was granted"),
-    "invalid_request": (BadRequestError, "the token endpoint does not take the request as RFC 6749 writes it"),
-    "unsupported_grant_type": (BadRequestError, "the token endpoint does not have this kind of grant"),
+    "unauthorized_client": (AuthenticationError, "this client may not use this type of grant"),
+    "invalid_scope": (BadRequestError, "the scope is unknown or exceeds what was granted"),
+    "invalid_request": (BadRequestError, "the token endpoint rejects the request, although it follows RFC 6749"),
+    "unsupported_grant_type": (BadRequestError, "the token endpoint does not support this type of grant"),
     "server_error": (ServerError, "the token endpoint failed"),
     "temporarily_unavailable": (ServerError, "the token endpoint is overloaded or in maintenance"),
 }
-"""The codes of RFC 6749 section 5.2, and two of 4.1.2.1 that token endpoints use as well."""
+"""The codes of RFC 6749 section 5.2, and two of section 4.1.2.1 that token endpoints also use."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class OAuthFaultFormat(FaultFormat):
-    """`{"error": "invalid_grant", "error_description": ...}`: other codes than the table's are left out."""
+    """Errors like `{"error": "invalid_grant", "error_description": ...}`. Codes outside the table are dropped."""
 
     def read(self, document: Any) -> ServiceFault | None:
-        """The refusal that a JSON document is."""
+        """Return the error in a JSON document, or None."""
         if not isinstance(document, dict):
             return None
         body = cast("dict[str, Any]", document)
@@ -75,11 +75,11 @@ class OAuthFaultFormat(FaultFormat):
 
 @attrs.frozen(kw_only=True)
 class TokenResponse:
-    """The tokens of a good answer."""
+    """The tokens of a successful response."""
 
     access_token: Secret
     expires_in: float | None = None
-    """Seconds from when it was asked for; None: until it is refused."""
+    """Lifetime in seconds from the request; None: until the token is rejected."""
     refresh_token: Secret | None = None
 
 
@@ -89,30 +89,30 @@ TOKEN: Operation[TokenResponse] = Operation(
     method="POST",
     path="",
     semantics=Semantics.REPEATABLE,
-    auth=Auth.NONE,  # the client's own authentication comes with the request's options
+    auth=Auth.NONE,  # the options of the request contain the client's authentication
     response=TokenResponse,
     fault_format=OAuthFaultFormat(message_keys=("error_description",), codes=CODES),
     content_type=MediaType.FORM,
 )
-"""With client credentials or a refresh token: a second request gives another token.
+"""Request with client credentials or a refresh token. A repeated request returns a new token.
 
-Where refresh tokens rotate, a request whose answer was lost may have spent its own; to try it again is then the only
-way on, and may be refused.
+If refresh tokens rotate, a request whose response was lost may have used its token. A retry is then the only option,
+and may be rejected.
 """
 
 ERROR_CONTEXT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
-"""What an error of the token endpoint says of itself."""
+"""The operation and service of errors from the token endpoint."""
 
 EXCHANGE: Operation[TokenResponse] = attrs.evolve(
     TOKEN,
     semantics=Semantics.NON_IDEMPOTENT,
-    how_to_find_out="nobody can tell whether the code was used: send the user through authorization again.",
+    how_to_find_out="it cannot be verified whether the code was used. Send the user through authorization again.",
 )
-"""With an authorization code: its second use has to be refused, and revokes what the first one gave (4.1.2)."""
+"""Request with an authorization code. Servers must reject a second use, which may revoke the first tokens (4.1.2)."""
 
 
 class TokenEndpoint:
-    """Where a grant's token requests go."""
+    """Sends the token requests of a grant."""
 
     def __init__(self, transport: Transport, grant: Grant) -> None:
         self._transport = transport
@@ -132,8 +132,9 @@ class TokenEndpoint:
     ) -> TokenResponse:
         """Request tokens. Return them, or raise a typed error.
 
-        refused: returns what `invalid_grant` means. keep: called with the refresh token of a response whose access
-        token is refused for its type, because the server may not accept the previous refresh token any more.
+        explain_invalid_grant: returns the explanation for `invalid_grant`.
+        store_refresh_token: called with the refresh token of a response whose access token is rejected because of its
+          type. The server may no longer accept the previous refresh token.
         """
         receiver = functools.partial(self._receive, store_refresh_token=store_refresh_token)
         try:
@@ -146,7 +147,7 @@ class TokenEndpoint:
 
 
 def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
-    """A refusal in this endpoint's words: the core's are those of the four services."""
+    """Return the error with the explanation of a token endpoint instead of that of the four services."""
     if error.code in CODES:
         meaning = explain_invalid_grant() if error.code == INVALID_GRANT else CODES[error.code][1]
         text = f"{meaning} ({error.code})"
@@ -161,17 +162,17 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
 
 
 def make_headers(grant: Grant) -> dict[str, str]:
-    """The request's headers, beside those that the operation has."""
-    headers = {"Accept": "application/json"}  # some answer in a form of their own otherwise
+    """Return the request headers, in addition to those of the operation."""
+    headers = {"Accept": "application/json"}  # some servers use other formats by default
     if grant.client_secret is not None and grant.client_auth == "basic":
-        # Each part is form-encoded before it is coded: a colon in the id, or a letter beyond ASCII, comes through.
+        # Both parts are form-encoded first, so that colons and non-ASCII characters are allowed.
         parts = f"{quote_plus(grant.client_id)}:{quote_plus(grant.client_secret.reveal())}"
         headers["Authorization"] = f"Basic {base64.encode(parts.encode()).decode()}"
     return headers
 
 
 def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
-    """The request's body. Parameters that are None are left out."""
+    """Return the body of the request. Parameters that are None are omitted."""
     from oauthlib.common import add_params_to_qs
 
     named = {"grant_type": grant_type, **parameters}
@@ -192,13 +193,14 @@ async def receive_tokens(
     token_type: str | None = None,
     store_refresh_token: Callable[[Secret], None] | None = None,
 ) -> TokenResponse:
-    """Read the tokens of a response. Raise MismatchError if it has another form, or the typed error that it is.
+    """Return the tokens of a response. Raises MismatchError if it is malformed, or the typed error that it contains.
 
-    token_type: accepted in addition to Bearer. keep: see `TokenEndpoint.ask`.
+    token_type: accepted in addition to Bearer.
+    store_refresh_token: see `TokenEndpoint.request_tokens`.
     """
     response = await incoming.read(MAX_RESPONSE_BYTES)
     if response.too_large:
-        text = f"the token endpoint's answer is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
+        text = f"the token endpoint's response is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
         raise ResponseDecodeError(text, too_large=True, **ERROR_CONTEXT)
     read = _read_tokens(parse_strictly(response.body), incoming.status, token_type, store_refresh_token)
     if isinstance(read, TokenResponse):
@@ -209,29 +211,29 @@ async def receive_tokens(
 def _read_tokens(
     document: Any, status: int, token_type: str | None, store_refresh_token: Callable[[Secret], None] | None
 ) -> TokenResponse | DirectSuiteError:
-    """The tokens, or the error: returned, so that no traceback holds what was answered."""
+    """Return the tokens, or the error to raise. It is not raised here, because tracebacks expose local variables."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
     body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
     error = _find_error(body)
-    if error in CODES:  # some servers say no with 200
+    if error in CODES:  # some servers send errors with status 200
         cls, meaning = CODES[error]
         return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ERROR_CONTEXT)
     if error is not None:
         return ServiceError(
-            "the token endpoint answers with an error", status=status, outcome=Outcome.FAILED, **ERROR_CONTEXT
+            "the token endpoint responded with an unknown error", status=status, outcome=Outcome.FAILED, **ERROR_CONTEXT
         )
     refresh_token = _read_secret(body, "refresh_token") if body.get("refresh_token") else None
-    kind = body.get("token_type", "Bearer")  # required, and left out by some who mean Bearer
+    kind = body.get("token_type", "Bearer")  # required, but some servers omit it for Bearer
     if not (isinstance(kind, str) and kind.lower() in ("bearer", (token_type or "bearer").lower())):
         text = (
             "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer tokens: "
-            "if it is one under another name, give that name to the grant as token_type"
+            "if the server uses another name for Bearer, pass that name to the grant as token_type"
         )
         if store_refresh_token is not None and refresh_token is not None:
             store_refresh_token(refresh_token)
         unfit = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
-        unfit.outcome = Outcome.FAILED  # it will be the same again
+        unfit.outcome = Outcome.FAILED  # a retry would get the same response
         return unfit
     return TokenResponse(
         access_token=_read_secret(body, "access_token"),
@@ -241,7 +243,7 @@ def _read_tokens(
 
 
 def _find_error(body: dict[str, Any]) -> str | None:
-    """The answer's error, as oauthlib finds it. Raises MismatchError for an answer that is neither tokens nor error."""
+    """Return the error code of a response, or None. Raises MismatchError if it has neither tokens nor an error."""
     from oauthlib.oauth2 import OAuth2Error, OAuth2Token
     from oauthlib.oauth2.rfc6749.parameters import validate_token_parameters
 
@@ -264,7 +266,7 @@ def _read_secret(body: dict[str, Any], name: str) -> Secret:
 
 
 def _read_lifetime(value: object) -> float | None:
-    """Seconds; None for what says nothing (0 and less included): the token is then good until it is refused."""
+    """Return the lifetime in seconds, or None if the value is invalid, not positive or longer than ten years."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

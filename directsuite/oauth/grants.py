@@ -1,10 +1,10 @@
-"""OAuth 2.0 grants as a user gives them: `DirectSuite(token=ClientCredentials(...))`. Records, checked by the suite.
+"""OAuth 2.0 grants for `DirectSuite(token=ClientCredentials(...))`. The suite validates them.
 
-ClientCredentials    a program's own account; renews by asking again
-RefreshToken         a user's consent as it was kept; renewals may bring another refresh token
-AuthorizationCode    a user's fresh consent: one exchange, from then on as RefreshToken
+ClientCredentials    a program's own account; each renewal is a new request
+RefreshToken         a user's earlier consent; a renewal may return a new refresh token
+AuthorizationCode    a user's new consent: one exchange, then the same as RefreshToken
 
-AuthorizationRequest is the way to that: to the user's consent and back (RFC 6749 section 4.1, RFC 7636).
+An AuthorizationRequest obtains the user's consent (RFC 6749 section 4.1, RFC 7636):
 
 AuthorizationRequest.to(...) ── .url ──► the user's browser ──► redirect ── .redeem(...) ──► AuthorizationCode
 """
@@ -38,10 +38,10 @@ from directsuite.errors import (
 from directsuite.secret import Secret, as_optional_secret, as_secret
 
 ClientAuth = Literal["basic", "body"]
-"""Where the client's secret goes: HTTP Basic, which every server has to take (RFC 6749 section 2.3.1), or the body."""
+"""Where the client's secret is sent: in the body, or by HTTP Basic, which all servers support (RFC 6749, 2.3.1)."""
 
 OnRotated = Callable[[Secret], object]
-"""Keeps a new refresh token where the next run of the program finds it: a plain function, or a coroutine function."""
+"""A plain or async function that stores a new refresh token for the next run of the program."""
 
 
 @scrub_class
@@ -49,26 +49,25 @@ OnRotated = Callable[[Secret], object]
 class ClientCredentials:
     """The grant for a program that acts for itself (RFC 6749 section 4.4).
 
-    Raises nothing by itself; DirectSuite raises ConfigurationError for a token_url that is neither https nor on this
-    machine, and for what is missing.
+    DirectSuite raises ConfigurationError if a field is missing, or if token_url is neither https nor on this machine.
     """
 
     token_url: str = attrs.field(repr=False)
     client_id: str
     client_secret: Secret = attrs.field(converter=as_secret)
     scope: str | None = None
-    """Names with a space between them."""
+    """Names separated by spaces."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     token_type: str | None = attrs.field(default=None, kw_only=True)
-    """A `token_type` to accept in addition to Bearer, such as "BearerToken". Tokens are sent as Bearer anyway."""
+    """A `token_type` to accept in addition to Bearer, such as "BearerToken". Tokens are always sent as Bearer."""
 
 
 @scrub_class
 @attrs.frozen
 class RefreshToken:
-    """The grant for a user who has consented before (RFC 6749 section 6).
+    """The grant for an earlier consent of a user (RFC 6749 section 6).
 
-    A refresh token belongs to one suite: where the server rotates them, a second one would be refused.
+    Use a refresh token in one suite only: if the server rotates refresh tokens, it rejects the second use.
     """
 
     token_url: str = attrs.field(repr=False)
@@ -77,12 +76,12 @@ class RefreshToken:
     """None for a public client."""
     refresh_token: Secret = attrs.field(converter=as_secret)
     scope: str | None = None
-    """Names with a space between them."""
+    """Names separated by spaces."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
-    """Called with each new refresh token, before the access token that came with it is used.
+    """Called with each new refresh token, before the access token received with it is used.
 
-    Until it has returned, no call goes on. Where it raises, the new refresh token is kept in memory, and the next call
-    begins by giving it to `on_rotated` again. It must not use the suite's signing or fax itself, which wait for it.
+    Calls wait until it returns. If it raises, the new refresh token is retained in memory, and the next call starts
+    with another call of `on_rotated`. It must not use the suite's signing or fax service, because they wait for it.
     """
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     token_type: str | None = attrs.field(default=None, kw_only=True)
@@ -91,18 +90,18 @@ class RefreshToken:
 
 @attrs.define
 class CodeUse:
-    """What became of a code."""
+    """The state of an authorization code."""
 
     blocking_error: DirectSuiteError | None = None
-    """Why it can't be sent any more; None where it still can."""
+    """The reason why the code cannot be sent again; None if it can."""
 
 
 @scrub_class
 @attrs.frozen
 class AuthorizationCode:
-    """The grant for a user who has just consented (RFC 6749 section 4.1).
+    """The grant for a new consent of a user (RFC 6749 section 4.1), returned by `AuthorizationRequest.redeem`.
 
-    A code works once: the next run of the program needs a RefreshToken. `AuthorizationRequest.redeem` makes the grant.
+    A code can be used once. The next run of the program needs a RefreshToken.
     """
 
     token_url: str = attrs.field(repr=False)
@@ -111,56 +110,56 @@ class AuthorizationCode:
     """None for a public client."""
     code: Secret = attrs.field(converter=as_secret)
     redirect_uri: str
-    """As in the authorization request."""
+    """The same as in the authorization request."""
     code_verifier: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The secret behind that request's challenge (RFC 7636)."""
+    """The secret of that request's challenge (RFC 7636)."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
-    """As in RefreshToken; it gets the first refresh token too."""
+    """As for RefreshToken. It also receives the first refresh token."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     token_type: str | None = attrs.field(default=None, kw_only=True)
     """A `token_type` to accept in addition to Bearer. See ClientCredentials."""
     use: CodeUse = attrs.field(factory=CodeUse, init=False, repr=False, eq=False)
-    """What became of the code, for all suites that have this grant."""
+    """The state of the code, shared by all suites with this grant."""
 
 
 Consent = RefreshToken | AuthorizationCode
 Grant = ClientCredentials | RefreshToken | AuthorizationCode
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
-"""What a suite takes as its token: a text, an async function that gives one, a source, or a grant."""
+"""The values accepted as a suite's token: a text, an async function that returns one, a source, or a grant."""
 
 _BODY_ONLY_PARAMETERS = frozenset(
     {"client_id", "client_secret", "code", "code_verifier", "grant_type", "password", "refresh_token", "username"}
 )
-"""What must not stand in a token URL's query: a parameter goes once, and secrets only into the body."""
+"""Parameters that the query of a token URL must not contain, because they are sent in the body."""
 
 
 def validate_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
-    """Raise ConfigurationError for a grant that can't work or isn't safe."""
+    """Raise ConfigurationError if a grant is invalid or not safe."""
     for problem in _find_problems(grant, allow_insecure_http):
         raise ConfigurationError(f"the grant's {problem}")
 
 
 def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
-    """What is wrong with a grant: given, not raised, so that no frame of a traceback holds a secret."""
+    """Yield the problems of a grant. They are not raised, because tracebacks expose local variables."""
     if problem := find_url_problem(grant.token_url, allow_insecure_http=allow_insecure_http, query=True):
         yield f"token_url {problem}"
     elif _BODY_ONLY_PARAMETERS & URL(grant.token_url).query.keys():
-        yield "token_url must not hold parameters of the grant: give them to the grant itself"
+        yield "token_url must not contain parameters of the grant: pass them to the grant"
     for name, value in _iter_texts(grant):
         text = value.reveal() if isinstance(value, Secret) else value
         if not isinstance(text, str) or not text:
-            yield f"{name} has to be a text that is not empty"
+            yield f"{name} must be a text that is not empty"
         elif any("\ud800" <= letter <= "\udfff" for letter in text):
-            yield f"{name} holds half a surrogate pair, which has no UTF-8"
+            yield f"{name} contains half of a surrogate pair, which cannot be encoded as UTF-8"
     if cast("str", grant.client_auth) not in ("basic", "body"):
-        yield "client_auth is 'basic' or 'body'"
+        yield "client_auth must be 'basic' or 'body'"
     hook = cast("object", getattr(grant, "on_rotated", None))
     if hook is not None and not callable(hook):
-        yield "on_rotated has to be a function that takes the new refresh token"
+        yield "on_rotated must be a function with the new refresh token as its parameter"
 
 
 def _iter_texts(grant: Grant) -> Iterator[tuple[str, object]]:
-    """The texts and secrets of a grant by name, save those that may be left out and are."""
+    """Yield the names and values of a grant's texts and secrets, without optional ones that are None."""
     for field in attrs.fields(type(grant)):
         value = cast("object", getattr(grant, field.name))
         left_out = value is None and "None" in str(field.type)
@@ -170,9 +169,9 @@ def _iter_texts(grant: Grant) -> Iterator[tuple[str, object]]:
 
 _REJECTION_CODES: dict[str, tuple[type[ServiceError], str]] = {
     "access_denied": (PermissionDeniedError, "the user, or the authorization server, denied consent"),
-    "unauthorized_client": (AuthenticationError, "this client may not ask for an authorization code"),
-    "invalid_request": (BadRequestError, "the authorization request lacks something, or is not valid"),
-    "unsupported_response_type": (BadRequestError, "the authorization server gives no codes"),
+    "unauthorized_client": (AuthenticationError, "this client may not request authorization codes"),
+    "invalid_request": (BadRequestError, "the authorization request is incomplete or not valid"),
+    "unsupported_response_type": (BadRequestError, "the authorization server does not support authorization codes"),
     "invalid_scope": (BadRequestError, "the scope is unknown or not valid"),
     "server_error": (ServerError, "the authorization server failed"),
     "temporarily_unavailable": (ServerError, "the authorization server is overloaded or in maintenance"),
@@ -185,8 +184,8 @@ _REJECTION_CODES: dict[str, tuple[type[ServiceError], str]] = {
 class AuthorizationRequest:
     """A request for a user's consent.
 
-    A program that meets the redirect in another process keeps `state` and `code_verifier` in the user's session, and
-    builds the request anew: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
+    If another process handles the redirect, store `state` and `code_verifier` in the user's session and recreate the
+    request: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
     """
 
     client_id: str
@@ -194,7 +193,7 @@ class AuthorizationRequest:
     state: str = attrs.field(repr=False)
     code_verifier: Secret = attrs.field(converter=as_secret)
     url: str = attrs.field(default="", repr=False)
-    """Send the user's browser there; it comes back to the redirect URI."""
+    """The URL to open in the user's browser. It redirects to the redirect URI."""
 
     @classmethod
     def to(
@@ -206,7 +205,7 @@ class AuthorizationRequest:
         *,
         allow_insecure_http: bool = False,
     ) -> Self:
-        """A new request to the authorization server's URL, whose own query stays, with a fresh state and PKCE secret.
+        """Return a new request with a new state and PKCE secret. The query of `authorize_url` is retained.
 
         Raises ConfigurationError for a URL that is neither https nor on this machine.
         """
@@ -244,11 +243,13 @@ class AuthorizationRequest:
         client_auth: ClientAuth = "basic",
         token_type: str | None = None,
     ) -> AuthorizationCode:
-        """The grant for DirectSuite's `token`, from the URL (or its path and query) that the browser came back to.
+        """Return the grant for DirectSuite's `token`.
 
-        Raises InvalidArgumentError for a redirect that doesn't answer this request and for a request without its state
-        or code_verifier, PermissionDeniedError where consent was denied, and another ServiceError where the
-        authorization server refused or failed.
+        redirected_url: the URL of the redirect, or its path and query.
+
+        Raises InvalidArgumentError if the redirect does not belong to this request, or if the request has no state or
+        code_verifier, PermissionDeniedError if consent was denied, and another ServiceError if the authorization server
+        rejected the request or failed.
         """
         code = self._read_code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):
@@ -266,29 +267,29 @@ class AuthorizationRequest:
         )
 
     def _read_code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
-        """The code, or the error that the redirect is: returned, so that no traceback holds what it said."""
+        """Return the code, or the error to raise. It is not raised here, because tracebacks expose local variables."""
         for name, value in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
-            if not isinstance(cast("object", value), str) or not value:  # an empty state is any forger's
-                text = "has to be the request's own, a text that is not empty: it is lost from the user's session"
+            if not isinstance(cast("object", value), str) or not value:  # anyone can forge an empty state
+                text = "is missing or empty: take it from the user's session, where it was stored with the request"
                 return InvalidArgumentError(text, parameter=name)
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
-        except (ValueError, TypeError, AttributeError):  # of what is no text
-            return _make_redirect_error("it is no URL")
+        except (ValueError, TypeError, AttributeError):
+            return _make_redirect_error("it is not a URL")
         parameters = dict(pairs)
         if len(parameters) != len(pairs):
-            return _make_redirect_error("a parameter stands in it twice")
+            return _make_redirect_error("it contains a parameter twice")
         state = parameters.get("state", "")
         if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
             return _make_redirect_error(
-                "its state is not this request's: it answers another one, or somebody forged it"
+                "its state differs from this request's: it belongs to another request, or is forged"
             )
         if "error" in parameters:
             return _make_rejection(parameters["error"], parameters.get("error_description"))
         return (
             Secret(parameters["code"])
             if parameters.get("code")
-            else _make_redirect_error("it holds neither a code nor an error")
+            else _make_redirect_error("it contains neither a code nor an error")
         )
 
 
@@ -299,7 +300,7 @@ def _make_redirect_error(reason: str) -> InvalidArgumentError:
 def _make_rejection(code: str, description: str | None) -> ServiceError:
     about: dict[str, Any] = {"operation": "authorize", "service": Service.OAUTH, "outcome": Outcome.FAILED}
     if code not in _REJECTION_CODES:
-        text = "the authorization server refused, with a code of another form"
+        text = "the authorization server rejected the request with an unknown error code"
         return ServiceError(text, status=302, message=description, **about)
     cls, meaning = _REJECTION_CODES[code]
     return cls(f"{meaning} ({code})", status=302, code=code, message=description, **about)

@@ -1,8 +1,8 @@
-"""Grants as sources of tokens.
+"""Token sources for grants.
 
-ClientCredentials ── each fetch asks anew
-RefreshToken      ── renewal ──► refresh token, perhaps another ── renewal ──► …
-AuthorizationCode ── exchange, once ──► refresh token, from then on as RefreshToken
+ClientCredentials ── each fetch is a new request
+RefreshToken      ── renewal ──► refresh token, possibly a new one ── renewal ──► …
+AuthorizationCode ── exchange, once ──► refresh token, then the same as RefreshToken
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Conse
 from directsuite.secret import Secret
 
 _MAX_SAVE_SECONDS = 10.0
-"""Seconds that saving may take before a request, so that the cache's patience lasts for both, and for saving again."""
+"""Maximum duration of a save before a request. The token cache's timeout covers both, and another save."""
 _SAVE_GRACE_SECONDS = 5.0
-"""Seconds from its beginning in which `on_rotated` may finish where the suite is closed meanwhile."""
+"""Seconds from its start in which `on_rotated` may finish if the suite is closed."""
 
 _REFRESH_REJECTED = (
-    "the refresh token is not accepted: it was revoked, is too old, or was replaced elsewhere: "
+    "the refresh token is not accepted, because it was revoked, has expired or was replaced elsewhere: "
     "send the user through authorization again"
 )
 _REFRESH_MAY_BE_REPLACED = (
-    "the refresh token is not accepted; an earlier renewal, whose answer was lost, may have replaced it: "
+    "the refresh token is not accepted. An earlier renewal, whose response was lost, may have replaced it: "
     "send the user through authorization again"
 )
 _CODE_REJECTED = (
-    "the authorization code is not accepted: it was used already, is too old, or was given for another client, "
+    "the authorization code is not accepted, because it was already used, has expired, or belongs to another client, "
     "redirect_uri or code_verifier: send the user through authorization again"
 )
 _CODE_USED = (
-    "the authorization code was exchanged already, and this suite has no refresh token from that: "
-    "open it with a RefreshToken that was kept, or send the user through authorization again"
+    "the authorization code was already exchanged, and this suite has no refresh token from that: "
+    "open it with a stored RefreshToken, or send the user through authorization again"
 )
 _CODE_MAY_BE_USED = (
-    "the exchange of the authorization code was broken off, or is another suite's: it may or may not have happened."
+    "the exchange of the authorization code may have happened: it was interrupted, or another suite is doing it"
 )
 
 
 def make_source(transport: Transport, grant: Grant) -> TokenSource:
-    """The source of the tokens that a grant gives; the transport needs an endpoint for Service.OAUTH."""
+    """Return the token source of a grant. The transport needs an endpoint for Service.OAUTH."""
     endpoint = TokenEndpoint(transport, grant)
     if isinstance(grant, ClientCredentials):
         return ClientCredentialsSource(endpoint, grant)
@@ -71,7 +71,7 @@ def make_source(transport: Transport, grant: Grant) -> TokenSource:
 
 
 class ClientCredentialsSource:
-    """Tokens for the program itself: each fetch asks anew."""
+    """Tokens for the program itself."""
 
     renewable = True
 
@@ -80,25 +80,25 @@ class ClientCredentialsSource:
         self._grant = grant
 
     async def fetch(self) -> AccessToken:
-        """Ask for a token."""
+        """Request a token."""
         body = make_form(self._grant, "client_credentials", scope=self._grant.scope)
         response = await self._endpoint.request_tokens(
             TOKEN, body, explain_invalid_grant=lambda: CODES[INVALID_GRANT][1]
         )
-        return AccessToken(response.access_token, response.expires_in)  # renewals ask again (4.4.3: no refresh token)
+        return AccessToken(response.access_token, response.expires_in)  # no refresh token (4.4.3)
 
 
 class ConsentSource:
-    """Tokens on a user's behalf: with the refresh token, or, where there is none yet, with the code."""
+    """Tokens on behalf of a user, requested with the refresh token, or with the code if there is none."""
 
-    renewable = True  # where there is nothing to renew with, fetch says what to do
-    single_use = True  # a refresh token may work once
+    renewable = True  # without a refresh token, `fetch` raises an error that says what to do
+    single_use = True  # a refresh token may be usable only once
 
     def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
         self._endpoint = endpoint
         self._grant = grant
         self._may_be_used = False
-        """Whether a request whose answer was lost may have spent the refresh token."""
+        """True if a request whose response was lost may have used the refresh token."""
         if isinstance(grant, AuthorizationCode):
             self._exchange: CodeExchange | None = CodeExchange(endpoint, grant)
             self._rotation = Rotation(None, grant.on_rotated)
@@ -109,24 +109,24 @@ class ConsentSource:
             self._scope = grant.scope
 
     async def fetch(self) -> AccessToken:
-        """Ask for a token. Raises AuthenticationError where only the user can help."""
+        """Request a token. Raises AuthenticationError if the user must consent again."""
         await self._save()
         try:
             response = await self._request_tokens()
         except ResponseDecodeError:
-            await self._rotation.save()  # the refresh token of a response whose access token has another type
+            await self._rotation.save()  # the response had a refresh token, but an access token of another type
             raise
         if response.refresh_token is not None:
             await self._rotation.replace(response.refresh_token)
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save what is not saved yet. Where that was slow, the next fetch asks, with the whole time for it."""
+        """Save an unsaved refresh token. Raises TransportError if that is slow, so that the next fetch has enough time."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
         if loop.time() - began > _MAX_SAVE_SECONDS:
-            text = f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds: the next call asks for a token"
+            text = f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds: the next call requests a token"
             raise TransportError(text, outcome=Outcome.NOT_SENT)
 
     async def _request_tokens(self) -> TokenResponse:
@@ -156,7 +156,7 @@ class ConsentSource:
         return response
 
     async def _record_possible_use(self) -> None:
-        """Prove nothing: a repeat was refused after an attempt without an answer, which probably spent the token."""
+        """Record that a rejected retry followed an attempt without a response, which has probably used the token."""
         self._may_be_used = True
 
     def _explain_invalid_grant(self) -> str:
@@ -164,9 +164,9 @@ class ConsentSource:
 
 
 class CodeExchange:
-    """Exchanges a code for tokens. It is sent again, by whichever suite, only where it is certain that nobody took it.
+    """Exchanges a code for tokens. It is sent again, also by another suite, only if no server can have used the code.
 
-    A second use has to be refused, and may revoke what the first one gave (4.1.2).
+    Servers must reject a second use, which may revoke the first tokens (4.1.2).
     """
 
     def __init__(self, endpoint: TokenEndpoint, grant: AuthorizationCode) -> None:
@@ -174,9 +174,9 @@ class CodeExchange:
         self._grant = grant
 
     async def exchange(self, store_refresh_token: Callable[[Secret], None]) -> TokenResponse:
-        """Exchange the code. Raise OutcomeUnknownError if it may have been used, AuthenticationError if it was.
+        """Exchange the code. Raises OutcomeUnknownError if it may have been used, AuthenticationError if it was used.
 
-        keep: see `TokenEndpoint.ask`.
+        store_refresh_token: see `TokenEndpoint.request_tokens`.
         """
         grant = self._grant
         if grant.use.blocking_error is not None:
@@ -188,7 +188,7 @@ class CodeExchange:
             redirect_uri=grant.redirect_uri,
             code_verifier=grant.code_verifier,
         )
-        # So it stays where this is cancelled on the way.
+        # This remains if the exchange is cancelled.
         grant.use.blocking_error = OutcomeUnknownError(
             _CODE_MAY_BE_USED, how_to_find_out=EXCHANGE.how_to_find_out, **ERROR_CONTEXT
         )
@@ -212,7 +212,7 @@ def _may_have_used_code(error: DirectSuiteError) -> bool:
 
 
 class Rotation:
-    """A refresh token that may be replaced; `on_rotated` gets each new one, until it has taken it."""
+    """A refresh token that may be replaced. `on_rotated` receives each new one, again if it raised."""
 
     def __init__(self, token: Secret | None, on_rotated: OnRotated | None) -> None:
         self.token = token
@@ -220,21 +220,21 @@ class Rotation:
         self._unsaved = False
 
     def store(self, token: Secret) -> None:
-        """Use another token from here on. `save` saves it."""
+        """Use this token from now on. `save` saves it."""
         if token != self.token:
             self.token, self._unsaved = token, self._on_rotated is not None
 
     async def replace(self, token: Secret) -> None:
-        """Use another token from here on, and save it; it is kept here whatever becomes of that."""
+        """Use this token from now on, even if saving it fails."""
         if token != self.token:
             self.store(token)
             await self.save()
 
     async def save(self) -> None:
-        """Return when `on_rotated` has every new token. Raises TransportError where it fails.
+        """Call `on_rotated` with an unsaved token. Raises TransportError if it fails.
 
-        It runs in a task of its own: closing the suite must not tear it in the middle of its work, since the token that
-        it had before may be worthless by now.
+        It runs in a separate task, so that closing the suite does not interrupt it: the previous token may already be
+        invalid.
         """
         if not self._unsaved:
             return
@@ -251,13 +251,13 @@ class Rotation:
             raise
         if failure is not None:
             raise TransportError(
-                f"on_rotated raised {failure}: the new refresh token is kept in memory only, "
-                "and is given to it again before the next request for a token",
+                f"on_rotated raised {failure}: the new refresh token is in memory only. "
+                "on_rotated is called with it again before the next request for a token",
                 outcome=Outcome.NOT_SENT,
             )
 
     async def _save(self) -> str | None:
-        """Call `on_rotated`. Return the name of its exception, which itself may hold the token, as SQL's do."""
+        """Call `on_rotated`. Return the class name of its exception, because its text may contain the token."""
         token = self.token
         if self._on_rotated is None or token is None:
             return None
@@ -267,6 +267,6 @@ class Rotation:
                 await result
         except Exception as error:  # noqa: BLE001  a user's function may raise anything
             return type(error).__name__
-        if token == self.token:  # else it took so long that there is another by now
+        if token == self.token:  # otherwise a newer token must be saved
             self._unsaved = False
         return None

@@ -1,4 +1,4 @@
-"""Base64 text, whole and in pieces: strict about the alphabet, indifferent to line breaks."""
+"""Base64 text, complete or in pieces. The alphabet is checked strictly; line breaks are ignored."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError
 _WHITESPACE = b" \t\r\n"
 _EXPECTED = "base64 text"
 _BASE_BLANK_CHARS, _BLANK_CHARS_PER_BYTE = 65_536, 4
-"""White space that a stream may have, and how much more for each byte behind it: else it could go on for ever."""
+"""Whitespace that a stream may contain at first, and for each decoded byte: the limit prevents endless responses."""
 
 
 def encode(content: bytes | memoryview) -> bytes:
-    """Base64 on one line."""
+    """Return base64 on one line."""
     return pybase64.b64encode(content)
 
 
 def encode_text(content: bytes) -> str:
-    """The same, as text."""
+    """Return base64 on one line, as a str."""
     return pybase64.b64encode_as_string(content)
 
 
 def decode(text: bytes | str) -> bytes:
-    """The bytes behind base64 text, with or without line breaks; MismatchError where it is anything else."""
+    """Decode base64 text with or without line breaks. Raises MismatchError if it is not base64."""
     try:
         return pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -39,28 +39,28 @@ def decode(text: bytes | str) -> bytes:
 
 
 class Encoder:
-    """Base64 of a stream, piece by piece. The pieces joined are the encoding of the whole."""
+    """Encodes a stream in pieces. The pieces joined are the encoding of the complete stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes | memoryview) -> bytes:
-        """The text that is settled by now; up to two bytes are kept back for the next piece."""
+        """Return the text that is certain now. Up to two bytes are retained."""
         content = self._rest + piece if self._rest else piece
         complete_size = len(content) - len(content) % 3
         self._rest = bytes(content[complete_size:])
         return pybase64.b64encode(memoryview(content)[:complete_size])
 
     def finish(self) -> bytes:
-        """The end of the text, with its padding."""
+        """Return the end of the text, with its padding."""
         rest, self._rest = self._rest, b""
         return pybase64.b64encode(rest)
 
 
 class Decoder:
-    """Decodes base64 text that comes in pieces, cut anywhere. Raises MismatchError if it is not base64.
+    """Decodes base64 text in pieces that may end anywhere. Raises MismatchError if it is not base64.
 
-    A byte order mark before the text is left out.
+    A byte order mark before the text is ignored.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Decoder:
         self._blanks_left = _BASE_BLANK_CHARS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
-        """The bytes that are settled by now; up to three characters are kept back for the next piece."""
+        """Return the bytes that are certain now. Up to three characters are retained."""
         text = self._rest + piece if self._rest else piece
         if self._is_at_start:
             head = bytes(text[:3])
@@ -87,7 +87,7 @@ class Decoder:
         return content
 
     def _decode_without_blanks(self, text: bytes | memoryview) -> bytes | None:
-        """The same, of text without white space, which is not copied; None where it is anything else."""
+        """Decode without copying. Return None if the text contains whitespace or is not base64."""
         complete_size = len(text) - len(text) % 4
         try:
             content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
@@ -116,11 +116,11 @@ class Decoder:
         self._rest, self._ended = rest, ended
 
     def finish(self) -> None:
-        """Raise MismatchError where the text ended in the middle of a group."""
+        """Raise MismatchError if the text ended within a group."""
         if self._rest:
             raise MismatchError(_EXPECTED)
 
 
 def compute_encoded_size(size: int) -> int:
-    """How long the base64 text of so many bytes is."""
+    """Return the length of the base64 text of `size` bytes."""
     return (size + 2) // 3 * 4

@@ -1,7 +1,7 @@
-"""JSON text to plain values: whole, with the elements of large arrays one after the other, or while it is coming.
+"""Parsers that turn JSON text into plain Python values: completely, lazily for large arrays, or while it is received.
 
 {"success": true, "messages": [ {...}, {...}, ... ], "code": 0}
-                                └─ ArraySplitter.feed() gives each as soon as it is whole
+                                └─ ArraySplitter.feed() yields each element as soon as it is complete
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import msgspec
 import pybase64
 
 MIN_LAZY_BYTES = 256 * 1024
-"""Bytes from which on a document's elements are parsed one by one."""
+"""Documents of at least this number of bytes are parsed element by element."""
 
 REPLACEMENT_CHAR = "\N{REPLACEMENT CHARACTER}"
-"""Stands in the place of a broken character."""
+"""Replaces a broken character."""
 
 _VALUE_DECODER = msgspec.json.Decoder()
 _MEMBERS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -36,54 +36,54 @@ _NON_BYTE_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _ELEMENT_SEPARATOR = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
-"""The end of an object, and the beginning of the next one up to its first name."""
+"""The end of an object, and the start of the next one up to its first member name."""
 
 _PLAIN_CHARS = rb'[^"{}\[\]]*+'
-_SHORT_STRING = rb'"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"'  # a long one is crossed faster by looking for its end
+_SHORT_STRING = rb'"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"'  # for longer strings, searching for the end is faster
 _INNERMOST_BRACKETS = rb"[{\[]%b(?:%b%b)*+[}\]]" % (_PLAIN_CHARS, _SHORT_STRING, _PLAIN_CHARS)
 _BALANCED_TEXT = re.compile(
     rb"%b(?:(?>%b|%b)%b)*+" % (_PLAIN_CHARS, _SHORT_STRING, _INNERMOST_BRACKETS, _PLAIN_CHARS), re.DOTALL
 )
-"""Text inside brackets, as far as every short string and innermost bracket in it is closed."""
+"""Text inside brackets, up to the first short string or innermost bracket that is not closed."""
 _TEXT_BEFORE_DELIMITER = re.compile(rb'[^"{}\[\],:]*+')
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN_BRACE, _OPEN_BRACKET = b'"\\,:{['
 
 _MIN_LONG_STRING_BYTES = 65_536
-"""Bytes from which on a string's place is noted, and an element is too large to guess where the next one ends."""
+"""Strings of at least this number of bytes are recorded. After elements of this size, the separator is not guessed."""
 
 
 class MismatchError(ValueError):
-    """The one failure of the wire layer: a value that its field does not take, or bytes that are no JSON or base64.
+    """Value that does not match its field, or bytes that are not JSON or base64: the only error of the wire layer.
 
-    It never holds the value, which may be a patient's.
+    It never contains the value, which may be patient data.
     """
 
     def __init__(self, expected: str, path: str = "$") -> None:
         super().__init__(f"{path} should be {expected}")
         self.expected = expected
-        """What should be there."""
+        """The expected kind of value."""
         self.path = path
-        """The JSON path of the place, from `$`."""
+        """The JSON path of the value, from `$`."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.expected, self.path), self.__dict__
 
     def prepend_step(self, step: str) -> MismatchError:
-        """Return the same error for the value around this one. step: from that one to this, such as `.uids`."""
+        """Return the error for the enclosing value. step: the path from there to this value, such as `.uids`."""
         return MismatchError(self.expected, f"${step}{self.path[1:]}")
 
 
 class BrokenText(str):
-    """A text from a document in which it was not UTF-8, or had half a surrogate pair. It has BROKEN in these places."""
+    """A text that contained invalid UTF-8 or half of a surrogate pair, replaced by REPLACEMENT_CHAR."""
 
     __slots__ = ()
 
 
 class Elements:
-    """The elements of a large array, parsed one at a time: all of them together would take as much again as the text.
+    """The elements of a large array. They are parsed one at a time to save memory.
 
-    Iterating raises MismatchError where one is not JSON.
+    Iterating raises MismatchError if an element is not JSON.
     """
 
     def __init__(self, text: msgspec.Raw) -> None:
@@ -98,10 +98,10 @@ class Elements:
 
 
 def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
-    """Plain Python values from a JSON document; MismatchError where it is not JSON.
+    """Parse a JSON document. Raises MismatchError if it is not JSON.
 
-    A text with broken characters is a BrokenText: any sender of one message could spoil the listing of all others. A
-    number that is too large for Python is the text of its digits.
+    A text with broken characters becomes a BrokenText, so that one broken message does not make a listing unreadable. A
+    number that is too large for Python becomes the text of its digits.
     """
     if isinstance(document, bytes):
         document = strip_byte_order_mark(document)
@@ -117,7 +117,7 @@ def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
 
 
 def parse_strictly(document: bytes) -> Any:
-    """As `parse`, but MismatchError where a character is broken."""
+    """Parse a JSON document. Raises MismatchError if it is not JSON or has broken characters."""
     try:
         return _VALUE_DECODER.decode(strip_byte_order_mark(document))
     except _DECODE_ERRORS:
@@ -126,7 +126,7 @@ def parse_strictly(document: bytes) -> Any:
 
 
 def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
-    """As `parse`; of a large object the members `arrays`, where they are arrays, are given as `Elements`."""
+    """Call `parse`, but return the named arrays of a large object as `Elements`."""
     document = strip_byte_order_mark(document)
     if len(document) < MIN_LAZY_BYTES or not arrays or not document.lstrip().startswith(b"{"):
         return parse(document)
@@ -141,12 +141,12 @@ def parse_in_parts(document: bytes, arrays: Collection[str]) -> Any:
 
 
 def strip_byte_order_mark(document: bytes) -> bytes:
-    """Return the document without the mark that some servers write before it (RFC 8259, 8.1)."""
+    """Return the document without the byte order mark that some servers add (RFC 8259, 8.1)."""
     return document.removeprefix(BYTE_ORDER_MARK)
 
 
 def _parse_leniently(document: bytes) -> Any:
-    """Parse what msgspec does not: broken characters, and numbers that are too large."""
+    """Parse broken characters and large numbers, which msgspec rejects."""
     text = document.decode("utf-8", "surrogateescape")
     value: Any = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
     if isinstance(value, str):
@@ -179,7 +179,7 @@ def _replace_broken_chars(text: str) -> str:
 def _read_int(digits: str) -> int | str:
     try:
         return int(digits)
-    except ValueError:  # more digits than Python reads
+    except ValueError:  # exceeds the digit limit of Python
         return digits
 
 
@@ -194,19 +194,21 @@ def _reject_constant(name: str) -> Any:
 
 @attrs.frozen(eq=False)
 class Shape:
-    """Where objects of one kind have base64 text."""
+    """The places of base64 text in objects of one kind."""
 
     texts: frozenset[str]
-    """The members that are base64 text."""
+    """The names of members with base64 text."""
     lists: Mapping[str, Shape]
-    """The members that list objects, and the shape of these."""
+    """The names of members with lists of objects, and the shape of those objects."""
 
 
 def parse_and_decode_base64(text: memoryview, strings: Sequence[tuple[int, int]], shape: Shape) -> Any:
-    """As `parse`, but base64 text of the shape's is given decoded, from where it stands.
+    """Parse a JSON document, and return the base64 text of the shape as decoded bytes.
 
-    strings: the places of long strings between their quotes. The parser looks at each character of a string, which
-    takes ten times as long as decoding it does; so it gets a mark in its place.
+    The parser checks every character of a string, which takes ten times as long as decoding it. Long strings are
+    therefore decoded separately, and the parser gets a placeholder instead.
+
+    strings: the start and end of each long string, without its quotes.
     """
     prefix = secrets.token_hex(16)
     decoded: dict[str, bytes] = {}
@@ -224,11 +226,11 @@ def parse_and_decode_base64(text: memoryview, strings: Sequence[tuple[int, int]]
     short += text[at:]
     value = parse(short)
     _insert_decoded(value, shape, decoded)
-    return parse(text) if decoded else value  # not all were the shape's: a long text that only looks like base64
+    return parse(text) if decoded else value  # some strings look like base64 but are not in the shape
 
 
 def _insert_decoded(value: Any, shape: Shape, decoded: dict[str, bytes]) -> None:
-    """Put what was decoded in the places of its marks, and take it out of `decoded`."""
+    """Replace the placeholders by the decoded bytes, and remove those from `decoded`."""
     if not isinstance(value, dict):
         return
     members = cast("dict[str, Any]", value)
@@ -243,49 +245,48 @@ def _insert_decoded(value: Any, shape: Shape, decoded: dict[str, bytes]) -> None
 
 
 class _SplitterState(Enum):
-    """What the next byte that isn't settled belongs to."""
+    """The part of the document to which the next unprocessed byte belongs."""
 
     START = auto()
     NAME = auto()
-    TARGET_VALUE = auto()  # of the member that is looked for
+    TARGET_VALUE = auto()  # the value of `key`
     OTHER_VALUE = auto()
     ELEMENT = auto()
-    SINGLE_ELEMENT = auto()  # without brackets of an array around it
+    SINGLE_ELEMENT = auto()  # an object instead of an array
     END = auto()
 
 
 class ArraySplitter:
-    """The elements of the top-level object's array `key`, parsed; a bare object there counts as an array of one.
+    """Yields the parsed elements of the top-level array `key` while the document is received.
 
-    Cut anywhere: inside a string, an escape, a UTF-8 character. What stands around the elements is kept, with a 0 in
-    the place of each, and read at the end: `finish()` gives the rest of the document, or raises MismatchError where the
-    whole was not JSON.
+    An object instead of the array counts as an array with one element. Pieces may end anywhere: in a string, an escape
+    or a UTF-8 character. The text around the elements is retained, with a 0 for each element, and parsed by `finish()`.
 
-    Every byte is looked at a few times at most, however the document is cut: strings are crossed by searching for their
-    end, short ones many at a time by one regular expression, and a whole element at once where it ends as the one
-    before did (`},{"uid"`): what parses from its first byte to such a place is the element.
+    Every byte is examined only a few times, however the document is divided. Strings are skipped by searching for their
+    end, and a regular expression skips many short ones at once. The end of an element is guessed from the text around
+    the previous comma (`},{"uid"`): if the text up to there is JSON, it is the element.
     """
 
     def __init__(self, key: str, *, shape: Shape | None = None) -> None:
-        """shape: where the elements have base64 text; of large elements it is then given decoded."""
+        """shape: the places of base64 text in the elements. In large elements it is returned decoded."""
         self._key = key
         self._shape = shape
-        self._buffer = bytearray()  # what isn't settled: the current element, or the current member of the top level
-        self._outer_text = bytearray()  # the document without its elements
+        self._buffer = bytearray()  # the current element, or the current member of the top level
+        self._outer_text = bytearray()  # the text around the elements
         self._state = _SplitterState.START
         self._scanner = _JsonScanner()
-        self._separator = b""  # how one element ended and the next one began
+        self._separator = b""  # the text around the last comma
         self._can_guess = False
 
     @property
     def pending(self) -> int:
-        """Bytes that are kept since they are not whole yet, or stand around the elements."""
+        """The number of retained bytes."""
         return len(self._buffer) + len(self._outer_text)
 
     def feed(self, piece: bytes) -> Iterator[Any]:
-        """The elements that are whole by now."""
+        """Yield the elements that are complete now."""
         self._buffer += piece
-        self._can_guess = True  # until it fails: one search in vain for each piece
+        self._can_guess = True  # until a guess fails, so that each piece has at most one failed search
         while True:
             if self._state is _SplitterState.START or self._state is _SplitterState.TARGET_VALUE:
                 if not self._read_first_byte():
@@ -306,14 +307,14 @@ class ArraySplitter:
                 yield from self._handle_delimiter(self._scanner.position)
 
     def finish(self) -> dict[str, Any]:
-        """The document without the array's elements (a list of zeros in their place)."""
-        document = parse(bytes(self._outer_text))  # what isn't settled stands inside a bracket, which is refused
+        """Return the document with zeros instead of the elements. Raises MismatchError if it is not a JSON object."""
+        document = parse(bytes(self._outer_text))  # raises if an element, and thus a bracket, is incomplete
         if not isinstance(document, dict):
             raise MismatchError("an object")
         return cast("dict[str, Any]", document)
 
     def _read_first_byte(self) -> bool:
-        """Look at the first byte of the document, or of the value that is looked for; False where it isn't here."""
+        """Read the first byte of the document or of the value of `key`. Return False if it has not been received."""
         first = self._scanner.position = cast(
             "re.Match[bytes]", _SPACE.match(self._buffer, self._scanner.position)
         ).end()
@@ -336,14 +337,14 @@ class ArraySplitter:
         return True
 
     def _handle_delimiter(self, position: int) -> Iterator[Any]:
-        """The element that ends at this mark, if it isn't a name or another value that does."""
+        """Yield the element that ends at this delimiter, if one does."""
         byte = self._buffer[position]
         if byte == _COLON:
             if self._state is _SplitterState.NAME:
                 self._state = _SplitterState.TARGET_VALUE if self._is_key(position) else _SplitterState.OTHER_VALUE
                 self._move_to_outer_text(position + 1)
             else:
-                self._scanner.position += 1  # no JSON, as the parser will say
+                self._scanner.position += 1  # not JSON: the parser raises
         elif self._state is _SplitterState.ELEMENT:
             yield from self._finish_element(position, last=byte != _COMMA)
         else:
@@ -363,13 +364,13 @@ class ArraySplitter:
             return False
 
     def _finish_element(self, end: int, *, last: bool) -> Iterator[Any]:
-        """The element that ends before the comma, or before the array's bracket."""
+        """Yield the element before `end`, which is a comma or the closing bracket of the array."""
         if last:
             self._state = _SplitterState.OTHER_VALUE
         if _SPACE.fullmatch(self._buffer, 0, end) is not None:
             if not last:
                 raise MismatchError("an element between commas", f"$.{self._key}")
-            self._move_to_outer_text(end + 1)  # an empty array, or a comma before the bracket, which `finish` refuses
+            self._move_to_outer_text(end + 1)  # an empty array, or a trailing comma, for which `finish` raises
             return
         element = self._parse_element(end)
         if not last:
@@ -380,7 +381,7 @@ class ArraySplitter:
         yield element
 
     def _learn_separator(self, end: int) -> None:
-        """Keep the text around this comma, if it stands between two objects; larger ones gain nothing from a guess."""
+        """Store the text around this comma if it separates two objects."""
         if end > _MIN_LONG_STRING_BYTES:
             self._separator = b""
             return
@@ -389,7 +390,7 @@ class ArraySplitter:
             self._separator = bytes(between[0])
 
     def _guess_elements(self) -> Iterator[Any]:
-        """The elements that end as the last one did, as far as they are here."""
+        """Yield the received elements that end with the same separator as the previous one."""
         between, buffer, start = self._separator, self._buffer, 0
         to_next = between.index(b",")
         try:
@@ -399,19 +400,18 @@ class ArraySplitter:
                 self._outer_text += b"0,"
                 yield element
         except _DECODE_ERRORS:
-            pass  # it ends elsewhere, or nowhere
+            pass  # the element has another end
         finally:
             self._drop_prefix(start)
         self._can_guess = False
 
     def _parse_element(self, end: int) -> Any:
-        with memoryview(self._buffer) as view, view[:end] as text:  # as good as bytes, without a copy
+        with memoryview(self._buffer) as view, view[:end] as text:  # no copy
             if self._shape is not None and self._scanner.long_strings:
                 return parse_and_decode_base64(text, self._scanner.long_strings, self._shape)
             return parse(text)
 
     def _move_to_outer_text(self, end: int) -> None:
-        """Move what stands before `end` to the rest of the document."""
         self._outer_text += self._buffer[:end]
         self._drop_prefix(end)
 
@@ -421,26 +421,26 @@ class ArraySplitter:
 
 
 class _JsonScanner:
-    """A way over JSON text that is still coming, from one mark to the next."""
+    """Skips JSON text from one delimiter to the next, while the text is received."""
 
     def __init__(self) -> None:
         self.position = 0
         self._depth = 0
         self._is_in_string = False
-        self._string_start = 0  # where it began
+        self._string_start = 0
         self.long_strings: list[tuple[int, int]] = []
-        """From where to where they go, without their quotes."""
+        """The start and end of each long string, without its quotes."""
 
     def reset(self) -> None:
-        """Begin at the first byte, outside strings and brackets."""
+        """Start at the first byte, outside strings and brackets."""
         self.position = self._depth = 0
         self._is_in_string = False
         self.long_strings = []
 
     def skip_to_delimiter(self, text: bytearray) -> bool:
-        """Go to the next comma, colon or closing bracket that belongs to no bracket opened on the way.
+        """Move to the next comma, colon or closing bracket outside the brackets opened on the way.
 
-        False where the text ends before that: the way goes on when there is more of it.
+        Return False if more text is needed. The next call then continues from there.
         """
         while not self._is_in_string or self._skip_string(text):
             skip = _BALANCED_TEXT if self._depth else _TEXT_BEFORE_DELIMITER
@@ -460,11 +460,11 @@ class _JsonScanner:
         return False
 
     def _skip_string(self, text: bytearray) -> bool:
-        """Go past the end of the string; False where more of it is to come."""
+        """Move past the end of the string. Return False if more text is needed."""
         while True:
             start, quote = self.position, text.find(b'"', self.position)
             end = len(text) if quote < 0 else quote
-            # An odd number of backslashes escapes what follows; `start` is not escaped itself.
+            # An odd number of backslashes escapes the next character. `start` itself is not escaped.
             escaped = end > start and text[end - 1] == _BACKSLASH and _has_odd_backslashes(text[start:end])
             if quote < 0:
                 self.position = end - escaped

@@ -165,7 +165,7 @@ async def test_error_description_is_revealed_only_on_request(server: ScriptedSer
     ("play", "error", "text"),
     [
         (make_rejection("sentinel-of-a-client-secret"), ds.BadRequestError, "HTTP 400"),
-        (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "answers with an error"),
+        (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
         (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
         (responses.respond(b"", 404), ds.NotFoundError, "HTTP 404"),
         (responses.respond(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirects"),
