@@ -121,7 +121,7 @@ class ConsentSource:
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save an unsaved refresh token. Raises TransportError if that is slow, so that the next fetch has enough time."""
+        """Save an unsaved refresh token. Raises TransportError if that is slow, so that the next fetch has time."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()

@@ -1,4 +1,4 @@
-"""Types of the registration service, in the order of the specification (2.D), what a type is made of before it."""
+"""Models of the registration service, in the order of the specification (2.D)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUCCESS_CODE = "000"
 
 
 class DirectUserType(OpenEnum):
-    """How a Direct user's mail is reached."""
+    """The way in which a Direct user receives mail."""
 
     XD = "XD"
     """XDR endpoint user."""
@@ -30,38 +30,38 @@ class DirectUserType(OpenEnum):
 
 
 class UserStateType(OpenEnum):
-    """How far a Direct user's address has come (specification section 3)."""
+    """The state of a Direct user's address (specification section 3)."""
 
     INIT = "init"
-    """Record created, address not provisioned."""
+    """The record was created, but the address is not provisioned."""
     PROVISIONED = "provisioned"
-    """Address created."""
+    """The address was created."""
     PROVISIONED_CERT_PENDING = "provisioned_cert_pending"
-    """Certificate requested, not issued."""
+    """The certificate was requested, but is not issued."""
     ACTIVATED = "activated"
-    """Active and ready for delivery to the customer."""
+    """The address is active and ready for delivery to the customer."""
     DISABLED = "disabled"
-    """Inbound messages still reach the mailbox; the user cannot connect."""
+    """The user cannot connect. Inbound messages still reach the mailbox."""
     PROVISIONED_CERT_EXPIRED = "provisioned_cert_expired"
-    """The user can connect; inbound and outbound messages are rejected."""
+    """The user can connect, but inbound and outbound messages are rejected."""
     PROVISIONED_CERT_REVOKED = "provisioned_cert_revoked"
-    """As expired."""
+    """As for an expired certificate."""
     UNKNOWN = "Unknown"
-    """The service failed to check the state."""
+    """The service could not determine the state."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ResellerAPIResponse(Model):
-    """The base of the service's answers."""
+    """The common members of the service's responses."""
 
     _shown: ClassVar[tuple[str, ...]] = ("code", "success")
 
     code: str | None = None
-    """`000`, or one of the specification's section 7."""
+    """`000`, or a code of the specification's section 7."""
     success: bool | None = None
-    """True if the service did what it was asked for."""
+    """True if the request succeeded."""
     error_message: Annotated[str | None, Wire(aliases=("message",))] = None
-    """The service's own text, which may name patients."""
+    """The service's own text, which may contain patient names."""
 
 
 @scrub_class
@@ -72,7 +72,7 @@ class Login(Model):
     username: str = attrs.field(validator=validate_text)
     """The name of the reseller or T-User."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The password; a text becomes a Secret."""
+    """The password; a str becomes a Secret."""
 
 
 LoginRequest = Login
@@ -83,7 +83,7 @@ class LoginResponse(ResellerAPIResponse):
     """A new session."""
 
     session_id: Annotated[Secret, Wire(strict=True)] = attrs.field(converter=as_secret)
-    """Expires 10 minutes after the login; never empty."""
+    """The session id, never empty. It expires 10 minutes after the login."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -103,7 +103,7 @@ class BaseUser(Model):
     npi: str | None = None
     """The NPI number."""
     same_as_organization_address: bool | None = None
-    """True if the organization's address is the person's."""
+    """True if the person has the organization's address."""
     address: str | None = None
     """The street."""
     city: str | None = None
@@ -111,7 +111,7 @@ class BaseUser(Model):
     state: str | None = None
     """The full name of the state."""
     country: str | None = None
-    """Two letters."""
+    """The two-letter country code."""
     zipcode: str | None = None
     """The postal code."""
 
@@ -125,13 +125,13 @@ class DirectUser(BaseUser):
     username: str | None = None
     """The local part of the Direct address."""
     user_type: DirectUserType | None = None
-    """How the person's mail is reached."""
+    """The way in which the person receives mail."""
     endpoint: str | None = None
-    """A URL, for XD and FTP* users; the fields after it are for FTP* users."""
+    """A URL, for XD and FTP* users. The following fields are for FTP* users."""
     endpoint_directory: str | None = None
     """The directory at the endpoint."""
     endpoint_username: str | None = None
-    """Who logs in at the endpoint."""
+    """The user name at the endpoint."""
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
     """The password at the endpoint."""
 
@@ -139,29 +139,29 @@ class DirectUser(BaseUser):
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectUserDetail(DirectUser):
-    """A Direct user and the state of the Direct address, which `direct_address` gives."""
+    """A Direct user, and the state of the Direct address."""
 
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
     user_state: Annotated[UserStateType | None, Wire("UserStateType", aliases=("userState",))] = None
-    """How far the Direct address has come."""
+    """The state of the Direct address."""
 
     def direct_address(self, domain: str) -> str:
-        """The address to write to, in the domain that was asked about.
+        """Return the Direct address. Raises ValueError if the response has no username.
 
-        Raises ValueError where the answer has no username.
+        domain: the domain of the request.
         """
         if not self.username:
-            raise ValueError("this DirectUserDetail has no username")
+            raise ValueError("This DirectUserDetail has no username, so it has no Direct address.")
         return f"{self.username}@{require_text(domain, 'domain')}"
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AddUsersResponse(ResellerAPIResponse):
-    """The newly added users."""
+    """The response with added users."""
 
     users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
-    """The users who were added."""
+    """The added users."""
 
 
 @scrub_class
@@ -172,24 +172,24 @@ class Product(Model):
     name: str | None = None
     """The name of the product."""
     description: str | None = None
-    """What it is."""
+    """The description of the product."""
     quantity: int | None = None
-    """How many were ordered."""
+    """The number ordered."""
     offer_price: float | None = None
-    """The price of one for a whole year."""
+    """The price of one product for a full year."""
     sale_price: float | None = None
     """`offer_price` for the part of a year until the certificate expires."""
     amount: float | None = None
     """`sale_price` times `quantity`."""
     start_date: date | str | None = None
-    """The first day; a text where it isn't an ISO 8601 date."""
+    """The first day; a str if it is not an ISO 8601 date."""
     expire_date: date | str | None = None
-    """The last day; a text where it isn't an ISO 8601 date."""
+    """The last day; a str if it is not an ISO 8601 date."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class PaymentConfirmation(Model):
-    """What was ordered and debited."""
+    """The order and the debited amount."""
 
     _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
 
@@ -198,7 +198,7 @@ class PaymentConfirmation(Model):
     amount: float | None = None
     """The order's total."""
     order_time: datetime | None = None
-    """When it was ordered."""
+    """The time of the order."""
     products: list[Product] = attrs.field(factory=list[Product])
     """The lines of the order."""
     detail: str | None = None
@@ -207,15 +207,15 @@ class PaymentConfirmation(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AddUsersResponseV2(AddUsersResponse):
-    """The newly added users and the payment for them (AddUsersResponseV2Type)."""
+    """The added users and their payment (AddUsersResponseV2Type)."""
 
     payment_confirmation: PaymentConfirmation | None = None
-    """What was paid. The service gives it once: no later call asks for it."""
+    """The payment. No later call returns it."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class GetPatientAddressesResponse(ResellerAPIResponse):
-    """Patients' Direct addresses that match."""
+    """The patients' Direct addresses that match a search."""
 
     patient: Annotated[list[DirectUserDetail], Wire(aliases=("addresses",))] = attrs.field(
         factory=list[DirectUserDetail]
@@ -225,21 +225,21 @@ class GetPatientAddressesResponse(ResellerAPIResponse):
 @scrub_class
 @attrs.frozen(repr=False, eq=False)
 class UserPassword(Model):
-    """A patient's Direct username and the password to set."""
+    """A patient's Direct username and new password."""
 
     username: str = attrs.field(validator=validate_text)
     """The local part of the patient's Direct address."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The password to set; a text becomes a Secret."""
+    """The new password; a str becomes a Secret."""
 
 
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividual(Model):
-    """An identity-proofed person: by the id of the proofing record, or by name, last four SSN digits and birth date."""
+    """An identity-proofed person: the id of the proofing record, or name, last four SSN digits and birth date."""
 
     id: int | None = attrs.field(default=None, validator=validate_whole_number)
-    """Of the identity-proofing record; without it the other fields are required."""
+    """The id of the identity-proofing record. Without it the other fields are required."""
     first_name: str | None = None
     """The given name."""
     last_name: str | None = None
@@ -247,15 +247,15 @@ class IDProofedIndividual(Model):
     ssn4: str | None = None
     """The last four digits of the social security number."""
     dob: date | str | None = None
-    """The date of birth: a date, or a text that is sent as it is."""
+    """The date of birth. A str is sent unchanged."""
 
 
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class IDProofedIndividualRESTful(IDProofedIndividual):
-    """An identity-proofed person, and the Direct username and password wanted."""
+    """An identity-proofed person, with the requested Direct username and password."""
 
     direct_username: str | None = None
-    """The local part that the Direct address is to have. Give one, so that a lost answer can be found out."""
+    """The requested local part of the Direct address. It is required to find the user if the response is lost."""
     direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The password that the mailbox is to have; a text becomes a Secret."""
+    """The password for the mailbox; a str becomes a Secret."""

@@ -1,4 +1,4 @@
-"""The operations of the registration service, in the order of the specification (4.D), and its codes (7)."""
+"""The operations of the registration service, in the order of the specification (4.D), and its error codes (7)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ PROVISION_ID_PROOFED_PATIENT = _make_operation(
     "ProvisionIDProofedPatient/{session_id}/{direct_domain}",
     Semantics.NON_IDEMPOTENT,  # it debits an account
     AddUsersResponseV2,
-    how_to_find_out=("get_patient_address_by_meta(direct_domain, individual) finds the patient if it happened."),
+    how_to_find_out="call get_patient_address_by_meta(direct_domain, individual), to search for the patient.",
 )
 GET_PATIENT_ADDRESS_BY_META = _make_operation(
     "GetPatientAddressByMeta",

@@ -27,22 +27,21 @@ from directsuite.registration.models import (
 from directsuite.wire.models import require_instance, require_instances
 
 SESSION_LIFETIME = 600.0
-"""Seconds that a sessionId is good for after its login (specification section 8)."""
+"""Lifetime of a session id in seconds (specification section 8)."""
 
 _PERSON_FIELDS = attrs.fields(IDProofedIndividual)
 _REQUIRED_WITHOUT_ID = ("first_name", "last_name", "ssn4", "dob")
-_RESERVE_SECONDS = 2.0  # seconds: a look can't make it a success, while a late answer may
+_RESERVE_SECONDS = 2.0  # short, because a late response may still succeed but the search never proves success
 _HOW_TO_FIND_OUT = (
-    "error.found is the user; whether and what the account was debited, the service's provider can tell. "
-    "Don't provision again."
+    "error.found is the user. Ask the provider of the service whether the account was debited. Do not provision again."
 )
 
 
 class Registration(Facade):
-    """Direct addresses for identity-proofed patients. `suite.registration`; needs `registration_url` and a login.
+    """Direct addresses for identity-proofed patients: `suite.registration`. Requires `registration_url` and a login.
 
-    Logs in by itself, and anew before a session's 10 minutes are over. Every method raises TransportError where no
-    usable answer came, ServiceError where the service said no.
+    Logs in automatically, and again before a session's 10 minutes are over. Every method raises TransportError if no
+    usable response was received, and ServiceError if the service rejects the request.
     """
 
     def __init__(self, transport: Transport, sessions: TokenCache | None, login: Login | None) -> None:
@@ -51,9 +50,9 @@ class Registration(Facade):
         self._login_body = None if login is None else self._encode_body(login)
 
     async def login(self, *, timeout: float | None = None) -> LoginResponse:
-        """Log in anew, whatever is left of the current session; later calls use the new one.
+        """Log in again, even if the current session is valid. Later calls use the new session.
 
-        Operation login (specification 4.D). Raises AuthenticationError where the credentials are not accepted.
+        Operation login (specification 4.D). Raises AuthenticationError if the credentials are rejected.
         """
         if self._sessions is None or self._login_body is None:
             raise ConfigurationError("login needs credentials: DirectSuite(login=Login(username, password))")
@@ -65,11 +64,11 @@ class Registration(Facade):
     async def provision_id_proofed_patient(
         self, direct_domain: str, individual: IDProofedIndividualRESTful, *, timeout: float | None = None
     ) -> AddUsersResponseV2:
-        """Provision a Direct address for an identity-proofed patient; it debits the account.
+        """Provision a Direct address for an identity-proofed patient, and debit the account.
 
-        Operation ProvisionIDProofedPatient (specification 4.D). Never sent a second time: raises OutcomeUnknownError
-        where it may or may not have happened. With a `direct_username`, its `found` is then the user of that name whom
-        this very person has, if there is one: the payment confirmation can't be had again.
+        Operation ProvisionIDProofedPatient (specification 4.D). It is never sent twice: OutcomeUnknownError is raised
+        if it may have happened. If `individual` has a `direct_username`, the error's `found` is then this person's user
+        of that name, or None. The payment confirmation is lost in that case.
         """
         _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
         body = self._encode_body(individual)
@@ -88,9 +87,9 @@ class Registration(Facade):
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Provisioned addresses by name, date of birth and last four SSN digits, or by the proofing record's id.
+        """Return the addresses of a person, found by name, birth date and last four SSN digits, or by the proofing id.
 
-        Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError where there is none.
+        Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError if none is found.
         """
         _validate_individual(require_instance(individual, IDProofedIndividual, "individual"))
         body = self._encode_body(individual)
@@ -100,9 +99,9 @@ class Registration(Facade):
     async def get_patient_address_by_username(
         self, direct_domain: str, direct_username: str, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """The address with this Direct username, the part before the `@`.
+        """Return the address with this Direct username, the part before the `@`.
 
-        Operation GetPatientAddressByUsername (specification 4.D). Raises NotFoundError where there is none.
+        Operation GetPatientAddressByUsername (specification 4.D). Raises NotFoundError if none is found.
         """
         response = await self._call(
             operations.GET_PATIENT_ADDRESS_BY_USERNAME, direct_domain, direct_username, timeout=timeout
@@ -112,14 +111,14 @@ class Registration(Facade):
     async def set_patients_passwords(
         self, direct_domain: str, passwords: Iterable[UserPassword], *, timeout: float | None = None
     ) -> None:
-        """Reset the passwords of the patients listed.
+        """Set the passwords of the listed patients.
 
-        Operation SetPatientsPasswords (specification 4.D), which leaves open whether the others' are set where one is
-        refused. It may be repeated: that sets the same passwords.
+        Operation SetPatientsPasswords (specification 4.D). If one password is rejected, the specification does not say
+        whether the others are set. Repeating the call is safe.
         """
         listed = require_instances(passwords, UserPassword, "passwords")
         if not listed:
-            raise InvalidArgumentError("list at least one UserPassword", parameter="passwords")
+            raise InvalidArgumentError("give at least one UserPassword", parameter="passwords")
         body = self._encode_body([*listed])
         if len({_fold_name(each.username) for each in listed}) < len(listed):
             raise InvalidArgumentError("list each username once, with one password", parameter="passwords")
@@ -127,7 +126,7 @@ class Registration(Facade):
 
 
 class SessionSource:
-    """Registration sessions as tokens: each fetch is a login."""
+    """Token source for registration sessions: each fetch is a login."""
 
     renewable = True
 
@@ -143,33 +142,33 @@ class SessionSource:
 
 
 def make_session_token(response: LoginResponse) -> AccessToken:
-    """The session that a login gave."""
+    """Return the session of a login as a token."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
 
 
 @attrs.define(eq=False, repr=False)
 class PatientSearch:
-    """Looks for the user that a provisioning makes, where its answer got lost: found or not, the outcome stays unknown.
+    """Search for the user of a provisioning whose response was lost. Finding the user does not prove the outcome.
 
-    The answer's payment confirmation can't be had again, and the user may have been there before. Who only has the same
-    names, or the same user name, is another person: their address must not go to this one.
+    The user may have existed before, and the payment confirmation cannot be fetched. A user with only the same names or
+    the same user name may be another person, whose address must not be used.
     """
 
     find: Callable[[], Awaitable[list[DirectUserDetail]]]
-    """Gives the users of this very person; not refused while a closing suite waits for the call."""
+    """Returns the users of this person. Allowed while the suite is closing."""
     username: str
-    """The user name that was asked for, folded."""
+    """The requested user name, normalized."""
     user: DirectUserDetail | None = None
-    """The user, once it is there."""
+    """The user, once found."""
 
     def make_confirmation(self) -> Confirmation[AddUsersResponseV2]:
-        """The search, as the transport makes it."""
+        """Return the search as a Confirmation for the transport."""
         return Confirmation(
             verify=self.verify, seconds=SETTLE_TIMEOUT, reserve=_RESERVE_SECONDS, refine_error=self.refine_error
         )
 
     async def verify(self) -> None:
-        """Prove nothing, but end the search when the user is there."""
+        """Raise StopPolling if the user is found."""
         try:
             users = await self.find()
         except NotFoundError:
@@ -180,10 +179,10 @@ class PatientSearch:
                 raise StopPolling
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """The error that the caller gets, with the user who was found."""
+        """Return the error for the caller, with the user if found."""
         if self.user is None:
             return error
-        text = "it probably happened: this person has a user of this user name, its payment confirmation is lost"
+        text = "it probably happened, because this person has a user with this name. The payment confirmation is lost"
         return error.with_details(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
 
 
@@ -192,7 +191,7 @@ def _validate_individual(individual: IDProofedIndividual) -> None:
         return
     missing = [name for name in _REQUIRED_WITHOUT_ID if not getattr(individual, name)]
     if missing:
-        raise InvalidArgumentError(f"without an id it needs {', '.join(missing)}", parameter="individual")
+        raise InvalidArgumentError(f"an individual without an id needs {', '.join(missing)}", parameter="individual")
 
 
 def _fold_name(name: str | None) -> str:

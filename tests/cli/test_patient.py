@@ -210,8 +210,8 @@ async def test_passwords_whose_answers_get_lost_may_be_set(cli_runner: CliRunner
         ("dob = 1980-02-29T08:00:00", "dob"),
         ("first_name = 7", "first_name"),
         ('id = "Ada"', "id"),
-        ('first_name = "Ada"', "without an id it needs last_name, ssn4, dob"),
-        ("", "without an id it needs"),
+        ('first_name = "Ada"', "an individual without an id needs last_name, ssn4, dob"),
+        ("", "an individual without an id needs"),
         ("first_name = '\ufffe\x00", "as JSON or TOML"),
     ],
 )

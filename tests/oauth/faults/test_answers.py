@@ -84,7 +84,7 @@ async def test_other_token_type_is_refused_at_once(
         error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.ResponseDecodeError)
     assert (error.path, error.operation) == ("$.token_type", "token")
-    assert "give that name to the grant as token_type" in str(error)
+    assert "pass that name to the grant as token_type" in str(error)
     assert len(server.requests) == 1
 
 

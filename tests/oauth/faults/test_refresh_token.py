@@ -172,7 +172,7 @@ async def test_rejection_after_lost_response_explains_possible_rotation(
         error = await catch_error(suite.signing.get_doc_info("doc"))
     assert isinstance(error, ds.AuthenticationError)
     assert (error.code, error.outcome, len(service.forms)) == ("invalid_grant", ds.Outcome.FAILED, 2)
-    assert "whose answer was lost" in str(error)
+    assert "whose response was lost" in str(error)
     assert "send the user through authorization again" in str(error)
 
 
@@ -185,7 +185,7 @@ async def test_answer_lost_in_an_earlier_call_is_remembered(server: ScriptedServ
         second = await catch_error(view.get_doc_info("doc"))
     assert (type(first), first.outcome) == (ds.ConnectionLostError, ds.Outcome.NOT_SENT)
     assert isinstance(second, ds.AuthenticationError)
-    assert "whose answer was lost" in str(second)
+    assert "whose response was lost" in str(second)
 
 
 @pytest.mark.parametrize("before", [[], [responses.respond(b"", 429)], [responses.respond(b"", 503, Retry_After="1")]])
