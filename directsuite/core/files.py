@@ -1,10 +1,10 @@
-"""Files read and written in threads of their own: they may be on another machine, or be pipes.
+"""Reading and writing files in separate daemon threads.
 
-In the event loop's default executor a few pipes that give nothing, or a file server that doesn't answer, would take all
-workers: no name would be resolved any more, and the process could not end.
+Files may be on another machine, or be pipes. In the event loop's default executor a few blocked jobs would occupy all
+workers: host names could not be resolved, and the process could not exit.
 
-    read_ahead    a block is read while the one before is sent
-    Blocks        a block is written while the next one comes
+    read_ahead     reads a block while the previous one is sent
+    BlockWriter    writes a block while the next one is received
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 BLOCK_BYTES = 4 * 192 * 1024
-"""Bytes that a thread reads or writes at a time: a job in a thread costs about as much as coding a tenth of them."""
+"""Bytes that a thread reads or writes at a time. A job in a thread costs as much as encoding a tenth of them."""
 
 PIECE_BYTES = 192 * 1024
-"""Bytes read at a time: a multiple of 3, so that their base64 needs no padding before the end."""
+"""Bytes read at a time: a multiple of 3, so that only the end of their base64 has padding."""
 
 Piece = bytes | memoryview
 
 _OPEN_FILES_DIR = re.compile("/proc/.+/fd|/dev/fd")
-"""Folders with links to files that a process has open."""
+"""Folders with links to the open files of a process."""
 
 _MAX_IDLE_THREADS = 8
 _CLEANUP_TIMEOUT = 1.0
-"""Seconds that a call which ends waits for a file to be closed or removed."""
+"""Seconds that a call waits at its end for a file to be closed or removed."""
 
 
 def find_path_problem(path: object) -> str | None:
-    """Return the reason why no file can have this path, or None. `path` is a text or an os.PathLike of text."""
+    """Return the reason why no file can have this path, or None."""
     given: Any = path
     try:
         text = cast("object", os.fspath(given))
     except TypeError:
         text = None
     if not isinstance(text, str):
-        return "give a path, as a text or an os.PathLike"
+        return "give a path, as a str or an os.PathLike of str"
     if not text:
-        return "it is empty"
+        return "the path is empty"
     if "\0" in text:
-        return "it contains a NUL character, which no path can contain"
+        return "the path contains a NUL character, which is not allowed"
     try:
         os.fsencode(text)
-    except UnicodeEncodeError:  # whose text shows the path
-        return "it contains half a surrogate pair, which no path can contain"
+    except UnicodeEncodeError:  # not chained, because its text contains the path
+        return "the path contains half of a surrogate pair, which is not allowed"
     return None
 
 
 def to_path(path: str | os.PathLike[str], parameter: str) -> Path:
-    """Return a path that a caller gave. Raise InvalidArgumentError if no file can have it."""
+    """Return the Path for a caller's argument. Raises InvalidArgumentError if no file can have it."""
     problem = find_path_problem(path)
     if problem is not None:
         path = ""  # tracebacks expose local variables
@@ -78,7 +78,7 @@ def to_path(path: str | os.PathLike[str], parameter: str) -> Path:
 
 
 def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
-    """Return a path that a caller gave, absolute and without symbolic links. Raise InvalidArgumentError if it has none.
+    """Return the absolute path without symbolic links. Raises InvalidArgumentError if that is impossible.
 
     From Python 3.13 on, a loop of symbolic links is not found here: opening the path then raises OSError.
     """
@@ -87,18 +87,18 @@ def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
         try:
             return Path(path).resolve()
         except OSError as error:
-            problem = f"it cannot be found ({explain_os_error(error)})"
+            problem = f"the path cannot be resolved ({explain_os_error(error)})"
         except RuntimeError:
-            problem = "its symbolic links form a loop: give the path of what they should lead to"
+            problem = "its symbolic links form a loop: give the path of the file itself"
     path = ""  # as above
     raise InvalidArgumentError(problem, parameter=parameter)
 
 
 class DedicatedThread(Executor):
-    """Does one job after the other in a daemon thread, which is there from the first job until `end`.
+    """Runs jobs one at a time in a daemon thread, from the first job until `release`.
 
-    A job that never returns is left to the thread: neither the loop nor the process waits for it. An executor, for the
-    loop then knows of its jobs, and takes no result after it was closed.
+    Neither the loop nor the process waits for a job that never returns. This is an Executor, so that the event loop
+    tracks its jobs and does not deliver results after it was closed.
     """
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class DedicatedThread(Executor):
         self._last_job: Future[Any] = Future()
 
     def start(self, function: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Do it in the thread. Cancelling the future forgets a job that has not begun, and lets others go on."""
+        """Run a function in the thread. Cancelling the future drops a job that has not started, but no other job."""
         return asyncio.get_running_loop().run_in_executor(self, function, *args)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """As `start`, for the loop."""
+        """Run a function in the thread, as Executor requires."""
         if self._worker is None:
             self._worker = worker = _get_idle_thread()
             self._finalizer = weakref.finalize(self, worker.jobs.put, worker.return_to_pool)
@@ -121,18 +121,18 @@ class DedicatedThread(Executor):
         return future
 
     def release(self) -> None:
-        """Let go of the thread after the jobs it has got; another job gets another thread."""
+        """Release the thread after its current jobs. A later job gets another thread."""
         if self._finalizer is None or self._worker is None:
             return
         if self._last_job.done() and self._finalizer.detach() is not None:
-            self._worker.return_to_pool()  # at once, for the next owner
+            self._worker.return_to_pool()  # available immediately for the next owner
         else:
             self._finalizer()
         self._worker = None
 
 
 async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """What a function gives that blocks once, from a thread of its own."""
+    """Return the result of a blocking function, run in a separate thread."""
     thread = DedicatedThread()
     try:
         return await thread.start(function, *args)
@@ -141,40 +141,40 @@ async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def wait_briefly(job: asyncio.Future[Any]) -> None:
-    """Wait a second for a job that tidies up, whatever comes of it; it goes on by itself where it takes longer."""
+    """Wait at most a second for a cleanup job, and ignore its exceptions. It continues if it takes longer."""
     job.add_done_callback(_retrieve_exception)
     await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
 
 def abandon_job(job: asyncio.Future[Any]) -> None:
-    """Do without a job: one that has not begun is left out, and what it raises is nobody's."""
+    """Cancel a job if it has not started, and ignore its exceptions."""
     job.cancel()
     job.add_done_callback(_retrieve_exception)
 
 
 def _retrieve_exception(job: asyncio.Future[Any]) -> None:
     if not job.cancelled():
-        job.exception()  # else the event loop complains that nobody asked
+        job.exception()  # prevents the event loop's warning "exception was never retrieved"
 
 
 class PooledThread(threading.Thread):
-    """A daemon thread that does jobs, for one owner at a time."""
+    """A daemon thread that runs jobs for one owner at a time."""
 
     def __init__(self) -> None:
         super().__init__(name="directsuite-file", daemon=True)
         self.jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        # An exiting interpreter closes its standard input, and aborts if a thread is reading that: kept, it stays.
+        # Keeps standard input open: closing it at exit aborts the interpreter if a thread is reading from it.
         self._stdin_references = (sys.stdin, sys.__stdin__)
         self.start()
 
     def run(self) -> None:
-        """Do the jobs, up to a None."""
+        """Run jobs until None is received."""
         while (job := self.jobs.get()) is not None:
             job()
-            del job  # with what it was given
+            del job  # releases its arguments
 
     def return_to_pool(self) -> None:
-        """Be there for another owner, or end where enough are: to make a thread takes as long as several jobs."""
+        """Wait for a new owner, because creating a thread costs as much as several jobs. End if enough threads are idle."""
         if len(IDLE_THREADS) < _MAX_IDLE_THREADS:
             IDLE_THREADS.append(self)
         else:
@@ -182,10 +182,10 @@ class PooledThread(threading.Thread):
 
 
 IDLE_THREADS: list[PooledThread] = []
-"""Workers without an owner."""
+"""Threads without an owner."""
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=IDLE_THREADS.clear)  # the threads themselves stay behind
+    os.register_at_fork(after_in_child=IDLE_THREADS.clear)  # threads do not survive a fork
 
 
 def _get_idle_thread() -> PooledThread:
@@ -201,19 +201,19 @@ def _run_job(future: Future[Any], function: Callable[..., Any], args: Any, kwarg
         try:
             result = function(*args, **kwargs)
         finally:
-            del args, kwargs  # the frame may stand in a traceback, and holds nothing of what was written
-    except StopIteration as error:  # no future takes it: who awaits would wait for ever
-        future.set_exception(RuntimeError(f"{type(error).__name__} from what was called"))
-    except BaseException as error:  # noqa: BLE001  it is raised where the future is awaited
+            del args, kwargs  # tracebacks expose local variables
+    except StopIteration as error:  # futures reject it, and the caller would wait forever
+        future.set_exception(RuntimeError(f"The function raised {type(error).__name__}."))
+    except BaseException as error:  # noqa: BLE001  raised to the caller that awaits the future
         future.set_exception(error)
     else:
         future.set_result(result)
     finally:
-        del future  # has the error, whose traceback has this frame
+        del future  # breaks the reference cycle of the error and this frame
 
 
 class PathReader:
-    """Reads a file by its path into two buffers in turn, so that one block may be sent while the next is read."""
+    """Reads a file by its path. Two alternating buffers allow sending one block while the next is read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -222,7 +222,7 @@ class PathReader:
         self._buffers: list[bytearray] = []
 
     def read(self, count: int) -> Piece:
-        """The next bytes: so many, or fewer where the file ends. Good until the call after the next."""
+        """Return the next `count` bytes, or fewer at the end of the file. They are valid until the next call but one."""
         if self._file is None:
             self._file = self._path.open("rb", buffering=0)
         self._file.seek(self._position)
@@ -233,13 +233,13 @@ class PathReader:
         return view[:size]
 
     def read_cached(self, count: int) -> Piece | None:
-        """As `read`, of so many bytes that the system has in memory: this never waits. None where it has not."""
+        """Return the next `count` bytes without blocking, or None if they are not in the system's cache."""
         if self._file is None or not hasattr(os, "RWF_NOWAIT"):
             return None
         piece = self._get_buffer(count)
         try:
             size = os.preadv(self._file.fileno(), [piece], self._position, os.RWF_NOWAIT)
-        except OSError:  # it would have to wait, or the file system can't tell
+        except OSError:  # it would block, or the file system does not support this
             return None
         if size < count:
             return None
@@ -260,29 +260,31 @@ class PathReader:
 
 
 class FileReader:
-    """Reads a file object on from where it stood."""
+    """Reads a file object from a position on."""
 
     def __init__(self, read: Callable[[int, int], bytes], position: int) -> None:
         self._read = read
         self._position = position
 
     def read(self, count: int) -> Piece:
-        """At most so many bytes, the next ones."""
+        """Return at most `count` of the next bytes."""
         piece = self._read(self._position, count)
         self._position += len(piece)
         return piece
 
     def read_cached(self, count: int) -> None:
-        """None: reading from another's file object may wait."""
+        """Return None: reading a caller's file object may block."""
 
     def close(self) -> None:
-        """Nothing: the file is the caller's."""
+        """Do nothing: the file belongs to the caller."""
 
 
 async def read_ahead(reader: PathReader | FileReader, size: int | None) -> AsyncGenerator[Piece]:
-    """So many bytes, or all to the end. What the system has in memory is read here, up to the first that it has not.
+    """Yield `size` bytes, or all if it is None.
 
-    From there on a thread reads a block while the one before is sent. Who breaks off doesn't wait for that.
+    Cached bytes are read here, up to the first that is not cached. From there on, a thread reads a block while the
+    previous one is sent. Closing the generator does not wait for the thread. Raises TransportError if the file becomes
+    shorter.
     """
     left = sys.maxsize if size is None else size
     thread, block, piece = DedicatedThread(), cast("Piece", b""), cast("Piece | None", b"")
@@ -305,15 +307,15 @@ async def read_ahead(reader: PathReader | FileReader, size: int | None) -> Async
             for piece in split_pieces(block):
                 yield piece
     finally:
-        block = piece = b""  # the frame may stand in a traceback, and holds nothing of what was sent
+        block = piece = b""  # tracebacks expose local variables
         if reading is not None:
             abandon_job(reading)
-        thread.submit(reader.close)  # after the block that may be on its way
+        thread.submit(reader.close)  # after a block that is still being read
         thread.release()
 
 
 async def read_in_memory(reader: FileReader, left: int) -> AsyncGenerator[Piece]:
-    """So many bytes of a file that is in memory."""
+    """Yield the next `left` bytes of a file in memory. Raises TransportError if there are fewer."""
     piece: Piece = b""
     try:
         while left > 0:
@@ -327,7 +329,7 @@ async def read_in_memory(reader: FileReader, left: int) -> AsyncGenerator[Piece]
 
 
 class BlockWriter:
-    """Gathers pieces into blocks, each of which is written in a thread while the next one comes."""
+    """Collects pieces into blocks. A thread writes each block while the next one is collected."""
 
     def __init__(self, thread: DedicatedThread, write: Callable[[list[bytes]], None]) -> None:
         self._thread = thread
@@ -337,22 +339,22 @@ class BlockWriter:
         self.pieces: list[bytes] = []
 
     async def add(self, piece: bytes) -> None:
-        """Take a piece. Raises what writing the block before has raised."""
+        """Add a piece. Raises the error of writing the previous block."""
         self.pieces.append(piece)
         self._size += len(piece)
-        piece = b""  # the frame may stand in a traceback, and holds nothing of what was answered
+        piece = b""  # tracebacks expose local variables
         if self._size >= BLOCK_BYTES:
             await self.wait_until_written()
             self._writing, self.pieces, self._size = self._thread.start(self._write, self.pieces), [], 0
 
     async def wait_until_written(self) -> None:
-        """Return when all blocks are written. The pieces after them are left to the caller, who writes them."""
+        """Wait until all started blocks are written. The caller writes the remaining pieces."""
         writing, self._writing = self._writing, None
         if writing is not None:
             await writing
 
     def drop(self) -> list[bytes]:
-        """Forget everything; the pieces that were not written."""
+        """Clear the writer. Return the pieces that were not written."""
         if self._writing is not None:
             abandon_job(self._writing)
         pieces, self.pieces, self._writing, self._size = self.pieces, [], None, 0
@@ -360,10 +362,10 @@ class BlockWriter:
 
 
 def find_file(path: Path) -> Path | None:
-    """Return the regular file that a path names or would create, so that it can be replaced: links are followed.
+    """Return the regular file that a path names or would create, after following links, so that it can be replaced.
 
-    Return None for what must be written to and not replaced: a FIFO, a device, or an open file such as /dev/stdout.
-    Raises OSError if the path cannot be followed, as a link to itself.
+    Return None for a FIFO, a device, or an open file such as /dev/stdout, which must be written directly. Raises
+    OSError if the path cannot be followed, for example because of a loop of links.
     """
     place = path
     while place.is_symlink():
@@ -379,7 +381,7 @@ def find_file(path: Path) -> Path | None:
 
 
 def split_pieces(content: Piece) -> Iterator[Piece]:
-    """The content in slices of PIECE bytes, not copied."""
+    """Yield slices of PIECE_BYTES, without copying."""
     if 0 < len(content) <= PIECE_BYTES:
         yield content
         return
@@ -389,5 +391,5 @@ def split_pieces(content: Piece) -> Iterator[Piece]:
 
 
 def make_size_error(explanation: str) -> TransportError:
-    """The request stays incomplete: no server can act upon it."""
+    """Return an error for a request that stays incomplete, so that no server can act upon it."""
     return TransportError(explanation, outcome=Outcome.FAILED)
