@@ -174,7 +174,7 @@ class PooledThread(threading.Thread):
             del job  # releases its arguments
 
     def return_to_pool(self) -> None:
-        """Wait for a new owner, because creating a thread costs as much as several jobs. End if enough threads are idle."""
+        """Wait for a new owner, because creating threads costs time. End if enough threads are idle."""
         if len(IDLE_THREADS) < _MAX_IDLE_THREADS:
             IDLE_THREADS.append(self)
         else:
@@ -222,7 +222,7 @@ class PathReader:
         self._buffers: list[bytearray] = []
 
     def read(self, count: int) -> Piece:
-        """Return the next `count` bytes, or fewer at the end of the file. They are valid until the next call but one."""
+        """Return the next `count` bytes, or fewer at the end. They are valid until the next call but one."""
         if self._file is None:
             self._file = self._path.open("rb", buffering=0)
         self._file.seek(self._position)
