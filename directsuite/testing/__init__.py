@@ -1,6 +1,6 @@
-"""For users' own tests: a pytest plugin with the sandbox in it, and the services answered from memory.
+"""Test support for users: a pytest plugin with the sandbox, and mock responses of the services.
 
-    async def test_mine(directsuite_suite):         # the plugin is there where directsuite[sandbox] is installed
+    async def test_mine(directsuite_suite):         # requires directsuite[sandbox]
         stored = await directsuite_suite.signing.save(PDF)
 
 `directsuite.testing.plugin` lists the fixtures. `mocked_services` needs neither pytest nor a socket.
@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in directsuite itself: pytest loads this package with its plugins, in every run
+TYPE_CHECKING = False  # imports are deferred, because pytest loads this package in every run
 
 if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock

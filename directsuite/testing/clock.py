@@ -1,4 +1,4 @@
-"""A clock for tests: a suite's waits pass at once, and the sandbox's time with them."""
+"""A clock for tests, with which the waits of a suite and its sandbox take no time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from directsuite.core.clock import MAX_SLEEP, make_unix_time
 from directsuite.core.privacy import scrub_class
 
 MAX_LEAP_SECONDS = MAX_SLEEP
-"""Seconds that a call waits at the most before it tries again: a suite's default `timeout`."""
+"""The longest wait that is skipped, in seconds: the suite's default `timeout`."""
 
 
 class SupportsAdvance(Protocol):
-    """Another clock that can be moved forward, such as the sandbox's."""
+    """A clock that can be moved forward, such as the sandbox's."""
 
     def advance(self, by: timedelta) -> object:
         """Move time forward."""
@@ -24,31 +24,30 @@ class SupportsAdvance(Protocol):
 
 @scrub_class
 class LeapingClock:
-    """The machine's time, which leaps over waits and wherever a test moves it; `followers` leap with it.
+    """The machine's time plus an offset, which grows by each skipped wait and by `advance`. `followers` move with it.
 
         suite = DirectSuite(settings, clock=LeapingClock(sandbox.clock))
 
-    What waits a minute or less, as a call does before it tries again, goes on at once, for time leaps to the end of the
-    wait. What waits longer, as a session kept alive does, goes on when the test has advanced time so far. Trackers,
-    signing jobs and watched faxes have their suite's clock: one that follows a message leaps, minute by minute, until
-    that is over. Waits before retries count towards a call's `timeout`; otherwise deadlines are the event loop's and
-    stay real. For one thread.
+    Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits,
+    such as those that keep a session alive, end when the test has advanced time far enough. Trackers, signing jobs and
+    watched faxes use their suite's clock, so tracking a message takes no time. Waits before retries count towards a
+    call's `timeout`. Other deadlines use the real time of the event loop. Not thread-safe.
     """
 
     def __init__(self, *followers: SupportsAdvance) -> None:
         self._followers = followers
         self._offset = 0.0
         self._moved_event = asyncio.Event()
-        make_unix_time(self)  # as from now, so that it leaps with the followers from the beginning
+        make_unix_time(self)  # fixes the start, so that this clock and the followers move together
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
+        """Return the seconds since some fixed time."""
         return time.monotonic() + self._offset
 
     def advance(self, by: timedelta) -> None:
-        """Move time forward, for the followers too. Raises ValueError for a negative time."""
+        """Move time forward, also for the followers. Raises ValueError for a negative time."""
         if by < timedelta(0):
-            raise ValueError("the clock only goes forward: advance by a positive time")
+            raise ValueError("The clock cannot go back. Advance it by a positive time.")
         for follower in self._followers:
             follower.advance(by)
         self._offset += by.total_seconds()
@@ -56,9 +55,9 @@ class LeapingClock:
         moved.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Return when so many seconds have passed: at once, up to a minute."""
+        """Wait. Up to a minute is skipped."""
         end = self.monotonic() + seconds
-        await asyncio.sleep(0)  # others who wait as from now leap to their own ends, not one after the other
+        await asyncio.sleep(0)  # concurrent waits compute their ends before time moves
         if seconds <= MAX_LEAP_SECONDS:
             self.advance(timedelta(seconds=max(0.0, end - self.monotonic())))
             return

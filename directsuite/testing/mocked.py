@@ -1,4 +1,4 @@
-"""The four services answered from memory, without a socket.
+"""Mock responses of the four services, without a socket.
 
     from directsuite.testing import mocked_services
 
@@ -6,8 +6,8 @@
         mocked.post(f"{message_url}/GetMessageCount/INBOX", payload={"success": True, "count": 3})
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 
-It builds on the package aioresponses, which the extra `testing` brings. What needs a real connection, such as
-time-outs, dropped connections and redirects, is for `directsuite.sandbox`.
+It requires the package aioresponses (extra `testing`). Use `directsuite.sandbox` for tests that need a connection, such
+as those of timeouts, dropped connections and redirects.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 @contextmanager
 def mocked_services(
     **options: Any,
-) -> Generator[Any]:  # its own types are incomplete
-    """An `aioresponses` object that answers whatever aiohttp is asked for until the block ends.
+) -> Generator[Any]:  # the types of aioresponses are incomplete
+    """Return an `aioresponses` object that responds to all requests of aiohttp until the block ends.
 
-    It works with the aiohttp that directsuite needs, and does three things more: `requests` and callbacks get the body
-    as bytes (`kwargs["data"]`); URLs match however their characters are quoted; and a request without a mocked answer
-    raises AssertionError at once, where aioresponses alone reports a connection error that directsuite would retry.
+    Other than aioresponses alone, it supports the aiohttp version of directsuite, passes the body to `requests` and
+    callbacks as bytes (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a
+    mocked response raises AssertionError, because directsuite would retry after the connection error of aioresponses.
 
-    options: those of aioresponses, such as `passthrough`. Raises ModuleNotFoundError where aioresponses is missing.
+    options: those of aioresponses, such as `passthrough`. Raises ModuleNotFoundError if aioresponses is not installed.
     """
     mocked = _make_mock_class()(**options)
-    # aioresponses 0.7.9 leaves out an argument that ClientResponse requires since aiohttp 3.14.
+    # aioresponses 0.7.9 omits an argument that ClientResponse requires since aiohttp 3.14.
     with patch("aioresponses.core.ClientResponse", _MockedResponse), mocked:
         yield mocked
 
@@ -57,7 +57,7 @@ def _make_mock_class() -> type[aioresponses]:
     except ModuleNotFoundError as error:
         if error.name != "aioresponses":
             raise
-        text = "mocked_services needs the package aioresponses: pip install aioresponses"
+        text = "mocked_services needs the package aioresponses. Run: pip install aioresponses"
         raise ModuleNotFoundError(text, name="aioresponses") from None
 
     class MockedServices(aioresponses):
@@ -66,8 +66,8 @@ def _make_mock_class() -> type[aioresponses]:
         ) -> ClientResponse:
             if isinstance(kwargs.get("data"), Payload):
                 kwargs["data"] = await _read_content(kwargs["data"])
-            # The client quotes more than a URL needs, '@' for one; parsed from text, both sides are quoted alike.
-            mock: Any = super()  # whose types are incomplete
+            # The client quotes more characters than needed, such as '@'. Parsing the text makes both URLs equal.
+            mock: Any = super()  # the types of aioresponses are incomplete
             response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
             return response
 
@@ -76,14 +76,14 @@ def _make_mock_class() -> type[aioresponses]:
         ) -> ClientResponse | None:
             response = await super().match(method, url, allow_redirects=allow_redirects, **kwargs)
             if response is None and not self.passthrough_unmatched:
-                raise AssertionError(f"no answer is mocked for {method} {url}, or none is left")
+                raise AssertionError(f"No response is mocked for {method} {url}, or all of them were used.")
             return response
 
     return MockedServices
 
 
 async def _read_content(body: Payload) -> bytes:
-    """What a body writes, by letting it write: a body that streams a file has no other way to tell."""
+    """Return the bytes that a body writes. A body that streams a file can only be read by letting it write."""
     writer = AsyncMock(spec=AbstractStreamWriter)
     await body.write(writer)
     return b"".join(call.args[0] for call in writer.write.await_args_list)

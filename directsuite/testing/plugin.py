@@ -1,14 +1,14 @@
-"""A pytest plugin, which installing directsuite installs: the sandbox, a suite that speaks to it, and their time.
+"""The pytest plugin of directsuite: fixtures for the sandbox, a suite connected to it, and their clock.
 
-    directsuite_suite       an open DirectSuite with the sandbox's demo account: for async tests
-    directsuite_sandbox     the empty sandbox behind it, in a thread of its own: for sync tests, too
-    directsuite_clock       the time of both, and of trackers and signing jobs: a LeapingClock, whose `advance` moves it
-    directsuite_settings    the suite's Settings; a fixture of yours by that name changes them
-    directsuite_pdf         a PDF of one page, to sign
+    directsuite_suite       an open DirectSuite with the sandbox's demo account, for async tests
+    directsuite_sandbox     the empty sandbox, running in a separate thread, also for sync tests
+    directsuite_clock       the LeapingClock of both, and of trackers and signing jobs
+    directsuite_settings    the suite's Settings; override this fixture to change them
+    directsuite_pdf         a PDF of one page, for signing
 
-An async test with one of these runs in the event loop of pytest-asyncio or of anyio where it is marked for that, or
-else in one that this plugin makes. Nothing of it, aiohttp included, is imported before a fixture is used; with
-`-p no:directsuite` there is no plugin.
+Installing directsuite registers the plugin. An async test that uses a fixture of this plugin runs in the event loop of
+pytest-asyncio or anyio if it is marked for that, otherwise in one created here. Nothing else, including aiohttp, is
+imported before a fixture is used. `-p no:directsuite` disables the plugin.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 _INSTALL_COMMAND = "pip install 'directsuite[sandbox]'"
 _LoopScope = Literal["function", "class", "module", "package", "session"]
 _RUNNER_KEY = pytest.StashKey["asyncio.Runner"]()
-"""Where an async test that no other plugin runs keeps the runner that its suite is open in."""
+"""Stash key of the runner for an async test that no other plugin runs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Bring the fixtures that rest on pytest-asyncio, where it is used."""
+    """Register the fixtures for pytest-asyncio if it is used."""
     if _uses_pytest_asyncio(config):
-        fixtures = ModuleType("directsuite_asyncio_fixtures")  # pytest reads fixtures from modules and classes alone
+        fixtures = ModuleType("directsuite_asyncio_fixtures")  # pytest reads fixtures only from modules and classes
         vars(fixtures).update({f"in_{scope}_loop": _make_suite_fixture(scope) for scope in get_args(_LoopScope)})
         config.pluginmanager.register(fixtures, fixtures.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test that takes one of our fixtures, and that no other plugin runs."""
+    """Run an async test that uses our fixtures if no other plugin runs it."""
     if "directsuite_sandbox" not in pyfuncitem.fixturenames or _find_loop(pyfuncitem) != "own":
         return None
     import asyncio
@@ -62,7 +62,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Say what to install where the sandbox lacked the PDF libraries."""
+    """Add a note about what to install if the sandbox lacks its PDF libraries."""
     if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
         from directsuite.errors import ServerError
         from directsuite.sandbox.server import has_pdf_libraries
@@ -70,7 +70,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         error = call.excinfo.value
         lacking = isinstance(error, ServerError) and error.status == HTTPStatus.NOT_IMPLEMENTED
         if lacking and not has_pdf_libraries():
-            error.add_note(f"The sandbox signs nothing without its PDF libraries: {_INSTALL_COMMAND}")
+            error.add_note(f"The sandbox cannot sign without its PDF libraries. Run: {_INSTALL_COMMAND}")
     return (yield)
 
 
@@ -84,11 +84,11 @@ def _directsuite_loop() -> Iterator[LoopThread]:
 
 @pytest.fixture
 def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
-    """The four services on loopback, in memory, with nothing in them but a demo account; another for each test.
+    """The four services on loopback, in memory, with only a demo account. Each test gets a new sandbox.
 
-    `directsuite_sandbox.profile = "attachment-list"`, or `"java"`, or a list of both, has it answer as some servers do.
-    Its async methods may be awaited in any event loop. `directsuite_sandbox.environment` has the variables with which
-    `DirectSuite.from_env` finds it.
+    `directsuite_sandbox.profile = "attachment-list"`, or `"java"`, or a list of both, imitates variants of servers. Its
+    async methods may be awaited in any event loop. `directsuite_sandbox.environment` contains the variables for
+    `DirectSuite.from_env`.
     """
     from directsuite.sandbox import Sandbox
 
@@ -100,7 +100,7 @@ def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
-    """The time of sandbox and suite, and of what is built on it: `advance` moves all; no retry makes a test wait."""
+    """The clock of the sandbox and the suite. `advance` moves it; waits before retries take no time."""
     from directsuite.testing.clock import LeapingClock
 
     return LeapingClock(directsuite_sandbox.clock)
@@ -108,7 +108,7 @@ def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
 
 @pytest.fixture
 def directsuite_settings(directsuite_sandbox: Sandbox) -> Settings:
-    """What the suite is built with: the sandbox's URLs, and defaults."""
+    """The suite's settings: the sandbox's URLs, and defaults."""
     from directsuite.settings import Settings
 
     return Settings.from_env(directsuite_sandbox.environment)
@@ -119,7 +119,9 @@ def directsuite_suite(request: pytest.FixtureRequest, _directsuite_unopened: Dir
     """A DirectSuite, open in the test's event loop, with the sandbox's demo token and login."""
     loop = _find_loop(request.node)
     if loop == "no":
-        pytest.fail("directsuite_suite is for async tests: a sync test takes directsuite_sandbox", pytrace=False)
+        pytest.fail(
+            "The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test.", pytrace=False
+        )
     if loop == "anyio":
         _validate_asyncio_backend(request.getfixturevalue("anyio_backend"))
     suite: DirectSuite = request.getfixturevalue(f"_directsuite_suite_in_{loop}_loop")
@@ -132,7 +134,7 @@ def directsuite_pdf() -> bytes:
     try:
         import pikepdf
     except ModuleNotFoundError:
-        pytest.fail(f"directsuite_pdf needs pikepdf: {_INSTALL_COMMAND}", pytrace=False)
+        pytest.fail(f"The fixture directsuite_pdf needs pikepdf. Run: {_INSTALL_COMMAND}", pytrace=False)
     import io
 
     written = io.BytesIO()
@@ -161,7 +163,7 @@ async def _directsuite_suite_in_anyio_loop(_directsuite_unopened: DirectSuite) -
 
 
 def _make_suite_fixture(scope: _LoopScope) -> Any:
-    """A fixture: the suite, open for one test in that event loop of pytest-asyncio's, which may last longer."""
+    """Return a fixture with the suite, opened for one test in an event loop of pytest-asyncio with this scope."""
     import pytest_asyncio
 
     @pytest_asyncio.fixture(loop_scope=scope, name=f"_directsuite_suite_in_{scope}_loop")
@@ -190,8 +192,8 @@ def _directsuite_suite_in_own_loop(
 
 
 def _find_loop(item: Any) -> str:
-    """The event loop that a test runs in: `own` for ours, `anyio`, a scope of pytest-asyncio's, or `no`."""
-    marker = item.get_closest_marker("asyncio")  # pytest-asyncio's own: in auto mode it marks each async test
+    """Return the event loop of a test: `own` for ours, `anyio`, a scope of pytest-asyncio, or `no`."""
+    marker = item.get_closest_marker("asyncio")  # in auto mode, pytest-asyncio marks every async test
     if marker is not None and _uses_pytest_asyncio(item.config):
         scope: str = marker.kwargs.get("loop_scope") or item.config.getini("asyncio_default_test_loop_scope")
         return scope
@@ -201,10 +203,11 @@ def _find_loop(item: Any) -> str:
 
 
 def _uses_pytest_asyncio(config: pytest.Config) -> bool:
-    """Return True if pytest-asyncio is loaded, by itself or by name."""
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin"))
 
 
 def _validate_asyncio_backend(backend: Any) -> None:
     if (backend if isinstance(backend, str) else backend[0]) != "asyncio":
-        pytest.fail("directsuite runs on asyncio: have a fixture anyio_backend return 'asyncio'", pytrace=False)
+        pytest.fail(
+            "directsuite requires asyncio. Define a fixture anyio_backend that returns 'asyncio'.", pytrace=False
+        )

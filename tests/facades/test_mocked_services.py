@@ -44,7 +44,7 @@ async def test_request_without_an_answer_fails_the_test_at_once(mocked: Any, box
     patient = box.with_options(retry=ds.RetryPolicy(attempts=4))
     mocked.post(f"{MESSAGE}/GetMessageCount/INBOX", payload=SUCCESS | {"count": 1})
     assert await patient.get_message_count() == 1
-    with pytest.raises(AssertionError, match=r"no answer is mocked for POST .*/GetMessageCount/INBOX"):
+    with pytest.raises(AssertionError, match=r"No response is mocked for POST .*/GetMessageCount/INBOX"):
         await patient.get_message_count()
     assert [len(calls) for calls in mocked.requests.values()] == [2]
 

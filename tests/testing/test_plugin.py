@@ -161,7 +161,7 @@ def test_suite(directsuite_suite):
     )
     counts, written = project.run()
     assert counts == {"passed": 1, "error": 1}
-    assert "directsuite_suite is for async tests: a sync test takes directsuite_sandbox" in written
+    assert "The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test." in written
 
 
 def test_each_test_begins_anew(project: Project) -> None:
@@ -243,8 +243,8 @@ async def test_pdf(directsuite_pdf, directsuite_suite):
     )
     counts, written = project.run()
     assert counts == {"passed": 1, "failed": 1, "error": 1}, written
-    assert "The sandbox signs nothing without its PDF libraries: pip install 'directsuite[sandbox]'" in written
-    assert "directsuite_pdf needs pikepdf: pip install 'directsuite[sandbox]'" in written
+    assert "The sandbox cannot sign without its PDF libraries. Run: pip install 'directsuite[sandbox]'" in written
+    assert "The fixture directsuite_pdf needs pikepdf. Run: pip install 'directsuite[sandbox]'" in written
 
 
 def test_loop_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
