@@ -471,9 +471,9 @@ class Attempt(Generic[R]):
     def _make_timeout_error(self) -> DirectSuiteError:
         sent = self._sent_at is not None and self._has_begun
         if self._status is not None:
-            seen = "its answer was not received whole"
+            seen = "its response was not received completely"
         elif self._waiting_on_source:
-            seen = "its source gave nothing more" if sent else "its source gave nothing"
+            seen = "its source returned no more bytes" if sent else "its source returned no bytes"
         elif sent:
             seen = "no answer came"
         else:
@@ -509,9 +509,7 @@ class Attempt(Generic[R]):
             how = call.operation.how_to_find_out
             error = OutcomeUnknownError(text, how_to_find_out=how, happened=True, **call.operation.error_context)
         else:
-            text = (
-                f"its destination or progress failed before anything of the answer was read ({type(reason).__name__})"
-            )
+            text = f"its destination or progress callback failed before the response was read ({type(reason).__name__})"
             error = TransportError(text, outcome=Outcome.UNKNOWN, **call.operation.error_context)
         error.__cause__ = reason
         return error
@@ -554,7 +552,7 @@ async def _get_credential(cache: TokenCache) -> Credential:
     except OutcomeUnknownError as error:
         # Only the outcome of the login is unknown. The call itself was not sent, and its error must show that.
         failure = TransportError(
-            f"no token could be had: {error.explanation} {error.how_to_find_out}",
+            f"no token was received: {error.explanation} {error.how_to_find_out}",
             operation=error.operation,
             service=error.service,
             outcome=Outcome.NOT_SENT,

@@ -115,11 +115,11 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
     if not isinstance(text, str) or url.scheme not in ("http", "https") or not host:
         return "has to be a URL that starts with https://, or with http:// on this machine"
     if url.user or url.password:
-        return "must not hold credentials: give them as token, login or mailbox password"
+        return "must not contain credentials: pass them as token, login or mailbox password"
     if "#" in text or ("?" in text and not query):
         return f"must not have {'a fragment' if query else 'a query or a fragment'}"
     if url.scheme == "http" and allow_insecure_http is not True and not _is_loopback(host):
-        return "would send secrets in clear: use https://, or set allow_insecure_http=True"
+        return "would send secrets unencrypted: use https://, or set allow_insecure_http=True"
     return None
 
 

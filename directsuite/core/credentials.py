@@ -347,10 +347,10 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
         if not token.reveal().strip():
             raise ConfigurationError("the token is empty: give the OAuth 2.0 access token, or a source of tokens")
         if token.reveal().lower().startswith("bearer "):
-            raise ConfigurationError("the token begins with the word Bearer, which every request adds: leave it out")
+            raise ConfigurationError("the token begins with the word Bearer, which every request adds: omit it")
         if not _HEADER_VALUE.fullmatch(token.reveal()):
             raise ConfigurationError(
-                "the token holds a line break or letter that no header can carry, or spaces around it"
+                "the token contains a line break, a character that is not allowed in a header, or spaces around it"
             )
         return StaticToken(token)
     if not inspect.isclass(token):
@@ -358,7 +358,7 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
             return token
         if callable(token) and can_be_called_with(token, 0):
             return CallableToken(token)
-    raise ConfigurationError("token takes a text, an async callable that gives one, or a TokenSource")
+    raise ConfigurationError("token must be a text, an async callable that returns one, or a TokenSource")
 
 
 def validate_token(answer: object, *, in_header: bool) -> AccessToken:
@@ -367,13 +367,15 @@ def validate_token(answer: object, *, in_header: bool) -> AccessToken:
     in_header: whether the token must be a valid header value.
     """
     if not isinstance(answer, AccessToken):
-        raise ConfigurationError(f"the token source gave {type(answer).__name__} in place of an AccessToken")
+        raise ConfigurationError(f"the token source returned {type(answer).__name__} instead of an AccessToken")
     text = cast("object", answer.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
-        raise ConfigurationError(f"the token source gave {type(text).__name__} in place of a text")
+        raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a text")
     if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
-        raise ConfigurationError("the token source gave a token that is empty, or that no header can carry")
+        raise ConfigurationError("the token source returned a token that is empty or not allowed in a header")
     lifetime = cast("object", answer.expires_in)
     if lifetime is not None and not is_number(lifetime):
-        raise ConfigurationError("the token source gave expires_in as something else than seconds: a number, or None")
+        raise ConfigurationError(
+            "the token source returned an invalid expires_in: it must be a number of seconds, or None"
+        )
     return answer

@@ -230,7 +230,9 @@ class Events:
         """Add a listener for all events from now on. Raises ConfigurationError if it is not a plain function."""
         argument: object = listener
         if not callable(argument) or inspect.iscoroutinefunction(argument):
-            raise ConfigurationError("a listener is a plain function that takes an event, not a coroutine function")
+            raise ConfigurationError(
+                "a listener must be a plain function with an event as its parameter, not a coroutine function"
+            )
         self.listeners = (*self.listeners, listener)
 
     def remove(self, listener: Listener) -> None:
@@ -288,9 +290,9 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),
     SessionRenewed: (INFO, "a new session is in use"),
-    RenewalFailed: (WARNING, "no new token or session could be had"),
+    RenewalFailed: (WARNING, "no new token or session was received"),
     ServicePaused: (WARNING, "the service asked for a pause"),
-    CircuitOpened: (WARNING, "the service is down: calls of it fail at once"),
+    CircuitOpened: (WARNING, "the service is down: calls to it fail immediately"),
     CircuitClosed: (INFO, "the service is back"),
 }
 """The level and the text of the log line for each class of event."""

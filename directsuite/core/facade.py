@@ -195,7 +195,7 @@ class RawResponses:
             args, kwargs = (), {}  # a traceback may contain this frame, which must not reveal the arguments
             value = await calling
             if not seen:
-                raise ValueError(f"{name} answered without a request: there is no raw answer")
+                raise ValueError(f"{name} returned without a request, so there is no raw response")
             return RawResponse(
                 value=value,
                 status=seen[-1].response.status,

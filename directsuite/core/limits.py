@@ -207,8 +207,8 @@ class Limits:
         if wait is None:
             return
         error = CircuitOpenError(
-            f"the {self._service} service has not answered for many attempts in a row, and is left alone; "
-            f"the last one: {self._last_failure}",
+            f"the {self._service} service has not responded to many attempts in a row. "
+            f"Calls to it now fail without being sent. The last failure: {self._last_failure}",
             operation=operation.name,
             service=operation.service,
             outcome=Outcome.NOT_SENT,
@@ -364,7 +364,7 @@ def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float)
     if wait < time_left:
         return
     error = DeadlineExceededError(
-        "the service's limit of requests, or the pause that it asked for, leaves no place within the deadline",
+        "the rate limit, or the pause requested by the service, allows no request before the deadline",
         operation=operation.name,
         service=operation.service,
         outcome=Outcome.NOT_SENT,

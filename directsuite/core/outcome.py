@@ -95,7 +95,7 @@ _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 _IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
 """Values that are invalid in Content-Encoding, but sent by some servers with a body that is not encoded."""
 _ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
-_HINT_ENCODING = "have the service, or the proxy before it, send gzip, deflate or no encoding"
+_HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or no encoding"
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}\Z")
 _CONNECT_ERRORS = (
     aiohttp.ClientConnectorError,
@@ -154,7 +154,7 @@ def _explain_bad_response(error: BaseException) -> str:
         if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY_HEADERS_TEXTS:
             return (
                 "the response has a header of more than 8 KB, or more than 128 headers: "
-                "have the service, or the proxy before it, send fewer and shorter headers"
+                "configure the service, or its proxy, to send fewer and shorter headers"
             )
         if isinstance(cause, ContentEncodingError):
             return f"the response cannot be decoded as its Content-Encoding says: {_HINT_ENCODING}"
@@ -352,7 +352,7 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
     if status >= 500:
         return ServerError, "the service failed"
     if status < 300:
-        return ServiceError, "the service reports an error, though with a good status"
+        return ServiceError, "the service reports an error, although the HTTP status is a success"
     if status < 400:
         return ServiceError, "the service redirects, which is not followed: check the URL in the settings"
     return ServiceError, "the service refused the request"
@@ -361,8 +361,8 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
     400: (BadRequestError, "invalid action, or a parameter is missing or invalid"),
     401: (AuthenticationError, "no valid access token in the request"),
-    403: (PermissionDeniedError, "permission denied for the requested action"),
-    404: (NotFoundError, "endpoint not found: check the URL in the settings, or the thing asked for is gone"),
+    403: (PermissionDeniedError, "permission was denied for the requested action"),
+    404: (NotFoundError, "not found: check the URL in the settings, or the requested item no longer exists"),
     413: (ServiceError, "the request is larger than the service takes"),
     429: (RateLimitedError, "too many requests"),
 }

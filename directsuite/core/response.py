@@ -94,7 +94,7 @@ class ResponseStream:
         if size > _MAX_UNCHECKED_BYTES and size > _MAX_EXPANSION_RATIO * content.total_raw_bytes:
             text = (
                 f"the compressed answer expands to more than {_MAX_EXPANSION_RATIO} times its size, as no document "
-                "should: have the service, or the proxy before it, send documents uncompressed"
+                "should: configure the service, or its proxy, to send documents uncompressed"
             )
             raise ResponseDecodeError(text, too_large=True)
         return await content.readany()

@@ -126,10 +126,11 @@ def _make_strategy_predicate(kind: str) -> Callable[[object], bool]:
 
 
 _WAIT = Check(
-    "one of tenacity's waits, or a function of its RetryCallState that gives seconds", _make_strategy_predicate("wait")
+    "one of tenacity's waits, or a function of its RetryCallState that returns seconds",
+    _make_strategy_predicate("wait"),
 )
 _STOP = Check(
-    "one of tenacity's stops, or a function of its RetryCallState that gives a bool", _make_strategy_predicate("stop")
+    "one of tenacity's stops, or a function of its RetryCallState that returns a bool", _make_strategy_predicate("stop")
 )
 
 
@@ -204,7 +205,7 @@ class RetryPolicy(ValueSemantics):
                 return error.retry_after
             seconds = await resolve_result(self.wait(retry_state), math.inf)
             if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-                raise ConfigurationError("the retry policy's wait has to give seconds: a number, 0 or more") from error
+                raise ConfigurationError("the retry policy's wait must return seconds: a number, 0 or more") from error
             return seconds
 
         # The types of tenacity do not show that it awaits these functions.

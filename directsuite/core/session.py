@@ -108,7 +108,7 @@ class Session:
             raise ClosedError("the suite is closed: open a new one", outcome=Outcome.NOT_SENT)
         if self._http.closed:
             raise ClosedError(
-                "the HTTP session was closed by another who uses it: with a shared session set close_session=False"
+                "the HTTP session was closed by other code that uses it: set close_session=False for a shared session"
             )
         return self._http
 
@@ -161,7 +161,7 @@ class Session:
         if self.closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
         if self._http is not None or self._opening:
-            raise ConfigurationError("the suite is open already: share it between tasks, don't enter it twice")
+            raise ConfigurationError("the suite is already open: share it between tasks instead of entering it twice")
         self._opening = True
         try:
             if self._secure and self._tls is None and self._factory is None:
@@ -312,7 +312,7 @@ def _call_factory(factory: SessionFactory) -> aiohttp.ClientSession:
 def _find_session_problem(http: aiohttp.ClientSession) -> str | None:
     """Return why a session of the user is unsafe, as text for an error. None if it is safe."""
     if http.auth is not None or http.trust_env:
-        return "leave auth and trust_env out, whose passwords are not ours; set proxy= in Settings"
+        return "omit auth and trust_env, which would send other passwords, and set proxy= in Settings"
     if not (isinstance(http.connector, FreshConnector) or (http.connector is not None and http.connector.force_close)):
         return (
             "give the session connector=FreshConnector(...), or one with force_close=True: others give out connections "
@@ -430,7 +430,7 @@ class Timeout:
         # Without the argument, asyncio looks up the running loop. Before Python 3.12 that makes a system call.
         task = asyncio.current_task(self._scheduler.loop)
         if task is None:
-            raise RuntimeError("outside a task nothing can be cancelled")
+            raise RuntimeError("This must be called in a task.")
         self._task = task
         self._cancelling = task.cancelling()
         self._scheduler.watch(self)

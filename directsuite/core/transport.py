@@ -230,7 +230,7 @@ class Transport:
         except (TimeoutError, ConnectionAbortedError):
             about = call.operation.error_context
             if timeout.expired:
-                text = "the call's time is up: its source gave nothing"
+                text = "the call's time is up: its source returned no bytes"
                 error = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **about)
             elif timeout.aborted:
                 error = ClosedError("the suite was closed while the call waited", outcome=Outcome.NOT_SENT, **about)
@@ -281,7 +281,7 @@ class Transport:
                     attempt.retry_state.start_time -= env.clock.monotonic() - call.started_at
                     raise first.pop()
                 return await self._run_attempt(call, history)
-        raise AssertionError("tenacity's loop ends by return or raise")
+        raise AssertionError("The loop of tenacity must end with return or raise.")
 
     async def _run_attempt(self, call: Call[R], history: History) -> R:
         """Make an attempt, and once per call another one immediately if a new token or session may help.
@@ -366,7 +366,7 @@ class Transport:
         elif history.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
             # The last attempt was not sent, but the service may have processed an earlier one.
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
-            text = f"an earlier attempt was sent and not answered; then {failure.explanation}"
+            text = f"an earlier attempt was sent, but got no response. Then {failure.explanation}"
             error = kind(text, outcome=Outcome.UNKNOWN, **operation.error_context)
             error.retry_after = failure.retry_after
             error.__cause__ = failure
@@ -506,7 +506,7 @@ def _try_renew_credential(call: Call[Any], history: History, failure: DirectSuit
 
 
 def _make_too_large_error(operation: Operation[Any], limit: int) -> ResponseDecodeError:
-    text = f"one element of the answer is larger than {limit} bytes: raise max_response_bytes"
+    text = f"one element of the response is larger than {limit} bytes: raise max_response_bytes"
     return ResponseDecodeError(text, too_large=True, operation=operation.name, service=operation.service)
 
 

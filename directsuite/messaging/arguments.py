@@ -104,7 +104,7 @@ def validate_message(message: M, sender: str) -> M:
     if message.sender is not None:
         validate_address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
-        raise InvalidArgumentError("the sender has to be the mailbox's own address; leave it out", parameter="sender")
+        raise InvalidArgumentError("the sender must be the mailbox's address: omit it", parameter="sender")
     if not message.recipients:
         raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
     _validate_recipient_list(message.recipients)
@@ -113,7 +113,7 @@ def validate_message(message: M, sender: str) -> M:
         raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
     for header in require_instances(getattr(message, "headers", ()), MessageHeader, "headers"):
         if _LINE_BREAK_CHARS.search(f"{header.name}{header.value}") or not header.name:
-            raise InvalidArgumentError("a header has a name, and no line breaks", parameter="headers")
+            raise InvalidArgumentError("a header must have a name, and no line breaks", parameter="headers")
     return attrs.evolve(message, sender=message.sender or sender)
 
 
@@ -122,7 +122,7 @@ def validate_changeable_folder(value: object, parameter: str) -> str:
     folder = require_text(value, parameter)
     if folder.lower() in _RESERVED_FOLDERS_LOWER:
         raise InvalidArgumentError(
-            "this folder is reserved: it can't be created, renamed or deleted", parameter=parameter
+            "this folder is reserved: it cannot be created, renamed or deleted", parameter=parameter
         )
     return folder
 
@@ -131,7 +131,7 @@ def validate_new_folder(value: object, parameter: str) -> str:
     """Return a folder that may be created. Raises InvalidArgumentError if it is outside INBOX or reserved."""
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
-        raise InvalidArgumentError("the name of a new folder starts with 'INBOX.'", parameter=parameter)
+        raise InvalidArgumentError("the name of a new folder must start with 'INBOX.'", parameter=parameter)
     return validate_changeable_folder(folder, parameter)
 
 
@@ -182,7 +182,7 @@ def _validate_span(begin: datetime | None, end: datetime | None) -> None:
         if moment is not None:
             validate_aware(moment, parameter)
     if begin is not None and end is not None and clamp_datetime(begin) > clamp_datetime(end):
-        raise InvalidArgumentError("it lies before begin", parameter="end")
+        raise InvalidArgumentError("end is before begin", parameter="end")
 
 
 def format_flag(value: bool) -> str:
@@ -211,7 +211,7 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=with_placeholders))
     texts = codec.encode(request).split(base64.encode(placeholder))
     if len(texts) != len(sources) + 1:
-        reason = "the converter writes contents otherwise than as base64, and so not those that are streamed"
+        reason = "the converter does not encode contents as base64, so streamed contents are not supported"
         raise InvalidArgumentError(reason, parameter="attachment_list")
     parts = [RequestBody.from_bytes(texts[0])]
     contents = [await _open_content(each.source, n) for n, each in enumerate(attachments) if each.source is not None]

@@ -87,7 +87,7 @@ def parse(message: Part) -> EmailParts:
     with contextlib.suppress(Exception):
         part = _encode_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
-    raise InvalidArgumentError("its headers are too malformed to be read", parameter="message")
+    raise InvalidArgumentError("its headers are malformed and cannot be read", parameter="message")
 
 
 def _encode_text(message: Part) -> Part:

@@ -41,12 +41,12 @@ _HINT_CHECK_USER_SENT = (
     "may already have it."
 )
 _HINT_COMPARE_MESSAGE_IDS = (
-    "compare the destination folder's Message-IDs (get_message_metadata) with what was to go there."
+    "compare the destination folder's Message-IDs (get_message_metadata) with the messages that should be there."
 )
 _USE_FEWER_UIDS = "fewer uids at a time"
 _REQUIRED_UIDS = ("messages[].uid",)
 _HINT_CHECK_FOLDER = (
-    "get_folders() shows whether the folder is still there; one made anew under its name may yet be deleted by the "
+    "get_folders() shows whether the folder is still there; a new one of that name may still be deleted by the "
     "request that was left unknown."
 )
 

@@ -65,8 +65,8 @@ MAX_SINCE_CLOCK_SKEW = timedelta(days=1)
 _RESEND_BUDGET = 1 / 6
 _HINT_LONGER_TIMEOUT = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
 _HINT_CHECK_MANUALLY = (
-    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders; only where it "
-    "isn't there, call again without since."
+    "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders. Only if it is "
+    "in none of them, call again without since."
 )
 
 STRICT_HEADER_PATHS = frozenset(
@@ -239,12 +239,12 @@ async def find_earlier_message(
         pass
     else:
         if failure is not None:
-            text, how_to_find_out = "its copy may be in a folder that can't be searched", _HINT_CHECK_MANUALLY
+            text, how_to_find_out = "its copy may be in a folder that cannot be searched", _HINT_CHECK_MANUALLY
         elif sent.since is None:
-            text = "since is in the future, so a clock was wrong, and that no search finds the message proves nothing"
+            text = "since is in the future, so a clock is wrong, and not finding the message proves nothing"
             how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
         else:
-            text, how_to_find_out, looked = "no message of that time shows a mark", _HINT_CHECK_MANUALLY, True
+            text, how_to_find_out, looked = "no message of that time shows its X-Request-ID", _HINT_CHECK_MANUALLY, True
     operation = operations.SEND_WITH_HEADER
     unknown = OutcomeUnknownError(
         f"an earlier attempt may or may not have sent it: {text}",
@@ -313,7 +313,7 @@ def validate_arguments(key: object, since: datetime | None, settle: float) -> No
 def validate_key(key: object) -> None:
     """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
-        raise InvalidArgumentError("give a text that is not empty, or None for one of its own", parameter="key")
+        raise InvalidArgumentError("give a text that is not empty, or None for a new key", parameter="key")
     try:
         key.encode()
     except UnicodeEncodeError:  # not chained to the error below, because its message contains the key
@@ -338,7 +338,7 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
     """
     headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
     if any((header.name or "").lower() == REQUEST_ID_HEADER.lower() for header in headers):
-        raise InvalidArgumentError(f"leave {REQUEST_ID_HEADER} out: send_once sets it", parameter="headers")
+        raise InvalidArgumentError(f"omit {REQUEST_ID_HEADER}, because send_once sets it", parameter="headers")
     return MessageWithHeader(
         sender=message.sender,
         subject=message.subject,

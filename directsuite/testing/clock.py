@@ -29,7 +29,7 @@ class LeapingClock:
         suite = DirectSuite(settings, clock=LeapingClock(sandbox.clock))
 
     Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits,
-    such as those that keep a session alive, end when the test has advanced time far enough. Trackers, signing jobs and
+    for example to keep a session alive, end when the test has advanced time far enough. Trackers, signing jobs and
     watched faxes use their suite's clock, so tracking a message takes no time. Waits before retries count towards a
     call's `timeout`. Other deadlines use the real time of the event loop. Not thread-safe.
     """

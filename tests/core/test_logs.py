@@ -120,7 +120,7 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.RenewalFailed(error="AuthenticationError", back_off=4.0),
         logging.WARNING,
-        "directsuite: no new token or session could be had (AuthenticationError, next try in 4 s)",
+        "directsuite: no new token or session was received (AuthenticationError, next try in 4 s)",
     ),
     (
         ds.ServicePaused(service="fax", seconds=30.0),
@@ -130,7 +130,7 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.CircuitOpened(service="fax", failures=20, seconds=10.0),
         logging.WARNING,
-        "fax: the service is down: calls of it fail at once (20 in a row, for 10.0 s)",
+        "fax: the service is down: calls to it fail immediately (20 in a row, for 10.0 s)",
     ),
     (ds.CircuitClosed(service="fax"), logging.INFO, "fax: the service is back"),
 ]

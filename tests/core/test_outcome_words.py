@@ -164,7 +164,7 @@ class Answered:
     retry_after: float | None = None
 
 
-_GOOD_STATUS = "the service reports an error, though with a good status"
+_GOOD_STATUS = "the service reports an error, although the HTTP status is a success"
 _NO = {"success": False, "code": 2, "message": "bob"}
 _SESSION = {"success": False, "code": "011", "errorMessage": "again", "message": "other"}
 
@@ -231,7 +231,7 @@ ANSWERS = [
         403,
         {"title": "Forbidden", "detail": "blocked until noon"},
         ds.PermissionDeniedError,
-        "permission denied for the requested action (HTTP 403)",
+        "permission was denied for the requested action (HTTP 403)",
         FAILED,
         None,
         "blocked until noon",

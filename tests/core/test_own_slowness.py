@@ -37,7 +37,7 @@ async def test_slow_destination_opens_no_circuit(server: ScriptedServer) -> None
         for _ in range(3):
             error = await catch_error(suite.signing.download("doc", takes_for_ever))
             assert isinstance(error, ds.ConnectionLostError)
-            assert "its answer was not received whole in the time of one attempt" in str(error)
+            assert "its response was not received completely in the time of one attempt" in str(error)
         server.default_responder = INFO
         await GET_DOC_INFO.call(suite)
 
@@ -46,7 +46,7 @@ async def test_silence_in_the_middle_of_an_answer_opens_no_circuit(server: Scrip
     server.default_responder = responses.respond_in_chunks(b'{"success": ', responses.Pause(1000))
     async with open_suite(server, attempt_timeout=5, circuit_failures=2, retry=ONCE) as suite:
         for _ in range(3):
-            assert "not received whole" in str(await catch_error(GET_MESSAGE_COUNT.call(suite)))
+            assert "not received completely" in str(await catch_error(GET_MESSAGE_COUNT.call(suite)))
 
 
 async def test_silence_in_a_stream_is_told_as_such(server: ScriptedServer) -> None:
@@ -59,7 +59,7 @@ async def test_silence_in_a_stream_is_told_as_such(server: ScriptedServer) -> No
     server.default_responder = responses.respond_in_chunks(CODED[:400], responses.Pause(1000))
     async with open_suite(server, attempt_timeout=5, retry=ONCE) as suite:
         error = await catch_error(read())
-    assert "not received whole" in str(error)
+    assert "not received completely" in str(error)
 
 
 @pytest.mark.parametrize("timeout", [5, 60], ids=["the call's time", "an attempt's time"])
@@ -70,7 +70,7 @@ async def test_source_that_gives_nothing_opens_no_circuit(server: ScriptedServer
             error = await catch_error(suite.signing.save(gives_nothing()))
             assert isinstance(error, ds.DeadlineExceededError if timeout == 5 else ds.ConnectFailedError)
             assert error.outcome is ds.Outcome.NOT_SENT
-            assert "its source gave nothing" in str(error)
+            assert "its source returned no bytes" in str(error)
         await GET_DOC_INFO.call(suite)
 
 
@@ -100,5 +100,5 @@ async def test_source_that_stalls_in_the_middle_opens_no_circuit(server: Scripte
             error = await catch_error(suite.signing.save(stalls()))
             assert isinstance(error, ds.ConnectionLostError)
             assert error.outcome is ds.Outcome.UNKNOWN
-            assert "its source gave nothing more" in str(error)
+            assert "its source returned no more bytes" in str(error)
         await GET_DOC_INFO.call(suite)

@@ -96,8 +96,8 @@ def test_success_is_recognized_by_form_of_its_service(refusals: FaultFormat, doc
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [
-        (200, ds.ServiceError, "the service reports an error, though with a good status"),
-        (299, ds.ServiceError, "the service reports an error, though with a good status"),
+        (200, ds.ServiceError, "the service reports an error, although the HTTP status is a success"),
+        (299, ds.ServiceError, "the service reports an error, although the HTTP status is a success"),
         (300, ds.ServiceError, "the service redirects, which is not followed: check the URL in the settings"),
         (399, ds.ServiceError, "the service redirects, which is not followed: check the URL in the settings"),
         (400, ds.BadRequestError, "invalid action, or a parameter is missing or invalid"),

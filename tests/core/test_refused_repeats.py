@@ -53,7 +53,7 @@ async def test_deadline_of_a_repeat_does_not_say_that_nothing_was_sent(server: S
         holding.cancel()
     assert type(error) is ds.DeadlineExceededError
     assert error.outcome is ds.Outcome.UNKNOWN
-    assert "an earlier attempt was sent and not answered" in str(error)
+    assert "an earlier attempt was sent, but got no response" in str(error)
 
 
 @pytest.mark.parametrize("host", ["a..b.example", "a" * 70 + ".example"])

@@ -182,7 +182,7 @@ async def test_async_wait_that_never_answers_ends_with_the_time_left() -> None:
 @pytest.mark.parametrize("gives", [None, "2", True, -1.0, float("nan"), [2]], ids=repr)
 async def test_wait_without_seconds_raises_with_failure_as_cause(gives: Any) -> None:
     course = Course(ds.RetryPolicy(wait=lambda _: gives))
-    with pytest.raises(ds.ConfigurationError, match="wait has to give seconds") as caught:
+    with pytest.raises(ds.ConfigurationError, match="wait must return seconds") as caught:
         await course._fail()
     assert isinstance(caught.value.__cause__, ds.ConnectionLostError)
 
@@ -231,7 +231,7 @@ def test_no_other_wait_is_taken(wait: Any) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.RetryPolicy(wait=wait)
     assert caught.value.explanation == (
-        "wait has to be one of tenacity's waits, or a function of its RetryCallState that gives seconds"
+        "wait has to be one of tenacity's waits, or a function of its RetryCallState that returns seconds"
     )
 
 
@@ -239,7 +239,7 @@ def test_no_other_wait_is_taken(wait: Any) -> None:
 def test_no_other_stop_is_taken(stop: Any) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.RetryPolicy(stop=stop)
-    assert "stop has to be one of tenacity's stops, or a function of its RetryCallState that gives a bool" in str(
+    assert "stop has to be one of tenacity's stops, or a function of its RetryCallState that returns a bool" in str(
         caught.value
     )
 
@@ -253,4 +253,4 @@ async def test_a_wait_that_gives_no_seconds_is_refused_in_words(seconds: Any) ->
     course = Course(ds.RetryPolicy(attempts=2, wait=lambda _: seconds))
     with pytest.raises(ds.ConfigurationError) as caught:
         await course.run()
-    assert caught.value.explanation == "the retry policy's wait has to give seconds: a number, 0 or more"
+    assert caught.value.explanation == "the retry policy's wait must return seconds: a number, 0 or more"

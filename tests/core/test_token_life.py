@@ -80,9 +80,9 @@ async def test_adopted_token_that_ends_sooner_is_renewed_within_the_hour() -> No
 
 STATIC = {
     "": "the token is empty: give the OAuth 2.0 access token, or a source of tokens",
-    "Bearer token": "the token begins with the word Bearer, which every request adds: leave it out",
-    "two\nlines": "the token holds a line break or letter that no header can carry, or spaces around it",
-    5: "token takes a text, an async callable that gives one, or a TokenSource",
+    "Bearer token": "the token begins with the word Bearer, which every request adds: omit it",
+    "two\nlines": "the token contains a line break, a character that is not allowed in a header, or spaces around it",
+    5: "token must be a text, an async callable that returns one, or a TokenSource",
 }
 
 
@@ -118,8 +118,8 @@ SOURCES: dict[Callable[[], Awaitable[str]], str] = {
     _raises: "the token source raised ValueError",
     _is_cancelled: "the token source was cancelled from within",
     _hangs: "the token source took too long",
-    _gives_number: "the token source gave int in place of a text",
-    _gives_nothing: "the token source gave a token that is empty, or that no header can carry",
+    _gives_number: "the token source returned int instead of a text",
+    _gives_nothing: "the token source returned a token that is empty or not allowed in a header",
 }
 
 
@@ -131,10 +131,10 @@ async def test_source_that_fails_is_named_with_how(
 
 
 GIVEN: list[tuple[object, str]] = [
-    (5, "the token source gave int in place of an AccessToken"),
+    (5, "the token source returned int instead of an AccessToken"),
     (
         AccessToken("a", cast("float", "600")),
-        "the token source gave expires_in as something else than seconds: a number, or None",
+        "the token source returned an invalid expires_in: it must be a number of seconds, or None",
     ),
 ]
 

@@ -51,7 +51,7 @@ def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
         ("https://login.example.test/to ken", "starts with https"),
         ("https:///token", "starts with https"),
         ("", "starts with https"),
-        (f"https://me:{SECRET}@login.example.test/token", "must not hold credentials"),
+        (f"https://me:{SECRET}@login.example.test/token", "must not contain credentials"),
         (f"https://login.example.test/token#{SECRET}", "fragment"),
         (f"https://login.example.test/token?client_secret={SECRET}", "parameters of the grant"),
         ("https://login.example.test/token?a=b&grant_type=x", "parameters of the grant"),

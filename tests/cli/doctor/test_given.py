@@ -31,9 +31,9 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
         ("mail.example.org", "has to be a URL that starts with https://"),
         (
             "http://mail.example.org",
-            "would send secrets in clear: use https://, or set allow_insecure_http = true in the settings file",
+            "would send secrets unencrypted: use https://, or set allow_insecure_http = true in the settings file",
         ),
-        (f"https://nurse:{SECRET}@mail.example.org", "must not hold credentials"),
+        (f"https://nurse:{SECRET}@mail.example.org", "must not contain credentials"),
     ],
     ids=["no scheme", "in clear", "with a password"],
 )
