@@ -81,12 +81,12 @@ def test_slashes_at_the_end_do_not_matter(url: str) -> None:
 
 
 BAD_URLS: list[tuple[str, str]] = [
-    ("http://signing.example.test", "in clear"),
-    ("http://127.0.0.1.example.test", "in clear"),
-    ("http://localhost.example.test", "in clear"),
-    ("http://127.1", "in clear"),
-    ("http://10.0.0.1", "in clear"),
-    ("http://0.0.0.0", "in clear"),
+    ("http://signing.example.test", "unencrypted"),
+    ("http://127.0.0.1.example.test", "unencrypted"),
+    ("http://localhost.example.test", "unencrypted"),
+    ("http://127.1", "unencrypted"),
+    ("http://10.0.0.1", "unencrypted"),
+    ("http://0.0.0.0", "unencrypted"),
     ("https://Zaphod@signing.example.test", "credentials"),
     ("https://:Zaphod@signing.example.test", "credentials"),
     ("https://Zaphod:Zaphod@signing.example.test", "credentials"),
@@ -229,7 +229,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("attempt_timeout = inf", "attempt_timeout has to be more than 0: a finite number"),
     ("timeout = nan", "timeout has to be more than 0: a finite number"),
     ("close_session = false", "unknown setting close_session"),
-    ('signing_url = "http://s.example.test"', "in clear"),
+    ('signing_url = "http://s.example.test"', "unencrypted"),
     ("signing_ulr = 'x'", "unknown setting signing_ulr; known: .*retry_attempts.*signing_url"),
     ("tls = 1", "unknown setting tls"),
     ("retry = 1", "unknown setting retry"),

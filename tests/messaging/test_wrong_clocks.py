@@ -161,7 +161,7 @@ async def test_a_folder_whose_name_is_unreadable_may_have_the_message(
 ) -> None:
     mail.unreadable = [name]
     async with open_suite(server) as suite:
-        with pytest.raises(ds.OutcomeUnknownError, match="can't be searched"):
+        with pytest.raises(ds.OutcomeUnknownError, match="cannot be searched"):
             await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))
     assert mail.sends == 0
 

@@ -129,7 +129,7 @@ def test_redirect_that_answers_another_request_is_refused(
 
 
 def test_what_is_no_url_is_refused(request_: ds.AuthorizationRequest) -> None:
-    with pytest.raises(ds.InvalidArgumentError, match="no URL"):
+    with pytest.raises(ds.InvalidArgumentError, match="not a URL"):
         request_.redeem("https://[app/back?code=c", token_url=TOKEN)
 
 

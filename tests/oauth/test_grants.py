@@ -44,7 +44,7 @@ def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
 @pytest.mark.parametrize(
     ("token_url", "text"),
     [
-        ("http://login.example.test/token", "in clear"),
+        ("http://login.example.test/token", "unencrypted"),
         ("login.example.test/token", "starts with https"),
         (7, "starts with https"),
         ("ftp://login.example.test/token", "starts with https"),
