@@ -141,7 +141,7 @@ async def test_a_resend_finds_what_somebody_has_moved(scenario: VerificationScen
 
 async def test_folders_that_can_not_be_searched_leave_it_open(scenario: VerificationScenario, began: datetime) -> None:
     scenario.sandbox.inject_fault("GetFolders", "status", status=400, times=None)
-    with pytest.raises(ds.OutcomeUnknownError, match="a folder that can't be searched") as caught:
+    with pytest.raises(ds.OutcomeUnknownError, match="a folder that cannot be searched") as caught:
         await scenario.box.send_once(MESSAGE, key=KEY, since=began)
     assert isinstance(caught.value.__cause__, ds.BadRequestError)
     assert await scenario.count_effects("SendWithHeader") == 0
