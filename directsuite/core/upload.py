@@ -1,4 +1,4 @@
-"""Request bodies, their size, and whether they can be sent again.
+"""Request bodies: their size and whether they can be sent again.
 
     Source               bytes, a path, a file object or a stream that the caller passes
       └─ make_content ─► Content          yields pieces of at most 192 KB
