@@ -87,7 +87,7 @@ async def test_suite_is_built_without_an_event_loop() -> None:
 
 async def test_entering_twice_is_refused(server: ScriptedServer) -> None:
     async with open_suite(server) as suite:
-        with pytest.raises(ds.ConfigurationError, match="open already"):
+        with pytest.raises(ds.ConfigurationError, match="already open"):
             async with suite:
                 pass
         await GET_MESSAGE_COUNT.call(suite)

@@ -182,8 +182,8 @@ async def _read(server: ScriptedServer, *, fits: bool) -> None:
 @pytest.mark.parametrize(
     ("size", "count", "says"),
     [
-        (9000, 1, "has a header of more than 8 KB, or more than 128 headers: have the service"),
-        (1, 130, "has a header of more than 8 KB, or more than 128 headers: have the service"),
+        (9000, 1, "has a header of more than 8 KB, or more than 128 headers: configure the service"),
+        (1, 130, "has a header of more than 8 KB, or more than 128 headers: configure the service"),
     ],
 )
 async def test_head_that_is_too_large_is_explained(server: ScriptedServer, size: int, count: int, says: str) -> None:
@@ -207,11 +207,11 @@ async def _stream_messages(suite: ds.DirectSuite) -> object:
 @pytest.mark.parametrize(
     ("encoding", "says"),
     [
-        ("x-gzip", "the Content-Encoding x-gzip, which is not supported: have the service"),
+        ("x-gzip", "the Content-Encoding x-gzip, which is not supported: configure the service"),
         ("gzip, gzip", "the Content-Encoding gzip, gzip, which is not supported"),
         ("compress", "the Content-Encoding compress, which is not supported"),
         (f"{PATIENT}!", "the Content-Encoding of an unknown form, which is not supported"),
-        ("gzip", "cannot be decoded as its Content-Encoding says: have the service"),
+        ("gzip", "cannot be decoded as its Content-Encoding says: configure the service"),
     ],
 )
 @pytest.mark.parametrize(
