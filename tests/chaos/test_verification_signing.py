@@ -321,7 +321,9 @@ async def test_unstorable_response_leaves_known_state_of_document(
     for given in (document, document.identifier):
         with monkeypatch.context() as patched:
             patched.setattr(Path, "replace", _fill_disk(tmp_path))
-            with pytest.raises(ds.OutcomeUnknownError, match="it happened, but its response could not be stored") as caught:
+            with pytest.raises(
+                ds.OutcomeUnknownError, match="it happened, but its response could not be stored"
+            ) as caught:
                 await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
         assert caught.value.happened
         assert not caught.value.looked
