@@ -23,6 +23,8 @@ from .matrix_rows import ROWS
 from .matrix_runs import RETURNED, Cell, open_matrix
 from .matrix_time import LeapingLoop
 
+pytestmark = pytest.mark.wide
+
 _ON_PDFS = {record.name for record in vars(signing).values() if isinstance(record, Operation)}
 _PROVABLE = [row for row in ROWS if row.variant in ("send_once", "verify=True", "StoredDocument")]
 _PROVEN = ("reset after it", "silence after it", "late")

@@ -141,8 +141,8 @@ def test_a_command_may_know_better_what_to_do() -> None:
         ),
         (
             404,
-            "endpoint not found: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL (`directsuite config show`), "
-            "or the thing asked for is gone",
+            "not found: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL (`directsuite config show`), "
+            "or the requested item no longer exists",
         ),
     ],
 )

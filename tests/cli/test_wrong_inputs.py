@@ -231,7 +231,7 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is not an SQLite database"),
-        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is no address"),
+        (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is not an e-mail address"),
         (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is no folder's name"),
         (("patient", "by-username", "ada@x.test", *DOMAIN), "The username (ada@x.test) must be the part before the @"),
         (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) must be the part behind the @"),

@@ -19,6 +19,8 @@ from . import responses
 from .scripted_server import Responder, ScriptedServer
 from .scripted_suite import ALICE, GET_DOC_INFO, PASSWORD, SAVE, assert_no_leaks, catch_error, open_suite
 
+pytestmark = pytest.mark.wide
+
 LIMIT = 1000
 
 

@@ -18,6 +18,8 @@ from tests.examples import scale_examples
 
 from .folder import ScriptedFolder
 
+pytestmark = pytest.mark.wide
+
 KB = 1024
 LIMIT = 64 * KB
 FRAME = 1 * KB

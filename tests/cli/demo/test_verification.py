@@ -17,6 +17,8 @@ from directsuite.cli.options import DemoOptions
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.signing.models import Signature
 
+pytestmark = pytest.mark.wide
+
 
 @pytest.fixture
 async def signed(tmp_path: Path) -> tuple[bytes, bytes]:

@@ -11,6 +11,8 @@ from aiohttp import web
 
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 
+pytestmark = pytest.mark.wide
+
 
 def at(distance: timedelta) -> web.Response:
     return web.Response(headers={"Date": format_datetime(datetime.now(UTC) + distance, usegmt=True)})

@@ -32,6 +32,8 @@ from tests.cli.doctor.conftest import DoctorRunner
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 from tests.sandbox.signing.documents import make_plain_pages
 
+pytestmark = pytest.mark.wide
+
 NUMBER = "15550100100"
 SECRET = "JaneDoe1980"
 """What looks like the name of a member, too."""

@@ -20,6 +20,8 @@ from directsuite.settings import Settings
 from tests.cli.doctor.conftest import DoctorRunner, serve_response
 from tests.core.certificates import make_certificate, make_server_context
 
+pytestmark = pytest.mark.wide
+
 
 @asynccontextmanager
 async def shaking_hands(context: ssl.SSLContext) -> AsyncGenerator[str]:

@@ -13,6 +13,8 @@ from directsuite.signing.service import Signing
 from tests.cli.sign.conftest import PATIENT, WITNESS, SignRunner
 from tests.integration.documents import make_consent_form
 
+pytestmark = pytest.mark.wide
+
 
 async def test_one_pdf_is_signed_into_one_file(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("consent.pdf")

@@ -254,7 +254,7 @@ async def test_a_journal_that_is_in_use_or_no_journal_is_told(sign_runner: SignR
         told = await sign_runner.sign("a.pdf", *_OUT)
     assert told.status == 2
     assert (
-        "Could not open the journal next to --output. The journal is open already, in this program or in another"
+        "Could not open the journal next to --output. The journal is already open, in this program or in another"
         in told.err
     )
     sign_runner.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)

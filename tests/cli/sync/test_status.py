@@ -17,6 +17,8 @@ from directsuite.sync.status import WorkerStatus, write_status
 from tests.cli.sync.conftest import SyncRunner
 from tests.integration.scenario import ALICE, BOB
 
+pytestmark = pytest.mark.wide
+
 BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
 
 

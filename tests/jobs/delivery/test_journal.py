@@ -52,7 +52,7 @@ async def test_a_file_of_an_earlier_form_is_refused_and_left_as_it_is(tracker_fa
     with contextlib.closing(sqlite3.connect(tracker_factory.file)) as connection:
         connection.execute("PRAGMA user_version = 1")
     before = tracker_factory.file.read_bytes()
-    with pytest.raises(DeliveryJournalError, match="give the journal another path"):
+    with pytest.raises(DeliveryJournalError, match="use another path for the journal"):
         async with tracker_factory.make_journal():
             pass
     assert tracker_factory.file.read_bytes() == before

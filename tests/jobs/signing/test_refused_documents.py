@@ -55,8 +55,8 @@ WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
         (ds.Signature(name="New", widget=WIDGET), None),
         (ds.Signature(), None),
         (ds.Signature(name="Pateint"), "has no signature field of the name to sign under"),
-        (ds.Signature(name="Doctor"), "is already signed"),
-        (ds.Signature(name="Doctor", widget=WIDGET), "is already signed"),
+        (ds.Signature(name="Doctor"), "that is signed already"),
+        (ds.Signature(name="Doctor", widget=WIDGET), "that is signed already"),
         (ds.Signature(name="Patient", widget=WIDGET), "has its own position: leave the widget out"),
     ],
 )

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+pytestmark = pytest.mark.wide
+
 ALICE, BOB = MAILBOXES
 LOGIN = {"username": ALICE, "password": MAILBOX_LOGIN}
 BOBS = {"username": BOB, "password": MAILBOX_LOGIN}

@@ -16,6 +16,8 @@ from directsuite.sandbox.control import build_control_document
 
 from .sandbox_thread import SandboxThread
 
+pytestmark = pytest.mark.wide
+
 SCHEMA: Any = schemathesis.openapi.from_dict(build_control_document())
 OPERATIONS = [item["operationId"] for path in build_control_document()["paths"].values() for item in path.values()]
 

@@ -225,7 +225,7 @@ async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.Clien
 async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Sandbox(token=TOKEN) as sandbox:
         async with Control(sandbox.root_url) as control:
-            with pytest.raises(ControlError, match="token is missing"):
+            with pytest.raises(ControlError, match="send the sandbox's token"):
                 await control.now()
         async with Control(sandbox.root_url, TOKEN) as control:
             await control.now()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.keys import FileKeyStore
 
+pytestmark = pytest.mark.wide
+
 
 def draft_of_aes_256() -> bytes:
     """Encrypted by revision 5, with an empty user password."""

@@ -18,6 +18,8 @@ from . import documents
 if TYPE_CHECKING:
     from .caller import Json, SigningCaller
 
+pytestmark = pytest.mark.wide
+
 EXISTING, OTHER, INVISIBLE = {"name": "B"}, {"name": "C"}, {"name": "New"}
 VISIBLE: Json = {"name": "New", "widget": {"x": 9, "y": 9, "width": 50, "height": 50, "page": 1}}
 

@@ -20,6 +20,8 @@ from tests.examples import scale_examples
 
 from .caller import find_font_for
 
+pytestmark = pytest.mark.wide
+
 WESTERN = st.text(st.characters(codec="cp1252", min_codepoint=32, categories=("L", "N", "P", "S", "Zs")))
 
 

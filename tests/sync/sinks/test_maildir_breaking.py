@@ -18,6 +18,8 @@ from directsuite.sync.sinks import MaildirError, MaildirSink
 from tests.sync.sinks.maildirs import compose, list_temporaries, make_expected, read_contents, read_files
 from tests.sync.sinks.sample_changes import make_gone, make_key, make_message, make_moved, make_new, make_restored
 
+pytestmark = pytest.mark.wide
+
 A, B, C = make_key(1), make_key(2), make_key(3)
 SENT = make_key(7, "INBOX.Sent")
 
