@@ -199,7 +199,11 @@ async def _cpu(do: Callable[[], Awaitable[object]]) -> float:
 
 
 WORKS: Mapping[str, Callable[[str, Path, int], Awaitable[Figures]]] = {
-    each.__name__: each for each in (mailboxes, measure_workers, messages, tracked, documents)
+    "mailboxes": mailboxes,
+    "workers": measure_workers,
+    "messages": messages,
+    "tracked": tracked,
+    "documents": documents,
 }
 
 

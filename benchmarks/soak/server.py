@@ -82,7 +82,7 @@ async def make_consent_form() -> bytes:
     """A PDF with a text field and an empty signature field, made elsewhere: its library is not to be measured here."""
     program = (
         "import sys; from directsuite.cli.demo import documents; "
-        "sys.stdout.buffer.write(documents.consent_form(documents.Form.numbered(1)))"
+        "sys.stdout.buffer.write(documents.build_consent_form(documents.Form.from_number(1)))"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=PIPE)
     form, _ = await process.communicate()

@@ -232,8 +232,8 @@ async def test_messages_come_by_the_uids_asked_for_after_the_latency(url: str) -
 @pytest.mark.process
 async def test_a_server_ends_with_the_program_that_started_it() -> None:
     program = (
-        "import os, sys; from benchmarks.server import served\n"
-        "with served() as url:\n"
+        "import os, sys; from benchmarks.server import run_server\n"
+        "with run_server() as url:\n"
         "    print(url, flush=True); sys.stdin.read(); os._exit(1)"
     )
     starter = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdin=PIPE, stdout=PIPE, cwd=ROOT)

@@ -35,7 +35,7 @@ async def test_what_was_sent_is_told_where_stdout_takes_nothing(
     _, told = await process.communicate()
     assert process.returncode == 1
     [line] = told.decode().splitlines()
-    assert line.startswith("directsuite: the message was sent as <")
+    assert line.startswith("directsuite: The message was sent as <")
     assert line.endswith("don't repeat the command")
     assert len(await cli_runner.sandbox.ledger("Send")) == 1
 

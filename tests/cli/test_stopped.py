@@ -57,7 +57,7 @@ async def test_a_send_that_was_under_way_is_looked_for_first(cli_runner: CliRunn
     cli_runner.sandbox.inject_fault("Send", "hang", processed=True)
     status, err = await stopped(cli_runner, signal.SIGINT, *SEND)
     assert status == 130
-    assert err.startswith("directsuite: stopped; what was being sent may or may not have arrived: look whether")
+    assert err.startswith("directsuite: stopped; what was being sent may or may not have arrived: check whether")
     assert len(err.splitlines()) == 1
 
 

@@ -219,7 +219,7 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     ("arguments", "told"),
     [
         (("inbox", "list", "--limit", "0"), "--limit (0): give at least 1"),
-        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a day, as 2026-05-01"),
+        (("inbox", "list", "--since", "yesterday"), "--since (yesterday): give a date such as 2026-05-01"),
         (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01T00:00:00) is out of the supported range"),
         (("inbox", "list", "--folder", ".."), "--folder (..): "),
         (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give an integer"),
@@ -232,7 +232,7 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is not an SQLite database"),
         (("sync", "run", "--mailbox", "ada"), "number 1 of --mailbox (ada) is not an e-mail address"),
-        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is no folder's name"),
+        (("sync", "run", "--folder", ".."), "number 1 of --folder (..) is not a folder name"),
         (("patient", "by-username", "ada@x.test", *DOMAIN), "The username (ada@x.test) must be the part before the @"),
         (("patient", "by-username", "ada", "--domain", "a@b"), "--domain (a@b) must be the part behind the @"),
         (("demo", "stray", "x" * 300), f"2 arguments too many (stray {'x' * 93}…)"),

@@ -40,4 +40,4 @@ def _faults(first: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library's heap has rules of its own")
 def test_pages_of_large_bodies_are_used_again() -> None:
     assert _faults("") > 10_000  # else there is nothing to mend
-    assert _faults("from directsuite.core.session import keep_heap; keep_heap()") < 1_000
+    assert _faults("from directsuite.core.session import tune_malloc; tune_malloc()") < 1_000

@@ -47,7 +47,7 @@ async def test_interrupted_command_continues_when_repeated(
     if number is not signal.SIGKILL:
         assert out == b""
         told, stopped = err.decode().splitlines()
-        assert told.endswith(("PDF signed", "PDFs signed"))
+        assert told.endswith(("PDF signed.", "PDFs signed."))
         assert "run the same command again: it skips signed PDFs" in stopped
         assert not (sign_runner.folder / "out/.directsuite").exists()
     before = {name: (sign_runner.folder / "out" / name).read_bytes() for name in finished(sign_runner)}

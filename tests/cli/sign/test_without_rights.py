@@ -103,4 +103,4 @@ async def test_an_output_is_told_by_its_option(sign_runner: SignRunner, tmp_path
     (tmp_path / "out").chmod(0o500)
     told = await sign(sign_runner, "in")
     assert (told.status, told.document["signed"]) == (1, 0)
-    assert told.err.startswith("directsuite: --output can't be written (Permission denied): see to that")
+    assert told.err.startswith("directsuite: --output can't be written (Permission denied): fix this first")

@@ -171,9 +171,8 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_run
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
         "than the service takes (HTTP 413): fix this first",
         _STOPPED,
-        "directsuite: 20 PDFs failed and would be skipped. The table shows the reasons. Fix them, then run the "
-        "same command with "
-        "--again",
+        "directsuite: 20 PDFs failed and would be skipped. The table shows the reasons. Fix them, then run the same "
+        "command with --again.",
     ]
     sign_runner.sandbox.remove_fault(fault)
     assert (await sign_runner.sign("in", *_OUT)).out.startswith("2 signed, 20 failed.")

@@ -333,7 +333,7 @@ async def test_drained_or_cancelled_it_hands_its_chunk_back(scenario: FleetScena
 async def test_other_signatures_are_refused(scenario: FleetScenario) -> None:
     await scenario.make_worker().run()
     await scenario.journal.add(["more.pdf"])
-    with pytest.raises(ds.ConfigurationError, match="a journal of its own"):
+    with pytest.raises(ds.ConfigurationError, match="use a new journal"):
         await scenario.make_worker(signatures=[ds.Signature(name="other")]).run()
     await scenario.make_worker().run()
     assert (await scenario.journal.tally()).states == {DocumentState.DONE: len(NAMES) + 1}
@@ -365,7 +365,7 @@ async def test_a_document_under_another_name_ends_the_worker(scenario: FleetScen
 
     worker = scenario.make_worker()
     worker._named = other
-    with pytest.raises(ds.ConfigurationError, match="keep its name"):
+    with pytest.raises(ds.ConfigurationError, match="a different name than was requested"):
         await worker.run()
 
 
@@ -378,7 +378,7 @@ async def test_closed_connections_end_a_worker(scenario: FleetScenario) -> None:
 async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conninfo: str) -> None:
     journal = PostgresJournal(conninfo, "consents")
     for call in (journal.tally, journal.failures, journal.count_open_batches):
-        with pytest.raises(ds.ConfigurationError, match="the journal isn't open"):
+        with pytest.raises(ds.ConfigurationError, match="the journal is not open"):
             await call()
     with pytest.raises(ds.ConfigurationError, match="chunk has to be 1 or more"):
         PostgresJournal(conninfo, "consents", chunk=0)
