@@ -320,8 +320,8 @@ def read_secret_file(path: Path, name: str) -> Secret:
 
     name: a description of the file for the error's text.
 
-    Raises ConfigurationError in the same cases as `private_bytes`, and if the file is empty, has several lines, or is
-    not UTF-8.
+    Raises ConfigurationError in the same cases as `read_private_file`, and if the file is empty, has several lines,
+    or is not UTF-8.
     """
     content = read_private_file(path, name)
     try:

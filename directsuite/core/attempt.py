@@ -94,7 +94,8 @@ class History:
     deadline: float
     """The deadline of the call, on the event loop's clock.
 
-    If `Options.timeout` is None, progress of a streamed request extends it, and a streamed response sets it to NEVER.
+    If `Options.timeout` is None, progress of a streamed request extends it, and a streamed response sets it to
+    NO_DEADLINE.
     """
     requests: int = 0
     """The number of HTTP requests made."""
@@ -155,7 +156,7 @@ class Attempt(Generic[R]):
     async def run(self) -> R:
         """Make the request. Return the decoded response, or this attempt itself if the call keeps the response open.
 
-        The caller of an open response reads it with `next_chunk` and releases it with `close`.
+        The caller of an open response reads it with `read_chunk` and releases it with `close`.
 
         Raises a DirectSuiteError for each failure of the network or rejection by the service, and exceptions of the
         caller's source, destination or callback unchanged.
@@ -487,9 +488,10 @@ class Attempt(Generic[R]):
         return error
 
     def _record_caller_error(self, error: Exception) -> Exception:
-        """Return the error, after recording it as the caller's.
+        """Record an error of the caller's source, destination or callback, and return it.
 
-        A DirectSuiteError without an operation is not recorded: it belongs to this call.
+        Not recorded is a DirectSuiteError without an operation: it was raised for this call, not by another call, and
+        is handled like other failures of this call.
         """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
             self._history.caller_error = error

@@ -119,7 +119,7 @@ class Options:
     observe: Callable[[ExchangeInfo], object] | None = None
     """Called with each response before it is decoded.
 
-    If it returns NO_MORE for a successful response, the call returns an empty response without decoding the body.
+    If it returns SKIP_DECODING for a successful response, the call returns an empty response without decoding the body.
     """
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""

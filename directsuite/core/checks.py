@@ -56,7 +56,7 @@ class Check:
 def instance_of(kind: type, description: str) -> Check:
     """Return a check that accepts instances of `kind`.
 
-    takes: the description of valid values, as in Check.
+    description: the description of valid values, as in Check.
     """
     return Check(description, lambda value: isinstance(value, kind))
 
@@ -64,7 +64,7 @@ def instance_of(kind: type, description: str) -> Check:
 def with_methods(description: str, *names: str) -> Check:
     """Return a check that accepts objects with methods of these names, but not classes.
 
-    takes: the description of valid values, as in Check.
+    description: the description of valid values, as in Check.
     """
     return Check(
         description,

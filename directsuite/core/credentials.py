@@ -1,8 +1,8 @@
 """Tokens that are renewed before they expire: bearer tokens and registration sessions.
 
-    TokenSource ── fetch() ──► TokenCache ── current() ──► attempt
-                                   ▲                          │ 401, code 011
-                                   └── invalidate(generation)─┘
+    TokenSource ── fetch() ──► TokenCache ── get_current() ──► attempt
+                                   ▲                              │ 401, code 011
+                                   └── invalidate(generation) ────┘
 
 A fetch is one request for a new token. All callers that need a new token share one fetch. It runs in a separate task,
 so the cancellation of a caller does not cancel it.
@@ -61,11 +61,11 @@ class TokenCache:
     """The current token of a source.
 
     margin: seconds before expiry from which the token is renewed, at most half of its lifetime.
-    patience: timeout of one fetch, in seconds.
+    fetch_timeout: timeout of one fetch, in seconds.
     in_header: whether a token must be a valid header value. A token for a URL path may contain any character.
     keep_alive: after the first token, renew in the background even if no caller needs it.
     emit: receives an event for each renewal and each failed renewal.
-    renewed: class of the event for a renewal.
+    renewed_event: class of the event for a renewal.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class TokenCache:
         return self._credential is credential and self._clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
-        """Return the current monotonic time of the cache's clock. `adopt` takes it as `asked_at`."""
+        """Return the current monotonic time of the cache's clock. `store` takes it as `requested_at`."""
         return self._clock.monotonic()
 
     def store(self, token: AccessToken, requested_at: float) -> Credential:
@@ -135,7 +135,7 @@ class TokenCache:
 
         Return the credential that is current afterwards. This also ends a back-off.
 
-        asked_at: time at which the token was requested, in monotonic seconds.
+        requested_at: time at which the token was requested, in monotonic seconds.
         """
         self._failure, self._failures = None, 0
         if self._credential is not None and requested_at < self._credential.requested_at:
@@ -195,7 +195,7 @@ class TokenCache:
             if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
                 with contextlib.suppress(DirectSuiteError):  # RenewalFailed was emitted; try again after the back-off
                     await asyncio.shield(self._start_or_join_fetch())
-        # More tries could lock the account. If a caller gets a new credential, `adopt` starts this task again.
+        # More tries could lock the account. If a caller gets a new credential, `store` starts this task again.
         self._keep_alive_task = None
 
     def _compute_due_time(self) -> float:

@@ -246,7 +246,10 @@ def is_exhausted(receive: object) -> bool:
 
 
 def compute_max_size(headers: Mapping[str, str]) -> int | None:
-    """Return the maximum number of bytes encoded in a response, or None if its headers do not limit it."""
+    """Return the maximum number of bytes whose base64 text fits in a response.
+
+    Return None if the response has no valid Content-Length, or has a Content-Encoding.
+    """
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():
         return None
@@ -295,7 +298,7 @@ class Sink(abc.ABC, Generic[R]):
         """The value that the caller receives at the end."""
 
     async def open(self) -> None:
-        """Prepare for the first attempt. Raises InvalidArgumentError if the destination is not writable."""
+        """Open the destination before the first attempt. Raises InvalidArgumentError if it is not writable."""
 
     async def begin(self) -> None:
         """Remove the bytes of earlier attempts. Raises PartialWriteError if that is impossible."""

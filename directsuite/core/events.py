@@ -285,7 +285,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
     AttemptFailed: (WARNING, "an attempt failed"),
     RetryScheduled: (INFO, "another attempt is made"),
-    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED if the event has `happened`
+    OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED_TEXT if the event has `happened`
     ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),
     CallFinished: (DEBUG, "the call ended"),
     TokenRefreshed: (INFO, "a new token is in use"),

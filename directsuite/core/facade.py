@@ -56,7 +56,7 @@ class Runtime:
 
     @classmethod
     def from_transport(cls, transport: Transport) -> Self:
-        """Return the runtime for a transport."""
+        """Return a new runtime with the clock, sleep function and events of a transport's suite."""
         env, session = transport.environment, transport.environment.session
         return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
 
@@ -124,14 +124,14 @@ class Facade:
     def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self:
         """Return a view that also calls `observe` with each response before it is decoded. For internal use.
 
-        observe: may return NO_MORE to skip decoding. The call then returns the empty response of its operation.
+        observe: may return SKIP_DECODING to skip decoding. The call then returns the empty response of its operation.
 
         An existing observer of the facade is called first.
         """
         earlier = self._options.observe
 
         def observe_both(exchanged: ExchangeInfo) -> object:
-            """Call both observers. Return NO_MORE if either returns it."""
+            """Call both observers. Return SKIP_DECODING if either returns it."""
             results = (None if earlier is None else earlier(exchanged), observe(exchanged))
             return SKIP_DECODING if SKIP_DECODING in results else None
 

@@ -97,8 +97,8 @@ class Prefetch(Generic[K, T]):
     If a fetch fails, the earlier results are returned first, then its error is raised. Later fetches are cancelled, and
     no more start. Leaving `async with` cancels the fetches in progress.
 
-    This is a class, not an async generator. When the event loop shuts down, it closes all async generators at the same
-    time: this one would be closed together with the generator that uses it.
+    This is a class, not an async generator, because the event loop closes all async generators at the same time when it
+    shuts down. This one would be closed together with the generator that uses it.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The limits of one service: connections, requests per second, and a circuit breaker for a service that is down.
 
-    try_admit ─► True, or else await admit ─► begin ─► the request ─► report, release
+    try_admit ─► True, or else await admit ─► start_request ─► the request ─► record_result, release
 
 A connection slot is the permission to use one connection. A rate slot is the permission to send one request now. Both
 are managed here instead of in aiohttp's connector, so that a call that is still waiting here has certainly sent
@@ -144,7 +144,7 @@ class Limits:
     def try_admit(self, *, needs_slot: bool) -> bool:
         """Admit a request if it does not have to wait. Return False if it has to, or if the circuit is not closed.
 
-        connect: whether the request needs a connection slot.
+        needs_slot: True if the request needs a connection slot.
         """
         if (
             self._rate_waiters
@@ -229,8 +229,8 @@ class Limits:
     def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
         """Record how a request ended.
 
-        answered: True if the service responded, False if not. None if the request shows neither.
-        probe: the number that `begin` returned.
+        has_response: True if the service responded, False if not. None if the request shows neither.
+        probe: the number that `start_request` returned.
         explanation: explanation of the error, if the service did not respond.
         """
         if has_response:

@@ -155,14 +155,14 @@ class Operation(ValueSemantics, Generic[R]):
         return first, tuple(zip(others[::2], others[1::2], strict=True))
 
     def validate_segments(self, segments: tuple[str, ...]) -> None:
-        """Raise InvalidArgumentError if `filled` would, so that a caller can validate arguments before other work."""
+        """Raise InvalidArgumentError if `build_path` would. With it a caller validates arguments before other work."""
         self.build_path(segments)
 
 
 _UNQUOTED_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 """Matches text that percent-encoding leaves unchanged and that does not start with a dot."""
 SESSION_ID = "{session_id}"
-"""The placeholder of the session id in a path. A path returned by `filled` has no other braces, because they are
+"""The placeholder of the session id in a path. A path returned by `build_path` has no other braces, because they are
 percent-encoded.
 """
 _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")

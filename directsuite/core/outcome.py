@@ -49,7 +49,7 @@ error, and under "again" the condition for another attempt:
 
 An attempt of an operation that may not be repeated has no timeout except the deadline. For a status from 200 to 299
 without a row, the body decides. The media type of the response is only mentioned in errors.
-A request is not repeated if the error is an unreadable value that the caller requires (`Facade.requiring`).
+A request is not repeated if the error is an unreadable value that the caller requires (`Facade.with_strict_paths`).
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ def interpret(
 
     The error is returned, not raised, so that no traceback contains the response.
 
-    limit: the maximum size of a response in bytes. The error about a larger one mentions it.
-    skipped: called with the number of values that could not be read, by JSON path, if there are any.
+    max_bytes: the maximum size of a response in bytes. The error about a larger one mentions it.
+    on_skipped: called with the number of values that could not be read, by JSON path, if there are any.
     """
     about = operation.error_context
     if answer.too_large:

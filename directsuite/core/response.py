@@ -1,4 +1,4 @@
-"""HTTP responses: `ResponseStream` while the body is being received, `Answer` when it has been read.
+"""HTTP responses: `ResponseStream` while the body is being received, `BufferedResponse` when it has been read.
 
 The `repr` of both omits headers and body, because tracebacks can include local variables.
 """
@@ -34,7 +34,8 @@ class ResponseStream:
     def __init__(self, open_responses: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
         """Create a stream without a response. `begin` sets the response.
 
-        reading: the responses being read, which the suite closes when it is closed. This one adds and removes itself.
+        open_responses: the responses being read, which the suite closes when it is closed. This one adds and removes
+            itself.
         limits: the limits to which `close` returns the connection slot. None: the request has no slot.
         is_base64: True if the body is base64 text, which is checked for compression bombs.
         """

@@ -39,7 +39,7 @@ MAX_RETRY_AFTER = 3600.0
 """Maximum wait for a Retry-After, in seconds. A longer one is reduced to this, because it may be a mistake."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Maximum number of doublings. More would not change a wait that is limited by `longest`, but could overflow.
+# Maximum number of doublings. More would not change a wait that is limited by `max_wait`, but could overflow.
 _MAX_DOUBLINGS = 64
 
 
@@ -48,7 +48,7 @@ class Backoff:
     """Exponential back-off with a limit.
 
     first: seconds to wait after the first failure. The wait doubles with each further failure.
-    longest: the maximum wait, in seconds.
+    max_wait: the maximum wait, in seconds.
     """
 
     first: float
@@ -172,15 +172,18 @@ class RetryPolicy(ValueSemantics):
         may_repeat: returns True if the call may be attempted again after this exception.
         time_left: returns the number of seconds until the deadline.
         sleep: waits for a number of seconds.
-        scheduled: called with the seconds of each wait before it starts.
-        answer: awaits the result of the user's strategy if it is awaitable.
+        on_scheduled: called with the seconds of each wait before it starts.
+        await_result: awaits the result of the user's strategy if it is awaitable.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         enough = stop_after_attempt(self.attempts)
 
         async def resolve_result(result: Any, too_late: float) -> Any:
-            """Return a strategy's result, awaited if necessary. Return `too_late` if the deadline passes first."""
+            """Return a strategy's result, awaited if it is awaitable.
+
+            Return `too_late` if the call's deadline, see `time_left`, passes before the result is available.
+            """
             if not inspect.isawaitable(result):
                 return result
             limit = asyncio.timeout(time_left())

@@ -98,7 +98,7 @@ class Session:
         """True if closing has begun."""
         self._closing_finished: asyncio.Event | None = None
         self.calls = 0
-        """The number of calls in progress. The last one to end must call `idle`."""
+        """The number of calls in progress. The last one to end must call `notify_idle`."""
         self._idle: asyncio.Event | None = None
 
     @property
@@ -187,8 +187,7 @@ class Session:
     def require_usable(self, *, nested: bool = False) -> None:
         """Raise an error if the suite cannot be used now, in this event loop and process.
 
-        within_a_call: whether the request belongs to a call in progress. It is then allowed while closing waits for
-            calls.
+        nested: True if the request belongs to a call in progress. It is then allowed while closing waits for calls.
 
         Raises ClosedError if the suite is not open, and ConfigurationError if it was opened in another event loop, or
         before a fork.
@@ -355,7 +354,7 @@ class TimeoutScheduler:
     def timeout_at(self, when: float) -> Timeout:
         """Return a timeout for a `with` block of the current task.
 
-        when: time of expiry on the event loop's clock, or NEVER.
+        when: time of expiry on the event loop's clock, or NO_DEADLINE.
         """
         return Timeout(self, when)
 
@@ -404,7 +403,7 @@ class Timeout:
 
     If the suite is closed first, it cancels the block and raises ConnectionAbortedError.
 
-    when: time of expiry on the event loop's clock, or NEVER.
+    when: time of expiry on the event loop's clock, or NO_DEADLINE.
     """
 
     __slots__ = ("_cancelling", "_error", "_scheduler", "_task", "when")
@@ -446,13 +445,13 @@ class Timeout:
             raise self._error from error
 
     def extend(self, seconds: float, latest_expiry: float) -> None:
-        """Set the expiry to `seconds` from now, but not later than `most`, a time on the event loop's clock."""
+        """Set the expiry to `seconds` from now, but at most to `latest_expiry`, a time on the event loop's clock."""
         self.reschedule(min(self._scheduler.loop.time() + seconds, latest_expiry))
 
     def reschedule(self, when: float) -> None:
         """Change the expiry. Has no effect on a block that was cancelled already.
 
-        when: new time of expiry on the event loop's clock, or NEVER.
+        when: new time of expiry on the event loop's clock, or NO_DEADLINE.
         """
         self.when = when
         if self._task is not None and self._error is None:

@@ -298,8 +298,8 @@ class Transport:
     async def _find_proof(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
         """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None.
 
-        A call that a retry proves to have happened (`Operation.done_answers`) has an empty response. This method does
-        not send the request again.
+        A call that a retry proves to have happened (`Operation.already_done_codes`) has an empty response. This method
+        does not send the request again.
         """
         if isinstance(failure, OutcomeUnknownError):
             return None

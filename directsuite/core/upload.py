@@ -232,7 +232,11 @@ class RequestPayload(Payload):
             await self._write_stream(writer, chunks)
 
     async def _write_stream(self, writer: AbstractStreamWriter, chunks: AsyncIterator[bytes]) -> None:
-        """Write the chunks. Nothing is sent before the first one, because aiohttp delays the headers until then."""
+        """Write the chunks, and let other tasks run regularly.
+
+        Nothing is sent before the first chunk, because aiohttp delays the headers until then. Raises
+        ConnectionResetError if the connection has ended before the first chunk, and the exceptions of the source.
+        """
         since_turn = largest = 0
         while (chunk := await self._read_chunk(chunks)) is not None:
             if not self.started:

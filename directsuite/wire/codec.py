@@ -258,7 +258,7 @@ def _is_user_hook(hook: Any) -> bool:
 def _find_user_hook(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any] | None:
     """Return the user hook for a type, or None.
 
-    For a type in _INHERITING, a hook that was registered for its base class does not count.
+    For a type in _TYPES_INHERITING_HOOKS, a hook that was registered for its base class does not count.
     """
     try:
         hook = get_hook(kind)
@@ -301,7 +301,7 @@ class ModelReader:
     def shape(self) -> Shape:
         """The positions of base64 text in the model's JSON.
 
-        Names from `Wire.also` are not included, because a member with such a name may remain undecoded in `extra`.
+        Names from `Wire.aliases` are not included, because a member with such a name may remain undecoded in `extra`.
         """
         items = {
             field.key: item.shape
@@ -451,11 +451,11 @@ def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
 
 
 def _make_defaulting_read(field: Field, reader: Reader) -> Callable[..., Any]:
-    """Return a function that reads a field's value. It returns the default if `Field.absent` is true."""
+    """Return a function that reads a field's value. It returns the default if `Field.is_absent` returns True."""
     if isinstance(reader, Scalar):
         read = reader.read
         if field.default is None and isinstance(reader, OptionalScalar):
-            return read  # an OptionalLeaf already returns None in this case
+            return read  # an OptionalScalar already returns None in this case
 
         def read_leaf(value: Any) -> Any:
             return field.make_default() if field.is_absent(value) else read(value)

@@ -217,7 +217,7 @@ TEXT_TYPES = (str, bytes, Secret)
 
 
 def is_null(value: Any, kind: Any) -> bool:
-    """Return True if the value means "no value": null, or the text "null" if the type is not one of TEXTS."""
+    """Return True if the value means "no value": null, or the text "null" if the type is not in TEXT_TYPES."""
     return value is None or (kind not in TEXT_TYPES and value in NULL_VALUES)
 
 
@@ -263,7 +263,7 @@ class Field:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All JSON names of the field: the main one first, then those of `Wire.also`."""
+        """All JSON names of the field: the main one first, then those of `Wire.aliases`."""
         return (self.key, *self.wire.aliases)
 
     @property
@@ -290,7 +290,7 @@ class Field:
         return self.default.factory() if self.has_default_factory else self.default
 
     def merge_aliases(self, value: Any, extra: dict[str, Any]) -> Any:
-        """Return the field's JSON value, also from the names in `Wire.also`. Remove members that are used from `extra`.
+        """Return the field's JSON value, also from the names in `Wire.aliases`. Remove used members from `extra`.
 
         value: the value under the main name, or None.
         extra: the members of the JSON object whose names are not the main name of any field.

@@ -127,7 +127,7 @@ class ExactScalar(Scalar):
 
 
 class OptionalScalar(Scalar):
-    """Reads a value that may be null or absent. The text "null" also means None, unless the type is one of TEXTS."""
+    """Reads a value that may be null or absent. The text "null" also means None, unless the type is in TEXT_TYPES."""
 
     def __init__(self, inner: Scalar, kind: Any) -> None:
         self.inner = inner
@@ -222,7 +222,7 @@ def reader_for(
 ) -> Reader:
     """Return the reader for a field with this annotation.
 
-    of_converter: returns the converter's reader for a type, which takes precedence, or None.
+    find_converter_reader: returns the converter's reader for a type, which takes precedence, or None.
     exact: True if a text with broken UTF-8 is unreadable.
     required: True if the field is required.
 
