@@ -41,7 +41,7 @@ class PageReader:
     _latest_keys: set[str] = attrs.field(factory=set[str], init=False)
     # The offset of the first of those pages.
     _latest_start: int = attrs.field(default=0, init=False)
-    # The number of pages since then that had only messages of `_latest`.
+    # The number of pages since then that had only messages of `_latest_keys`.
     _repeats: int = attrs.field(default=0, init=False)
 
     @property
@@ -88,9 +88,10 @@ class PageReader:
     async def _record_page(self, start: int, keys: frozenset[str]) -> None:
         """Compare a page with earlier pages, and set `is_repeating`.
 
-        If two pages have only messages of `_latest`, the page at `_latest_start` is read again. If it now has other
-        messages, new faxes have shifted the list, and the reader continues. Otherwise the service ignores the offset,
-        or offsets after the end. `_latest` may cover several pages, because servers of a service may alternate.
+        If two pages have only messages of `_latest_keys`, the page at `_latest_start` is read again. If it now has
+        other messages, new faxes have shifted the list, and the reader continues. Otherwise the service ignores the
+        offset, or offsets after the end. `_latest_keys` may cover several pages, because servers of a service may
+        alternate.
         """
         if not keys <= self._seen_keys:
             self._seen_keys |= keys

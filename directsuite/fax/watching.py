@@ -273,10 +273,10 @@ async def watch(
     """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed.
 
     If a poll fails, the messages that it found are yielded, and polling continues after a pause. An error whose scope
-    is in HOPELESS is raised. Until one poll has succeeded, an error whose scope is ITEM is also raised, because the
-    number or handle may be unknown to the service.
+    is in NOT_RETRYABLE is raised. Until one poll has succeeded, an error whose scope is ITEM is also raised, because
+    the number or handle may be unknown to the service.
 
-    closed: returns True if the suite is closed.
+    is_closed: returns True if the suite is closed.
     """
     backoff = Backoff(interval, max(interval, _MAX_PAUSE_SECONDS))
     has_succeeded, failures = False, 0

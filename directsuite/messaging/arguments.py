@@ -162,7 +162,7 @@ def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[st
 
 
 def clamp_datetime(moment: datetime) -> datetime:
-    """Return the time in UTC, limited to the range from FIRST to the last complete second of the year 9999."""
+    """Return the time in UTC. If it is before MIN_DATETIME or after _MAX_DATETIME, return that limit instead."""
     return min(max(moment, MIN_DATETIME), _MAX_DATETIME).astimezone(UTC)
 
 
@@ -267,7 +267,10 @@ async def _open_content(source: Path | Content, number: int) -> Content:
 
 
 def _defer_large_contents(attachments: list[Attachment]) -> list[Attachment]:
-    """Return the attachments. If their contents in memory exceed AT_ONCE bytes, make them sources, encoded later."""
+    """Return the attachments. If they are large, replace contents in memory by sources, which are encoded while sent.
+
+    They are large if the contents in memory exceed MAX_UNINTERRUPTED_BYTES in total.
+    """
     if (
         sum(len(attachment.content) for attachment in attachments if attachment.source is None)
         <= MAX_UNINTERRUPTED_BYTES

@@ -159,7 +159,12 @@ def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes,
 
 
 def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
-    """Yield the parts to attach. alternative: the part is in the multipart/alternative that contains the body."""
+    """Yield the parts below `part`, or the part itself, that are neither the body nor another form of the body.
+
+    body: the part that becomes the body of the message, or None.
+    alternative: True if `part` is in the multipart/alternative that contains the body. Plain text and HTML in it are
+        other forms of the body unless they are files.
+    """
     if part is body:
         return
     if part.get_content_maintype() == "multipart" and part.is_multipart():

@@ -49,7 +49,7 @@ async def fetch_batches(
 
     fetch: requests a batch. Returns its messages, in any order, and the size of the response in bytes. If the response
         exceeded the maximum size, returns the error, and the number of bytes received before that.
-    most, window, batch_bytes: see `Batches`.
+    batch_size, window, batch_bytes: see `Batches`.
     Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """
     batches = Batches(uids, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
@@ -117,9 +117,9 @@ class Batch:
 class Batches(Iterator[Batch]):
     """Divides uids into batches. The size of a batch is chosen when it is requested with `next`.
 
-    most: maximum number of messages per batch. A batch has at least one message.
+    batch_size: maximum number of messages per batch. A batch has at least one message.
     window: number of batches that are fetched ahead.
-    batch_bytes: target size of a response in bytes. None: choose it so that a full window fits in MEMORY.
+    batch_bytes: target size of a response in bytes. None: chosen so that a window fits in TARGET_MEMORY_BYTES.
     """
 
     def __init__(self, uids: list[int], *, batch_size: int, window: int, batch_bytes: int | None = None) -> None:
@@ -156,7 +156,7 @@ class Batches(Iterator[Batch]):
 
         Batches shrink immediately and grow gradually, because large messages often occur in groups.
 
-        messages: number of messages that the batch contained.
+        message_count: number of messages that the batch contained.
         """
         if message_count:
             size = batch.size / message_count

@@ -59,7 +59,10 @@ def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[st
 
 
 def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the lines of records. Titles are expected in the first line, and in the first line after a border."""
+    """Yield the lines that are records: skip borders, and lines with the column titles.
+
+    Titles are only recognized in the first line, and in the first line after a border.
+    """
     first = True
     for cells in lines:
         if _BORDER.fullmatch(cells[0].strip()) and not any(cells[1:]):

@@ -100,7 +100,7 @@ class Evidence(enum.Enum):
     def is_safe_to_send(self, *, already_sent: bool) -> bool:
         """Return True if this proves that the message is absent, so that it may be sent.
 
-        after_a_send: True if this call has already sent the message. Its request may have been lost.
+        already_sent: True if this call has already sent the message. Its request may have been lost.
         """
         match self:
             case Evidence.ABSENT:
@@ -169,7 +169,7 @@ class SentMessage:
     async def find(self, search: Search) -> SendMessageResponse | None:
         """Search INBOX.Sent, and set `evidence`. Return the lost response if the message was found, else None.
 
-        If the search fails, its error is raised, and `evidence` is NOT_SEEN.
+        If the search fails, its error is raised, and `evidence` is NO_SEARCH_RESULT.
         """
         self.evidence = Evidence.NO_SEARCH_RESULT
         messages = await search(self._begin, self.deadline.require_time_left())
@@ -332,9 +332,9 @@ def make_request_id(address: str, key: str) -> str:
 
 
 def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
-    """Return a copy of the message with the mark in its header.
+    """Return a copy of the message with the request id in its header `X-Request-ID`.
 
-    Raises InvalidArgumentError if the message already has a header `X-Request-ID`.
+    Raises InvalidArgumentError if the message already has this header.
     """
     headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
     if any((header.name or "").lower() == REQUEST_ID_HEADER.lower() for header in headers):
@@ -352,7 +352,7 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
 
 
 def is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    """Return True if our clock is more than CLOCK_SKEW ahead of the server's clock.
+    """Return True if our clock is more than MAX_CLOCK_SKEW ahead of the server's clock.
 
     headers: headers of a response. Return False if it has no valid `Date`.
     """

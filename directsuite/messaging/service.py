@@ -438,7 +438,7 @@ class Mailbox(Facade):
         within_call = self._as_nested()
 
         async def verify_moved() -> APIResponse | None:
-            """Return a success if the folder is listed under its new name only, else None."""
+            """Return a success if the new name is listed and the old one is not. Return None otherwise."""
             names = await within_call.get_folders()
             is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
             return _SUCCESS if is_moved else None
@@ -813,9 +813,12 @@ def _can_verify_deletion(folder: str) -> bool:
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
+    """Return True if a listing of the parent folder proves that this folder was deleted.
 
-    names: the listed names. An empty name could not be read, and may be that of the folder; then return False.
+    The listing must contain neither the folder nor a subfolder of it. A listing without any name proves a deletion only
+    if the parent is not INBOX.
+
+    names: the listed names. An empty name could not be read, and may be the folder's; then return False.
     """
     levels = folder.lower().split(".")
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents

@@ -107,7 +107,7 @@ def is_unconfirmed(status: MessageStatus | None) -> bool:
 
 
 def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """Group the records of a response by Message-ID in the form of `bare`. Records of other messages are dropped.
+    """Group the records of a response by Message-ID as `normalize_smtp_id` returns it. Drop records of other messages.
 
     If only one message was requested, records without a Message-ID are counted as its records. Otherwise they are
     dropped.
@@ -226,9 +226,9 @@ async def follow(
 
     Failed polls are repeated. This includes polls that the service rejects, because it may not know the message yet.
     Raises InvalidArgumentError if an argument is invalid, the error of a poll that fails at `give_up_after`, and
-    immediately an error whose scope is in HOPELESS.
+    immediately an error whose scope is in NOT_RETRYABLE.
 
-    ask: makes one poll.
+    poll: makes one poll.
     recipients, give_up_after, on_poll: see `Mailbox.track`.
     """
     validate_smtp_id(smtp_id)

@@ -184,8 +184,8 @@ _REJECTION_CODES: dict[str, tuple[type[ServiceError], str]] = {
 class AuthorizationRequest:
     """A request for a user's consent.
 
-    If another process handles the redirect, store `state` and `code_verifier` in the user's session and recreate the
-    request: AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
+    If another process handles the redirect, store `state` and `code_verifier` in the user's session. Recreate the
+    request with AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
     """
 
     client_id: str

@@ -176,7 +176,7 @@ class DemoReport:
 
 
 def report_to_dict(report: DemoReport) -> Mapping[str, Any]:
-    """Return the report for JSON. seconds: wall time; files: relative to `output`."""
+    """Return the report for JSON. `seconds` is the wall time. The paths in `files` are relative to `output`."""
     return {
         "held": report.passed,
         "version": __version__,

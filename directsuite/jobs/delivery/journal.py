@@ -207,7 +207,7 @@ class Records:
         return await self._database.transaction(begin)
 
     async def forget_begin(self, mailbox: str, request_id: str) -> None:
-        """Set the time of the first attempt, which is wrong, to one before any attempt."""
+        """Replace a wrong time of the first attempt by 1970, so that searches for the message cover all times."""
         await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": request_id})
 
     async def withdraw_send(self, mailbox: str, request_id: str) -> None:
@@ -215,7 +215,10 @@ class Records:
         await self._database.execute(_WITHDRAW_SEND, {"mailbox": mailbox, "mark": request_id})
 
     async def end_send(self, mailbox: str, request_id: str, smtp_id: str) -> None:
-        """Record that a message was sent. If it is tracked, it must have been added before."""
+        """Record that a message was sent, and link the record to the tracked message with this id.
+
+        Add the message before, if it is to be tracked: a record without a link is not deleted with the message.
+        """
         smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot store lone surrogates
         values = {"mailbox": mailbox, "mark": request_id, "smtp_id": smtp_id, "bare_id": normalize_smtp_id(smtp_id)}
         await self._database.execute(_END_SEND, values)
@@ -252,7 +255,10 @@ class Records:
         return await self._database.transaction(load)
 
     async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
-        """Write these changes, and mark messages that are over, in one transaction."""
+        """Write changes of statuses, and mark the messages that they end as over, in one transaction.
+
+        changed: messages with their changes, each change with the recipient's address.
+        """
         rows = [
             attrs.asdict(change)
             | {"message": message.number, "address": address}
@@ -262,7 +268,7 @@ class Records:
         ]
 
         async def record(transaction: Transaction) -> None:
-            """Write statuses, changes and ends."""
+            """Write the statuses and changes, and mark messages as over."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))

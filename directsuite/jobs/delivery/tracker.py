@@ -429,7 +429,13 @@ class StatusPoller:
         )
 
     async def poll(self) -> None:
-        """Poll the messages that are due, or wait until one is due or added."""
+        """Poll the messages that are due.
+
+        If none is due, or the service needs a pause, only wait until a message is due or added, or the pause is over.
+
+        Raises DeliveryJournalError and errors whose scope is in NOT_RETRYABLE. PermissionDeniedError is only raised if
+        the service rejects all requests with it, and for a single message only once.
+        """
         messages = self._state.messages
         self._notice_sleep()
         now = self._monotonic()

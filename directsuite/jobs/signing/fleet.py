@@ -252,8 +252,9 @@ class _RunningBatch:
 
 
 async def _raise_job_error(leased: _RunningBatch) -> None:
-    """Raise the job's error. If the journal failed or the lease has ended, raise SigningJournalError, after which `run`
-    continues.
+    """Raise the error of a job that has ended, if it failed.
+
+    Raises SigningJournalError, after which `run` continues, if the journal failed or the lease has ended.
     """
     try:
         leased.task.result()

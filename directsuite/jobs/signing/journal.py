@@ -109,7 +109,7 @@ class JobJournal:
         """Reset failed documents so that they are signed again, all or those with this problem. Return their number."""
 
         async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches."""
+            """Reset the documents, and reopen their batches. Return the number of documents."""
             renewed = await transaction.execute(sql.RETRY_FAILED, {"job": self.job, "problem": problem})
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
@@ -404,7 +404,7 @@ def _make_entry(values: Sequence[Any]) -> SigningEntry:
 
 
 def _encode_name(name: str) -> bytes:
-    """Encode a name. File names may contain surrogates."""
+    """Encode a name. File names may contain lone surrogates, which are encoded with the handler surrogatepass."""
     return name.encode("utf-8", "surrogatepass")
 
 

@@ -145,10 +145,12 @@ class TargetFolder:
         return await asyncio.to_thread(_has_digest, self._path / name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
-        """Rename the file to its name, and sync both to disk.
+        """Rename the file to its name, and sync the folders to disk. The file itself must have been synced before.
 
-        A file created at the same time is not replaced, except on file systems without hard links. Raises
-        FileExistsError if the name has different content, InvalidArgumentError if it is invalid, and OSError.
+        An existing file is replaced if `overwrite` is True. Otherwise, one with the same content counts as published,
+        and one created at the same time is not replaced, except on file systems without hard links. Raises
+        FileExistsError if an existing file has different content, InvalidArgumentError if the name is invalid, and
+        OSError.
         """
         self.check(name)
         with translate_name_errors():
@@ -200,9 +202,9 @@ async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T],
 
 
 def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | None:
-    """Create a shard's folder for a lease, and remove those of earlier leases.
+    """Create and lock an empty folder for a shard's lease. Remove an existing one, and those of earlier leases.
 
-    Return its lock, or None if the file system has no locks. Folders of later leases are not removed, because this
+    Return the lock, or None if the file system has no locks. Folders of later leases are not removed, because this
     worker may have been suspended.
     """
     folder = top / f"{shard}.{lease_number}"

@@ -365,7 +365,7 @@ class OutageTracker:
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Return the seconds left until the outage is too long. Starts one if there is none."""
+        """Return the seconds left until the outage is too long. If there is no outage, start one."""
         now = self.clock.monotonic()
         if self.kind is None:
             self.kind, self._since = type(error).__name__, now
@@ -401,7 +401,10 @@ class RetryState:
         )
 
     def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
-        """Return what to do after an error. has_others_in_progress: whether others can show if the service works."""
+        """Record an error of an attempt, and return what to do. Call it once per error.
+
+        has_others_in_progress: True if other documents are in progress, whose results can show if the service works.
+        """
         if isinstance(error, SourceError):
             return RetryVerdict.FAIL if self._is_unreadable(error) else RetryVerdict.WAIT
         signed = self._outage.signed_count
@@ -432,7 +435,7 @@ class RetryState:
         return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
 
     def _is_unreadable(self, error: Exception) -> bool:
-        """Return True if the document cannot be read although others can, or for too long."""
+        """Count a failed read. Return True if only this document is unreadable, or reads fail for too long."""
         read = self._outage.read_count
         self._read_counts.append(read)
         return self._outage.start_or_measure_outage(error) < 0 or (
@@ -447,7 +450,10 @@ class RetryState:
         return over or error.explanation.rstrip(".")
 
     def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
-        """Return why the job does not wait for the service any longer, None if it does."""
+        """Return the reason why the job stops waiting for the service, or None if it continues to wait.
+
+        If no outage is being measured, the measurement starts now.
+        """
         left = self._outage.start_or_measure_outage(error)
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return error.explanation
