@@ -490,8 +490,8 @@ class Attempt(Generic[R]):
     def _record_caller_error(self, error: Exception) -> Exception:
         """Record an error of the caller's source, destination or callback, and return it.
 
-        Not recorded is a DirectSuiteError without an operation: it was raised for this call, not by another call, and
-        is handled like other failures of this call.
+        A DirectSuiteError without an operation is not recorded, because it does not come from another call. It is
+        handled like the other failures of this call.
         """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
             self._history.caller_error = error

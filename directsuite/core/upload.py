@@ -88,6 +88,7 @@ class RequestBody:
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncGenerator[bytes]:
+            """Yield the chunks of all parts."""
             for part in parts:
                 async with contextlib.aclosing(part.stream()) as stream:
                     async for chunk in stream:
@@ -490,6 +491,7 @@ async def inspect_source(source: Source, *, head: int, parameter: str, size: int
     """
 
     def inspect_content() -> tuple[Content, bytes]:
+        """Return the content and its first bytes. May block."""
         content = make_content(source, parameter=parameter, size=size)
         return content, content.head(head) if head else b""
 

@@ -61,6 +61,7 @@ class Access:
         expected = None if without_token else self.token
 
         async def respond(request: web.Request) -> web.StreamResponse:
+            """Reject the request, or call the handler."""
             if "Origin" in request.headers or not self._is_host_known(request):
                 text = "the control API is for programs on this machine only"
                 return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
@@ -77,6 +78,7 @@ class Access:
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+            """Reject a service call with an unknown host name."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)

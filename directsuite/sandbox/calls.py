@@ -111,6 +111,7 @@ class Calls:
 
         @web.middleware
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
+            """Call the handler, and record the call if it is one of a service."""
             operation, at, began = request.match_info.route.name, datetime.now(UTC), time.perf_counter()
             if operation is None and request.match_info.http_exception is None:  # such as the page or the control API
                 return await handler(request)

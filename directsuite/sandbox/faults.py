@@ -227,6 +227,7 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Call the handler, and apply the next rule for the operation if there is one."""
         fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)

@@ -132,6 +132,7 @@ class StoredFiles:
         """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
+            """Run `work`. Return its result, and the names of the files that no row names."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)

@@ -117,6 +117,7 @@ class Signing(Facade):
         meter = ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
+            """Return the request body, which reports its progress."""
             content = await open_pdf(pdf, size)
             meter.total = content.size
             body = RequestBody.from_content(content, None if progress is None else meter.advance)

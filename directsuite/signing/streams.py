@@ -81,6 +81,7 @@ async def stream_pieces(
     has_begun = False
 
     def handle_head(exchanged: ExchangeInfo) -> None:
+        """Set the expected size, and call the observer of the options."""
         # The caller's `progress` is not called here: its error would be reported as one of the network.
         meter.total = compute_max_size(exchanged.response.headers)
         if observe is not None:
