@@ -102,18 +102,18 @@ async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(server: Scri
 
 PROGRAM = """
 import asyncio, os, sys, threading
-from directsuite.core.download import sink_of
-from directsuite.core.upload import content_of
+from directsuite.core.download import make_sink
+from directsuite.core.upload import make_content
 
 async def main():
     workers = min(32, os.cpu_count() + 4) + 1
     files = [os.fdopen(os.pipe()[0], "rb", buffering=size) for size in (0, 8192) for _ in range(workers)]
-    calls = [anext(content_of(file, parameter="pdf").pieces()) for file in files]
+    calls = [anext(make_content(file, parameter="pdf").pieces()) for file in files]
     if "stdin" in sys.argv:
-        calls.append(anext(content_of(sys.stdin.buffer, parameter="pdf").pieces()))
-    sinks = [sink_of(os.fdopen(os.pipe()[1], "wb", buffering=size)) for size in (0, 8192) for _ in range(workers)]
+        calls.append(anext(make_content(sys.stdin.buffer, parameter="pdf").pieces()))
+    sinks = [make_sink(os.fdopen(os.pipe()[1], "wb", buffering=size)) for size in (0, 8192) for _ in range(workers)]
     if "stdout" in sys.argv:
-        sinks.append(sink_of(sys.stdout.buffer))
+        sinks.append(make_sink(sys.stdout.buffer))
     for sink in sinks:
         await sink.open()
     calls += [sink.write(bytes(1_000_000)) for sink in sinks]
@@ -125,7 +125,7 @@ async def main():
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     for sink in sinks:
-        await sink.end()
+        await sink.abort()
         await sink.close()
     await asyncio.wait_for(asyncio.get_running_loop().getaddrinfo("localhost", 80), 5)
     print("resolved", file=sys.stderr)

@@ -71,12 +71,12 @@ _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
 from directsuite.durable.database import sql
 from directsuite.sync.store import SqliteStore
-from directsuite.sync.model import ChangeSet, Row, State, StoreError
+from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreError
 
 async def commit(store, name):
     lease = await store.claim(name)
     folder = await store.folder(lease, "INBOX")
-    rows = [Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE, digest=bytes(5000)) for uid in range(200)]
+    rows = [MessageRow(folder=folder.id, uid_validity=1, uid=uid, state=MessageState.LIVE, digest=bytes(5000)) for uid in range(200)]
     await store.commit(lease, ChangeSet(rows=rows), [])
     print("kept", name)
 
@@ -283,7 +283,7 @@ from directsuite.sync.store import SqliteStore
 os.setuid(65534)
 try:
     if sys.argv[2] == "beside":
-        with FILE.beside(Path(sys.argv[1])):
+        with FILE.open_shared(Path(sys.argv[1])):
             pass
     else:
         asyncio.run(SqliteStore(sys.argv[1]).open())
@@ -469,20 +469,20 @@ _COMMITS = """
 import asyncio, sys
 from directsuite.sync.model import Change, Key, Kind
 from directsuite.sync.store import SqliteStore
-from directsuite.sync.model import ChangeSet, Row, State
-from tests.sync.test_sqlite_store import Told
+from directsuite.sync.model import ChangeSet, MessageRow, MessageState
+from tests.sync.test_sqlite_store import TableSink
 
 async def commit(store, number):
     lease = await store.claim(str(number))
     folder = await store.folder(lease, "INBOX")
     for uid in range(1, 100_000):
-        rows = [Row(folder=folder.id, uid_validity=1, uid=uid, state=State.LIVE, digest=bytes(16))]
+        rows = [MessageRow(folder=folder.id, uid_validity=1, uid=uid, state=MessageState.LIVE, digest=bytes(16))]
         key = Key(str(number), "INBOX", 1, uid)
         await store.commit(lease, ChangeSet(rows=rows), [Change(kind=Kind.NEW, key=key)])
         print(key, flush=True)
 
 async def main():
-    async with SqliteStore(sys.argv[1], Told()) as store:
+    async with SqliteStore(sys.argv[1], TableSink()) as store:
         await asyncio.gather(*(commit(store, number) for number in range(20)))
 
 asyncio.run(main())

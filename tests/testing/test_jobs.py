@@ -110,7 +110,7 @@ async def test_an_outage_that_is_too_long(a_job, directsuite_sandbox, directsuit
     directsuite_sandbox.inject_fault("Save", "status", status=503, times=None)
     async with SigningJournal(tmp_path / "signing.db") as journal:
         with pytest.raises(JobStoppedError):
-            await a_job(journal, patience=600.0).run()
+            await a_job(journal, max_outage=600.0).run()
     assert 600 < directsuite_clock.monotonic() - at < 900
     assert time.monotonic() - began < 60
 
@@ -122,7 +122,7 @@ async def test_what_is_stored_has_expired_by_the_next_run(
     directsuite_sandbox.inject_fault("SignAndPull", "status", status=503, retry_after=1, times=None)
     async with SigningJournal(tmp_path / "signing.db") as journal:
         with pytest.raises(JobStoppedError):
-            await a_job(journal, patience=1.0).run()
+            await a_job(journal, max_outage=1.0).run()
         directsuite_sandbox.clear_faults()
         directsuite_clock.advance(timedelta(hours=5))
         asked.clear()

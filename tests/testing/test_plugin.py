@@ -136,7 +136,7 @@ def test_other_backends_of_anyio_are_refused(project: Project) -> None:
     project.write("test_mine.py", "import pytest\npytestmark = pytest.mark.anyio\n" + THREE_LINES)
     counts, written = project.run("anyio")
     assert counts == {"error": 1}
-    assert "have a fixture anyio_backend return 'asyncio'" in written
+    assert "Define a fixture anyio_backend that returns 'asyncio'" in written
 
 
 def test_sync_test_has_the_sandbox_and_is_told_that_it_has_no_suite(project: Project) -> None:

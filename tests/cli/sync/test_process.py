@@ -146,7 +146,7 @@ async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatc
     options = ("--postgres", "--passwords", sync_runner.write_passwords(bob="wrong"), "--status-file", "report.json")
     async with start_process("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
-        await until(lambda: b"refused" in (sync_runner.folder / "report.json").read_bytes())
+        await until(lambda: b"rejected" in (sync_runner.folder / "report.json").read_bytes())
         ended = await sync_runner.run("status", "--postgres")
         assert ended.status == 1
         assert ended.out.startswith("1 worker synchronises 2 mailboxes\n")

@@ -246,7 +246,7 @@ REFUSED = {
     "a string without an end": (_BODY[: len(_BODY) // 2], "the request body is not valid JSON"),
     "wrong credentials": (_BODY.replace(b'"password": "', b'"password": "x'), "password is wrong"),
     "no sender": (_BODY.replace(b'"sender"', b'"from"'), "missing required field `sender`"),
-    "another sender": (_BODY.replace(b'"sender": "', b'"sender": "x'), "sender is not the mailbox"),
+    "another sender": (_BODY.replace(b'"sender": "', b'"sender": "x'), "sender is not the address of the mailbox"),
     "a multipart attachment": (_BODY.replace(b"application/pdf", b"multipart/mixed"), "cannot be of a multipart type"),
 }
 

@@ -300,7 +300,7 @@ from directsuite.sandbox.signing import engine
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with serving.limit_pdf_streams():
     try:
-        engine.receive(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+        engine.repair_upload(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
     except InvalidParameterError:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """

@@ -248,7 +248,7 @@ async def test_a_change_of_what_has_changed_meanwhile_is_refused(database: Sandb
     document, first, second = (StoredPdf("one", 0, f"of {name}", name, 1) for name in ("before", "first", "second"))
     await database.write(lambda connection: insert_document(connection, document, "alice"))
     await database.write(lambda connection: replace_document(connection, document, first, [], "Sign", 0))
-    with pytest.raises(InvalidActionError, match="meanwhile"):
+    with pytest.raises(InvalidActionError, match="another request has changed or deleted"):
         await database.write(lambda connection: replace_document(connection, document, second, [], "Sign", 0))
     kept = await database.read(lambda connection: use_document(connection, "one", "alice", 0))
     assert kept == first

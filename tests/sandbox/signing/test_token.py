@@ -146,7 +146,7 @@ def test_a_refused_pin_is_given_once(tokens: Path) -> None:
     store = a_store(pin="0000")
     with pytest.raises(KeyUnavailableError, match=r"PinIncorrect"):
         store.open()
-    with pytest.raises(KeyUnavailableError, match="isn't asked again") as refused:
+    with pytest.raises(KeyUnavailableError, match="is not tried again") as refused:
         store.open()
     assert "0000" not in f"{refused.value!r} {store!r}"
 
@@ -197,7 +197,7 @@ async def test_an_elliptic_curve_key_signs_with_the_tokens_own_certificate(
 def test_an_elliptic_curve_key_without_its_public_key_is_refused(keys: TokenKeyStore) -> None:
     put_key(KeyType.EC)
     destroy_public_keys()
-    with pytest.raises(KeyUnavailableError, match="must be an RSA key, or an elliptic curve key with its public key"):
+    with pytest.raises(KeyUnavailableError, match="elliptic curve key with a public key"):
         keys.open()
 
 

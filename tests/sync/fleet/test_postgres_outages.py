@@ -112,7 +112,7 @@ async def test_unresponsive_database_ends_call_at_timeout(shaky_postgres: Postgr
         lease = await store.claim(MAILBOX)
         began = time.monotonic()
         with shaky_postgres.freeze():
-            with pytest.raises(StoreError, match="not answered in time") as raised:
+            with pytest.raises(StoreError, match="not responded in time") as raised:
                 await store.claim(MAILBOX)
             assert_discreet(raised.value)
             assert time.monotonic() - began < 5
@@ -184,7 +184,7 @@ async def test_a_name_that_is_no_text_is_refused_in_words(conninfo: str, name: s
         assert_discreet(raised.value)
 
 
-@pytest.mark.parametrize(("later", "told"), [(1, "upgrade directsuite"), (-1, "finish with that one")])
+@pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
 async def test_tables_of_another_release_are_refused(conninfo: str, later: int, told: str) -> None:
     async with PostgresStore(conninfo) as store:
         query = b"UPDATE directsuite.version SET version = version + %(later)s RETURNING part"

@@ -39,7 +39,7 @@ class WatchedSandbox(Sandbox):
         self.pause: int | None = None
         self._transports = set[asyncio.BaseTransport]()
 
-    def _application(self) -> web.Application:
+    def _build_application(self) -> web.Application:
         application = super()._build_application()
 
         @web.middleware
