@@ -76,7 +76,8 @@ from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreErr
 async def commit(store, name):
     lease = await store.claim(name)
     folder = await store.folder(lease, "INBOX")
-    rows = [MessageRow(folder=folder.id, uid_validity=1, uid=uid, state=MessageState.LIVE, digest=bytes(5000)) for uid in range(200)]
+    new = {"folder": folder.id, "uid_validity": 1, "state": MessageState.LIVE, "digest": bytes(5000)}
+    rows = [MessageRow(uid=uid, **new) for uid in range(200)]
     await store.commit(lease, ChangeSet(rows=rows), [])
     print("kept", name)
 
