@@ -52,7 +52,7 @@ class Specification:
             return {Difference("$", "is nested too deeply")}
 
     def show_path(self, path: str) -> str:
-        """Return a path without indexes, and without the names that the document does not contain."""
+        """Return a path with [] for each index, and a length for each name that the specification does not contain."""
         path = re.sub(r"\[\d+\]", "[]", path)
         return re.sub(r"\.([^.\[\]]+)", lambda member: f".{self._show_name(member[1])}", path)
 

@@ -235,7 +235,10 @@ def report_operation(
     answers: Sequence[BufferedResponse],
     skipped: str | None = None,
 ) -> OperationReport:
-    """Compare the responses to the requests of one call."""
+    """Compare the responses of one call with the specification.
+
+    answers: one response for each request of the call. skipped: the reason why nothing was requested, for the report.
+    """
     found = set[Difference]()
     for each in answers:
         found |= specification.compare(operation.name, each.status, each.headers, each.body)

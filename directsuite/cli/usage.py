@@ -42,7 +42,7 @@ _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "
 
 
 def find_secret_argument(app: App, arguments: Sequence[str]) -> str | None:
-    """Return the sentence for an option that would contain a secret; None if there is none."""
+    """Return the error message if an argument is an option that would contain a secret, else None."""
     for argument in arguments:
         if argument == "--":
             break

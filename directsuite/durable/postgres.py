@@ -141,7 +141,7 @@ class Connections:
         """
 
         async def transact(connection: Connection) -> T:
-            """Run `work` in a transaction."""
+            """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
             async with connection.transaction():
                 return await work(connection)
 

@@ -274,7 +274,7 @@ class SqliteDatabase:
             await self._writer.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction."""
+        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
         return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:

@@ -156,7 +156,7 @@ class ConsentSource:
         return response
 
     async def _record_possible_use(self) -> None:
-        """Record that a rejected retry followed an attempt without a response, which has probably used the token."""
+        """Record that the refresh token may be used: a retry was rejected after an attempt whose response was lost."""
         self._may_be_used = True
 
     def _explain_invalid_grant(self) -> str:

@@ -146,7 +146,7 @@ class SandboxState:
         return self._services.database
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a write transaction. Raises ValueError if a service rejects it."""
+        """Run `work` in a write transaction. Return its result. Raises ValueError instead of a RejectionError."""
         try:
             return await self._database.write(work)
         except RejectionError as error:

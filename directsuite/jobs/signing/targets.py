@@ -192,7 +192,10 @@ def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict
 
 
 async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
-    """Return the coroutine's result. If the caller is cancelled, undo the result when it is available."""
+    """Return the coroutine's result.
+
+    If the caller is cancelled, this raises immediately, the coroutine continues, and `undo` is called with its result.
+    """
     task = asyncio.ensure_future(making)
     try:
         return await asyncio.shield(task)

@@ -289,7 +289,10 @@ def _round_points(length: float) -> float | int:
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
-    """Return the members of each signature by its field, and the fields whose later changes are not judged."""
+    """Return the response members of each readable signature, by its field. Document time stamps are skipped.
+
+    Also return the fields whose later changes take too long to judge here.
+    """
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []
     opened = open_reader(stored, LimitedReader)
