@@ -31,7 +31,6 @@ MAX_IN_MEMORY_BYTES = 1 << 20
 """Documents up to this size are sent and received in memory, because streaming them costs more."""
 _PIECE_BYTES = 1 << 20
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
-_MAX_SIGNATURE_MATCH_BYTES = 64
 PDF_MARKER_BYTES = 1024
 """The first bytes of a PDF must have its header, and the last ones its end marker."""
 CUT_OFF_PROBLEM = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
