@@ -1,1 +1,1 @@
-"""The messaging service (specification section C): Direct messages, their delivery, and whole mailboxes."""
+"""The messaging service (specification section C): Direct messages, their delivery, and mailboxes."""

@@ -58,15 +58,15 @@ def validate_address(value: object, parameter: str) -> str:
     text = value if isinstance(value, str) else ""
     local, at, domain = text.partition("@")
     if not (local and at and domain) or "@" in domain or _LINE_BREAK_CHARS.search(text):
-        raise InvalidArgumentError("give an address such as name@direct.example.org", parameter=parameter)
+        raise InvalidArgumentError("must be an address such as name@direct.example.org", parameter=parameter)
     return text
 
 
 def validate_texts(values: Iterable[str], parameter: str) -> list[str]:
-    """Return texts as a list. Raises InvalidArgumentError if one is empty, or `several` is itself a str."""
+    """Return texts as a list. Raises InvalidArgumentError if one is empty, or `values` is itself a str."""
     listed = [] if isinstance(values, str) else require_instances(values, str, parameter)
     if isinstance(values, str) or not all(listed):
-        raise InvalidArgumentError("give a list of texts that are not empty", parameter=parameter)
+        raise InvalidArgumentError("must be a list of texts that are not empty", parameter=parameter)
     return listed
 
 
@@ -74,14 +74,16 @@ def validate_uids(uids: Iterable[int]) -> list[int]:
     """Return uids as a list. Raises InvalidArgumentError if one is not an int from 0 to MAX_UID."""
     listed = require_instances(uids, object, "uids")
     if not all(type(uid) is int and 0 <= uid <= MAX_UID for uid in listed):
-        raise InvalidArgumentError("give uids as get_uids returns them: whole numbers, not negative", parameter="uids")
+        raise InvalidArgumentError(
+            "must be uids as get_uids returns them: whole numbers, not negative", parameter="uids"
+        )
     return cast("list[int]", listed)
 
 
 def validate_recipients(values: Iterable[Recipient | str]) -> list[Recipient]:
-    """Return Recipients for a mixture of Recipients and addresses. Raises InvalidArgumentError if one is invalid."""
+    """Return Recipients, made from addresses where necessary. Raises InvalidArgumentError if one is invalid."""
     if isinstance(values, str):
-        raise InvalidArgumentError("give a list of recipients", parameter="recipients")
+        raise InvalidArgumentError("must be a list of recipients", parameter="recipients")
     entries = require_instances(values, object, "recipients")
     listed = [Recipient(entry) if isinstance(entry, str) else entry for entry in entries]
     return _validate_recipient_list(listed)
@@ -104,16 +106,18 @@ def validate_message(message: M, sender: str) -> M:
     if message.sender is not None:
         validate_address(message.sender, "sender")
     if message.sender is not None and message.sender.lower() != sender.lower():
-        raise InvalidArgumentError("the sender must be the mailbox's address: omit it", parameter="sender")
+        raise InvalidArgumentError("must be the mailbox's address, or be omitted", parameter="sender")
     if not message.recipients:
-        raise InvalidArgumentError("name at least one Recipient", parameter="recipients")
+        raise InvalidArgumentError("at least one Recipient is required", parameter="recipients")
     _validate_recipient_list(message.recipients)
     attachments = require_instances(message.attachment_list, Attachment, "attachment_list")
     if not all(attachment.content_type and attachment.filename for attachment in attachments):
-        raise InvalidArgumentError("each Attachment needs content_type and filename", parameter="attachment_list")
+        raise InvalidArgumentError(
+            "each Attachment must have a content_type and a filename", parameter="attachment_list"
+        )
     for header in require_instances(getattr(message, "headers", ()), MessageHeader, "headers"):
         if _LINE_BREAK_CHARS.search(f"{header.name}{header.value}") or not header.name:
-            raise InvalidArgumentError("a header must have a name, and no line breaks", parameter="headers")
+            raise InvalidArgumentError("each header must have a name, and no line breaks", parameter="headers")
     return attrs.evolve(message, sender=message.sender or sender)
 
 
@@ -128,7 +132,7 @@ def validate_changeable_folder(value: object, parameter: str) -> str:
 
 
 def validate_new_folder(value: object, parameter: str) -> str:
-    """Return a folder that may be created. Raises InvalidArgumentError if it is outside INBOX or reserved."""
+    """Return a folder that may be created. Raises InvalidArgumentError if it is reserved or not below INBOX."""
     folder = value if isinstance(value, str) else ""
     if not folder.lower().startswith("inbox.") or len(folder) == len("inbox."):
         raise InvalidArgumentError("the name of a new folder must start with 'INBOX.'", parameter=parameter)
@@ -150,7 +154,7 @@ def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) ->
 def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
     """Return two inclusive limits in the format yyyyMMddHHmmss, in UTC. None: no limit.
 
-    `begin` is rounded down, and `end` is rounded up to a second. Raises InvalidArgumentError if a datetime is naive, or
+    `begin` is rounded down to a second, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or
     `end` is before `begin`.
     """
     _validate_span(begin, end)
@@ -162,7 +166,7 @@ def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[st
 
 
 def clamp_datetime(moment: datetime) -> datetime:
-    """Return the time in UTC. If it is before MIN_DATETIME or after _MAX_DATETIME, return that limit instead."""
+    """Return the time in UTC, limited to MIN_DATETIME and _MAX_DATETIME."""
     return min(max(moment, MIN_DATETIME), _MAX_DATETIME).astimezone(UTC)
 
 
@@ -173,7 +177,7 @@ def _format_compact(moment: datetime) -> str:
 def validate_aware(moment: datetime, parameter: str) -> datetime:
     """Return an aware datetime. Raises InvalidArgumentError if it is naive."""
     if require_instance(moment, datetime, parameter).utcoffset() is None:  # possible even if tzinfo is set
-        raise InvalidArgumentError("give an aware datetime, with a time zone", parameter=parameter)
+        raise InvalidArgumentError("must be an aware datetime, with a time zone", parameter=parameter)
     return moment
 
 
@@ -182,7 +186,7 @@ def _validate_span(begin: datetime | None, end: datetime | None) -> None:
         if moment is not None:
             validate_aware(moment, parameter)
     if begin is not None and end is not None and clamp_datetime(begin) > clamp_datetime(end):
-        raise InvalidArgumentError("end is before begin", parameter="end")
+        raise InvalidArgumentError("must not be before begin", parameter="end")
 
 
 def format_flag(value: bool) -> str:
@@ -194,17 +198,17 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
     """Return the body of a request to send a message.
 
     Attachments from paths, files and streams are read and encoded while they are sent. Attachments in memory are also
-    encoded then if they are large. Raises InvalidArgumentError if an attachment can't be read, or was already used and
-    can't be read again, or if a custom converter does not encode contents as base64.
+    encoded then if they are large. Raises InvalidArgumentError if an attachment cannot be read or not be read again, or
+    if a custom converter does not encode contents as base64.
 
-    progress: called with the total number of bytes sent of the attachments from paths, files and streams.
+    progress: called with the number of bytes sent of all attachments from paths, files and streams.
     """
     meter = ProgressReporter(progress)
     attachments = _defer_large_contents(request.message.attachment_list)
     sources = [attachment.source for attachment in attachments if attachment.source is not None]
     if not sources:
         return RequestBody.from_bytes(codec.encode(request))
-    placeholder = secrets.token_bytes(24)  # placeholder for a streamed content; random, so that it occurs nowhere else
+    placeholder = secrets.token_bytes(24)  # random, so that it occurs nowhere else
     with_placeholders = [
         each if each.source is None else attrs.evolve(each, content=placeholder) for each in attachments
     ]
@@ -229,7 +233,7 @@ async def make_send_body(codec: Codec, request: SendRequest, progress: Progress 
 async def compute_message_digest(message: Message) -> str:
     """Return a digest of a message's content, headers and recipients.
 
-    If an attachment's stream can be read only once, the digest covers only its file name and content type. Raises
+    Of an attachment that can be read only once, it covers only the file name and content type. Raises
     InvalidArgumentError if the file of an attachment does not exist.
     """
     digest = hashlib.sha256()
@@ -260,17 +264,14 @@ def _iter_texts(message: Message) -> Iterable[str | None]:
 
 
 async def _open_content(source: Path | Content, number: int) -> Content:
-    """Return the content of an attachment's source. Paths are opened in a thread, because file systems may be slow."""
+    """Return the content of an attachment's source. number: the attachment's position in the list, for errors."""
     if isinstance(source, Content):
         return source
     return (await inspect_source(source, head=0, parameter=f"attachment_list[{number}]", size=None))[0]
 
 
 def _defer_large_contents(attachments: list[Attachment]) -> list[Attachment]:
-    """Return the attachments. If they are large, replace contents in memory by sources, which are encoded while sent.
-
-    They are large if the contents in memory exceed MAX_UNINTERRUPTED_BYTES in total.
-    """
+    """Replace contents in memory by sources if their total exceeds MAX_UNINTERRUPTED_BYTES. Return the attachments."""
     if (
         sum(len(attachment.content) for attachment in attachments if attachment.source is None)
         <= MAX_UNINTERRUPTED_BYTES

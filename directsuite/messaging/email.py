@@ -25,7 +25,7 @@ Part: TypeAlias = "email.message.Message[Any, Any]"
 
 _BODY_TYPES = ("text/plain", "text/html")
 _ENCLOSED_MESSAGES = frozenset({"message/rfc822", "message/global", "message/news"})
-"""Types whose content is a complete message. The content of other message types is a list of fields."""
+"""Types whose content is a complete message. Other message types contain a list of fields."""
 _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
 """Parameters of a content type that are wrong or useless for an attached file."""
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
@@ -45,7 +45,7 @@ A quoted string is in the group `quoted`, because it may be part of an address.
 
 @attrs.frozen
 class EmailParts:
-    """The parts of an EmailMessage that are used in a message to send."""
+    """The parts of an EmailMessage that a message to send contains."""
 
     sender: str | None
     subject: str | None
@@ -64,37 +64,34 @@ def from_bytes(raw: bytes) -> EmailMessage:
 
 
 def read_message_id(raw: bytes) -> str | None:
-    """Return the Message-ID of RFC 5322 bytes, or None if there is none.
-
-    The policy compat32 is used, because the parser of the default policy fails on malformed Message-IDs.
-    """
+    """Return the Message-ID of RFC 5322 bytes, or None if there is none."""
+    # The parser of the default policy fails on malformed Message-IDs.
     value = email.message_from_bytes(raw, policy=email.policy.compat32)["Message-ID"]
     return None if value is None else str(value)
 
 
 def parse(message: Part) -> EmailParts:
-    """Return the sender, recipients, subject, body and attachments of an email. A plain text body is preferred to HTML.
+    """Return the parts of an email. A plain text body is preferred to HTML.
 
     Raises InvalidArgumentError if `message` is not an email, or the standard library cannot read it.
     """
     given: Any = message
     if not isinstance(given, email.message.Message):
         raise InvalidArgumentError(
-            "give an EmailMessage, such as email.message_from_bytes(data, policy=email.policy.default) returns",
+            "must be an EmailMessage, such as email.message_from_bytes(data, policy=email.policy.default) returns",
             parameter="message",
         )
     # Bugs of the standard library's parser raise many types of exceptions, with messages that quote the email.
     with contextlib.suppress(Exception):
         part = _encode_text(message)
         return _parse(part if _has_modern_api(part) else from_bytes(_flatten(part)))
-    raise InvalidArgumentError("its headers are malformed and cannot be read", parameter="message")
+    raise InvalidArgumentError("is malformed, so the standard library cannot read it", parameter="message")
 
 
 def _encode_text(message: Part) -> Part:
-    """Return a copy of an email that was parsed from a str, with its text encoded as UTF-8.
+    """Return an email with its non-ASCII characters, which it has if it was parsed from a str, encoded as UTF-8.
 
-    Otherwise the standard library would return non-ASCII characters as escape sequences. An email without such text is
-    returned unchanged.
+    Otherwise the standard library would return them as escape sequences.
     """
     if any(map(_has_unencoded_text, message.walk())):
         message = copy.deepcopy(message)
@@ -107,13 +104,13 @@ def _encode_text(message: Part) -> Part:
 
 
 def _has_unencoded_text(part: Part) -> bool:
-    """Return True if the payload contains non-ASCII characters other than surrogates that represent bytes."""
+    """Return True if the payload has non-ASCII characters. Surrogates that represent bytes do not count."""
     payload = vars(part).get("_payload")  # not `get_payload`, which decodes the surrogates
     return isinstance(payload, str) and _UNENCODED_CHAR.search(payload) is not None
 
 
 def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
-    """Return True if all parts have the methods of EmailMessage. Parts with the policy compat32 do not."""
+    """Return True if all parts have the methods of EmailMessage, unlike those of the policy compat32."""
     return all(
         isinstance(part, MIMEPart) and isinstance(part.policy, email.policy.EmailPolicy) for part in message.walk()
     )
@@ -137,7 +134,7 @@ def _decode_text(body: Part) -> str:
     """Decode the content of a text part.
 
     If the charset is missing, unknown or wrong, try UTF-8, then the declared charset with replacements unless it is
-    ASCII, then windows-1252, then Latin-1, which never fails.
+    ASCII, then windows-1252 and Latin-1.
     """
     content, declared = _read_content(body), body.get_content_charset("us-ascii")
     charsets = [(declared, "strict"), ("utf-8", "strict")]
@@ -151,7 +148,7 @@ def _decode_text(body: Part) -> str:
 
 
 def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
-    """Yield content, content type and file name of each part that is neither the body nor an alternative to it."""
+    """Yield content, content type and file name of each attachment."""
     for number, part in enumerate(_iter_attached_parts(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
@@ -159,16 +156,14 @@ def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes,
 
 
 def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
-    """Yield the parts below `part`, or the part itself, that are neither the body nor another form of the body.
+    """Yield the parts that become attachments: all in `part` except the body and alternatives to it.
 
-    body: the part that becomes the body of the message, or None.
     alternative: True if `part` is in the multipart/alternative that contains the body. Plain text and HTML in it are
-        other forms of the body unless they are files.
+        alternatives to the body unless they are files.
     """
     if part is body:
         return
     if part.get_content_maintype() == "multipart" and part.is_multipart():
-        # Only the multipart/alternative that contains the body has alternatives to the body.
         if part.get_content_subtype() == "alternative":
             alternative = alternative or any(each is body for each in part.walk())
         for each in cast("list[Part]", part.get_payload()):
@@ -178,15 +173,14 @@ def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = F
 
 
 def _is_plain_form(part: Part) -> bool:
-    """Return True if a part of multipart/alternative is plain text or HTML, and not a file."""
     is_file = part.get_content_disposition() == "attachment" or _read_filename(part)
     return part.get_content_type() in _BODY_TYPES and not is_file
 
 
 def _build_content_type(part: Part) -> str:
-    """Return the content type of an attachment, with the parameters that it needs, such as `method` of a calendar."""
+    """Return the content type of an attachment, with necessary parameters, such as `method` of a calendar."""
     content_type = part.get_content_type()
-    # Only a multipart without parts is attached itself.
+    # A multipart is an attachment only if it has no parts.
     if content_type.startswith("multipart/") or not _MEDIA_TYPE.fullmatch(content_type):
         return "application/octet-stream"
     for name, value in part.get_params([])[1:]:
@@ -203,7 +197,7 @@ def _read_filename(part: Part) -> str | None:
 
 
 def _read_content(part: Part) -> bytes:
-    """Return the bytes of a part. If it is of a message type, it was parsed already, and is converted back to bytes."""
+    """Return the bytes of a part. The parser has parsed message types too, so they are converted back to bytes."""
     enclosed = part.get_payload()
     if not isinstance(enclosed, list):
         return cast("bytes", part.get_payload(decode=True) or b"")
@@ -232,7 +226,7 @@ class _SourceGenerator(BytesGenerator):
     """Writes a message without changing the line breaks of its headers or the encoding of its parts."""
 
     def write(self, s: str) -> None:
-        """Write text. It may contain non-ASCII characters if the message was parsed from a str."""
+        """Write text, which has non-ASCII characters if the message was parsed from a str."""
         super().write(s.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape"))
 
 
@@ -247,7 +241,7 @@ def _flatten(message: Part) -> bytes:
 
 
 def _decode_escaped(text: str) -> str:
-    """Decode bytes that the parser represents as surrogates, as UTF-8. Invalid bytes are replaced."""
+    """Decode bytes that the parser represents as surrogates."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -257,12 +251,12 @@ def _read_addresses(message: EmailMessage, header: str) -> list[str]:
         if name.lower() != header.lower():
             continue
         try:
-            # Names are removed, because the parser returns the name of `a@x.test <b@x.test>` as an address, and because
-            # it decodes encoded words before it splits the header into addresses.
+            # Remove names, because the parser takes the name of `a@x.test <b@x.test>` for an address, and decodes
+            # encoded words before it splits the header into addresses.
             source = raw if hasattr(raw, "addresses") else _DISPLAY_NAMES.sub(_replace_name, _decode_escaped(str(raw)))
             value: Any = message.policy.header_fetch_parse(name, source)
             addresses += [address.addr_spec for address in cast("tuple[Address, ...]", getattr(value, "addresses", ()))]
-        except (AttributeError, IndexError, ValueError):  # bugs of the parser: use a more tolerant one
+        except (AttributeError, IndexError, ValueError):  # bugs of the parser
             written = _DISPLAY_NAMES.sub(_replace_name, _decode_escaped(str(raw)))
             addresses += [spec for _, spec in getaddresses([written]) if "@" in spec]
     return addresses

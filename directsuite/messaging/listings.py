@@ -1,9 +1,9 @@
 """List the messages of a folder: fetch them in batches of uids, or read them from one response as it is received.
 
-The *window* is the number of batches that are fetched ahead of the reader. The size of a batch is chosen when it is
-requested, so that a full window fits in memory. It depends on the average size of earlier messages. Before any is
-known, batches are small and each message counts as large. If a response exceeds the maximum size, its batch and all
-later ones are requested again in smaller batches.
+The *window* is the number of batches that are fetched ahead of the reader. A batch is *unread* until the reader has
+received all its messages. Its size is chosen when it is requested, by the average size of earlier messages, so that a
+full window fits in memory. If a response exceeds the maximum size, all unread batches are requested again, in smaller
+ones.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ M = TypeVar("M", MessageDetail, RawMessage)
 F = TypeVar("F", bound=Facade)
 
 TARGET_MEMORY_BYTES = 67_108_864
-"""The target size, in bytes, of all responses of a listing that are in progress or not read yet."""
+"""The target size, in bytes, of all unread batches of a listing."""
 _ASSUMED_MESSAGE_BYTES = 1_048_576
-"""The assumed size of a message, in bytes, before any was received."""
+"""The assumed size of a message before any was received."""
 _FIRST_BATCH_MESSAGES = 8
 """The maximum number of messages per batch before any was received."""
 
@@ -47,15 +47,14 @@ async def fetch_batches(
 ) -> AsyncGenerator[M]:
     """Yield the messages with these uids, in the order of the uids.
 
-    fetch: requests a batch. Returns its messages, in any order, and the size of the response in bytes. If the response
-        exceeded the maximum size, returns the error, and the number of bytes received before that.
+    fetch: requests a batch, and returns as `fetch_and_measure`.
     batch_size, window, batch_bytes: see `Batches`.
     Raises ResponseDecodeError if a single message exceeds the maximum size of a response.
     """
     batches = Batches(uids, batch_size=batch_size, window=window, batch_bytes=batch_bytes)
 
     async def fetch_batch(batch: Batch) -> list[M] | ResponseDecodeError:
-        """Fetch a batch, and update the expected size of messages."""
+        """Fetch a batch, and record its size."""
         result, batch.size = await fetch(batch.uids)
         if isinstance(result, ResponseDecodeError):
             batch.too_large = True
@@ -75,8 +74,8 @@ async def fetch_batches(
                 return
         if not batches.split_oversized():
             uid = batches.oldest.uids[0]
-            text = f"the message with uid {uid} alone is too large: raise max_response_bytes"
-            result.explanation = text  # the original text recommends smaller batches, which would not help here
+            text = f"the message with uid {uid} is too large: raise max_response_bytes"
+            result.explanation = text  # instead of the advice to request smaller batches
             raise result
 
 
@@ -85,7 +84,7 @@ async def fetch_and_measure(
 ) -> tuple[list[M] | ResponseDecodeError, int]:
     """Call `get` with a view of the facade. Return its messages, and the size of the response in bytes.
 
-    If the response exceeded the maximum size, return the error instead of the messages. Other errors are raised.
+    If the response exceeded the maximum size, return the error and the number of bytes received. Raise other errors.
     """
     exchanges: list[ExchangeInfo] = []
     try:
@@ -98,7 +97,7 @@ async def fetch_and_measure(
 
 
 def _sort_by_uids(uids: list[int], messages: Iterable[M]) -> list[M]:
-    """Return the messages in the order of the uids. Messages without a uid, or with an unexpected one, are last."""
+    """Return the messages in the order of the uids, those without an expected uid last."""
     position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
     return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
 
@@ -109,15 +108,15 @@ class Batch:
 
     uids: list[int]
     size: int
-    """The size of the response in bytes, or the expected size until it is received."""
+    """The size of the response in bytes, expected until it is received."""
     too_large: bool = False
-    """True if the response was cut off at `size`, because it exceeded the maximum size."""
+    """True if the response exceeded the maximum size, and was cut off at `size`."""
 
 
 class Batches(Iterator[Batch]):
-    """Divides uids into batches. The size of a batch is chosen when it is requested with `next`.
+    """Divides uids into batches. `next` returns the next one.
 
-    batch_size: maximum number of messages per batch. A batch has at least one message.
+    batch_size: maximum number of messages per batch.
     window: number of batches that are fetched ahead.
     batch_bytes: target size of a response in bytes. None: chosen so that a window fits in TARGET_MEMORY_BYTES.
     """
@@ -142,21 +141,19 @@ class Batches(Iterator[Batch]):
 
     @property
     def unread_bytes(self) -> int:
-        """The total size, in bytes, of the batches that are in progress or not read completely."""
+        """The total size, in bytes, of the unread batches."""
         return sum(batch.size for batch in self._unread_batches)
 
     def has_room(self) -> bool:
-        """Return True if another batch may be fetched now, in addition to those not read yet."""
+        """Return True if another batch may be fetched now."""
         if any(batch.too_large for batch in self._unread_batches):
-            return False  # later batches would have to be fetched again
+            return False  # it would be fetched again
         return self.unread_bytes + self._compute_next_size() * self._estimate_message_bytes() <= self._memory_bytes
 
     def record_received(self, batch: Batch, message_count: int) -> None:
-        """Update the expected size of a message from a batch that was received.
+        """Update the expected size of a message. Batches shrink immediately and grow gradually.
 
-        Batches shrink immediately and grow gradually, because large messages often occur in groups.
-
-        message_count: number of messages that the batch contained.
+        message_count: number of messages in the response.
         """
         if message_count:
             size = batch.size / message_count
@@ -164,7 +161,7 @@ class Batches(Iterator[Batch]):
             self._expected_message_bytes = max(1.0, size, (expected + size) / 2)
 
     def remove_oldest(self) -> None:
-        """Remove the oldest batch, because its messages were read."""
+        """Remove the oldest batch, after its messages were read."""
         self._unread_batches.popleft()
 
     @property
@@ -173,10 +170,9 @@ class Batches(Iterator[Batch]):
         return self._unread_batches[0]
 
     def split_oversized(self) -> bool:
-        """Return all batches that are not read to the queue, because the oldest one was too large.
+        """Discard all unread batches, so that their messages are requested again, in batches of half the size.
 
-        The next batch has a target of at most half its size. Return False, and change nothing, if the oldest batch has
-        only one message.
+        Return False, and change nothing, if the oldest batch has only one message.
         """
         oldest = self.oldest
         if len(oldest.uids) == 1:
@@ -205,12 +201,12 @@ class MessageReader:
         self._splitter = ArraySplitter("messages", shape=codec.get_shape(MessageDetail))
         self._number = 0
         self.skipped = Counter[str]()
-        """The number of values that could not be read, by their JSON path."""
+        """The number of unreadable values, by JSON path."""
         self._place = (self.skipped, ".messages[]")
 
     @property
     def pending(self) -> int:
-        """The number of buffered bytes of a message that is not received completely."""
+        """The number of buffered bytes of an incomplete message."""
         return self._splitter.pending
 
     def feed(self, piece: bytes) -> Iterator[MessageDetail]:
@@ -224,7 +220,7 @@ class MessageReader:
             message = self._codec.structure(MessageDetail, element, self._place)
         except MismatchError:
             pass
-        except RecursionError:  # decoding needs a few more stack frames than parsing, which has just succeeded
+        except RecursionError:  # decoding needs more stack frames than parsing
             is_too_deep = True
         if is_too_deep:
             raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
@@ -235,7 +231,7 @@ class MessageReader:
             yield message
 
     def finish(self) -> Iterator[MessageDetail]:
-        """Yield the messages of lists under unspecified names, after the response is received completely.
+        """Yield messages that a complete response has in a list of another name than `messages`.
 
         Raises the service's error if the response contains one, and MismatchError if it does not report success.
         """

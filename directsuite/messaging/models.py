@@ -56,7 +56,7 @@ class Authentication(Model):
 @scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AuthenticationWithTuser(Authentication):
-    """A T-User's name and password, and the Direct address it acts for."""
+    """A T-User's name and password, and the Direct address that it acts for."""
 
     direct_addr: str
 
@@ -85,16 +85,13 @@ class Attachment(Model):
     _shown: ClassVar[tuple[str, ...]] = ("media_type",)
 
     content: Annotated[bytes, Wire(always_written=True)] = attrs.field(default=b"", validator=validate_bytes)
-    """The content of the file. Empty in an attachment to send that has a `source`."""
+    """The content of the file. Empty if the attachment has a `source`."""
     content_type: Annotated[str | None, Wire(always_written=True)] = None
-    """The content type, possibly with parameters. `media_type` has no parameters."""
+    """The content type, possibly with parameters."""
     filename: Annotated[str | None, Wire(always_written=True)] = None
-    """The name of the file, chosen by the sender. Do not use the name in a received message as a path to write to."""
+    """The name of the file, chosen by the sender. Do not write to a path that a received message names."""
     source: Annotated[Path | Content | None, Wire(local=True)] = None
-    """The source to send instead of `content`: a path, or an object made by `from_file` or `from_stream`.
-
-    It is read while it is sent.
-    """
+    """The source to read while sending, instead of `content`: a path, or an object of `from_file` or `from_stream`."""
 
     @classmethod
     def from_path(
@@ -102,7 +99,7 @@ class Attachment(Model):
     ) -> Self:
         """Return an attachment whose content is read from a file while it is sent. Memory use is constant.
 
-        content_type: None: guess it from the name in `path`.
+        content_type: None: guess it from `path`.
         filename: name of the file in the message. None: the name in `path`.
         """
         source = to_path(path, "path")
@@ -121,9 +118,9 @@ class Attachment(Model):
 
         The file is not closed. It can be sent several times only if it is seekable.
 
-        content_type: None: guess it from the file name.
-        filename: name of the file in the message. None: the `name` of the file object, if it has one.
-        size: number of bytes. Use it if the file is not seekable, such as a pipe. None: unknown.
+        content_type: None: guess it from `filename`.
+        filename: name of the file in the message. None: that of the file object, if it has one.
+        size: number of bytes, for a file that is not seekable, such as a pipe. None: unknown.
         """
         named = getattr(file, "name", None)
         own = Path(named).name if isinstance(named, str) else None
@@ -141,8 +138,8 @@ class Attachment(Model):
         """Return an attachment that is read from a stream while it is sent. A message with it can be sent only once.
 
         content_type: None: guess it from `filename`.
-        size: number of bytes, used for the Content-Length of the request. Sending fails if the stream has a different
-            number. None: unknown.
+        size: number of bytes, for the request's Content-Length. Sending fails if the stream has a different number.
+            None: unknown.
         """
         return cls._from_source(make_content(stream, parameter="stream", size=size), content_type, filename)
 
@@ -150,7 +147,7 @@ class Attachment(Model):
     def _from_source(
         cls, source: Path | Content, content_type: str | None, filename: str | None, guess_from: str | None = None
     ) -> Self:
-        """Return an attachment with a source. `named`: name to guess the content type from; None: use `filename`."""
+        """Return an attachment with a source. guess_from: name to guess the type from; None: use `filename`."""
         import mimetypes
 
         guessed = mimetypes.guess_type(guess_from or filename or "")[0]
@@ -178,18 +175,18 @@ class MessageHeader(Model):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageContent(Model):
-    """The fields that messages to send and received messages have in common."""
+    """The fields of both messages to send and received messages."""
 
     sender: str | None = None
-    """The address of the sender. In a message to send, None means the address of the mailbox; no other is allowed."""
+    """The address of the sender. In a message to send: None, or that of the mailbox, which means the same."""
     subject: str | None = None
     """The subject."""
     body: str | None = None
     """The text, or HTML if `html_body` is True."""
     html_body: Annotated[bool, Wire(always_written=True)] = False
-    """True if `body` is HTML, False if it is plain text."""
+    """True if `body` is HTML, not plain text."""
     recipients: list[Recipient] = attrs.field(factory=list[Recipient])
-    """The recipients of the message. A message to send needs at least one."""
+    """The recipients. A message to send needs at least one."""
 
 
 @scrub_class
@@ -204,8 +201,7 @@ class Message(MessageContent):
     def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
         """Return a message to send with the sender, recipients, subject, body and attachments of an email.
 
-        Every part except the body becomes an attachment, including enclosed emails and delivery reports. The content of
-        a signed email is also attached unchanged, so that its signature can still be verified.
+        Every part except the body becomes an attachment, including enclosed emails and delivery reports.
 
         message: an EmailMessage, or a Message that was parsed with the policy compat32.
         Raises InvalidArgumentError if it is not an email, or the standard library cannot read it.
@@ -237,7 +233,7 @@ class MessageWithHeader(Message):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class SendRequest(Model):
-    """The body of Send. The subclasses are the bodies of the other operations that send messages."""
+    """The body of Send. Subclasses are for the other operations that send messages."""
 
     authentication: Authentication
     message: Message
@@ -299,18 +295,18 @@ class RawMessage(Model):
     _shown: ClassVar[tuple[str, ...]] = ("uid",)
 
     uid: int | None = None
-    """The number of the message in order of receipt. It is unique within its folder, and never changes."""
+    """The number of the message in order of receipt, unique within its folder. It never changes."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
-    """The header Message-ID, or None if the message has none."""
+    """The Message-ID, or None if the message has none."""
     folder: Annotated[str | None, Wire(exact=True)] = None
-    """The folder that contains the message. None for a message that is new or part of another message."""
+    """The folder of the message. None for a message that is new or part of another message."""
     data: bytes | None = attrs.field(default=None, validator=validate_bytes)
     """The complete message (RFC 5322)."""
 
     def to_email(self) -> EmailMessage:
         """Return the message as an EmailMessage of the standard library. Raises ValueError if `data` is None."""
         if self.data is None:
-            raise ValueError("this RawMessage has no data")
+            raise ValueError("This RawMessage has no data to parse.")
         from directsuite.messaging import email
 
         return email.from_bytes(self.data)
@@ -335,7 +331,7 @@ class APIResponse(Model):
     code: int | None = None
     """The result code. 0: no error, 1: authentication failed, 2: address error, 3 and 4: other error."""
     message: str | None = None
-    """The message of the service. It may contain names of patients."""
+    """The service's own text, which may contain patient names."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -343,7 +339,7 @@ class SendMessageResponse(APIResponse):
     """The response to sending or forwarding a message."""
 
     smtp_id: Annotated[str, Wire(strict=True)] = ""
-    """The Message-ID, for requests of the delivery status. Empty if the service sent the message but returned no ID."""
+    """The Message-ID, for status requests. Empty if the service sent the message but returned no ID."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -357,13 +353,13 @@ class MessageStatusLog(Model):
     to: str | None = None
     """The recipient's address."""
     message_id: str | None = None
-    """The message's Message-ID. It is the `smtp_id` of the response to sending."""
+    """The Message-ID: the `smtp_id` of the response to sending."""
     message_size: int | None = None
     """The size of the message in bytes."""
     status: MessageStatus | None = None
     """The delivery status."""
     ts: datetime | None = None
-    """The time at which the message was sent."""
+    """The time of sending."""
     xdr_id: str | None = None
     """The message's identifier in XDR."""
     unique_id: str | None = None
@@ -371,7 +367,7 @@ class MessageStatusLog(Model):
     source_id: str | None = None
     """The identifier of the source in XDR."""
     patient_id: str | None = None
-    """The patient's identifier in XDR. This is patient data."""
+    """The patient's identifier in XDR: patient data."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -379,15 +375,15 @@ class DirectMessageLog(MessageStatusLog):
     """The delivery of one message to one recipient, with its details."""
 
     status_details: str | None = None
-    """The service's explanation of the status, such as the reason for a failure."""
+    """The service's explanation, such as the reason for a failure."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class DirectMessageStatusReportResponse(APIResponse):
-    """A report of delivery statuses, in `message_logs`, or as CSV in `csv_data`. Use `records` to read either form."""
+    """A report of delivery statuses, in `message_logs`, or as CSV in `csv_data`. `records` reads either form."""
 
     has_cv_data: bool | None = None
-    """True if the report is in `csv_data`, False if it is in `message_logs`."""
+    """True if the report is in `csv_data`."""
     csv_data: bytes | None = None
     """The report as CSV."""
     message_logs: list[DirectMessageLog] = attrs.field(factory=list[DirectMessageLog])
@@ -395,10 +391,7 @@ class DirectMessageStatusReportResponse(APIResponse):
 
     @property
     def records(self) -> list[DirectMessageLog]:
-        """The records of the report, from `message_logs` or else `csv_data`.
-
-        Raises ResponseDecodeError if `csv_data` is used and is not CSV.
-        """
+        """The records of the report. Raises ResponseDecodeError if it is in `csv_data`, and is not CSV."""
         if self.message_logs or not self.csv_data:
             return self.message_logs
         from directsuite.messaging import report
@@ -425,32 +418,32 @@ class GetCountResponse(APIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class MessageDetail(MessageContent):
-    """A received message. Metadata contain neither the body nor the contents of attachments."""
+    """A received message, or its metadata, without the body and the contents of attachments."""
 
     _shown: ClassVar[tuple[str, ...]] = ("uid", "size", "received_date")
 
     uid: int | None = None
-    """The number of the message in order of receipt. It is unique within its folder, and never changes."""
+    """The number of the message in order of receipt, unique within its folder. It never changes."""
     msgnum: int | None = None
-    """The position of the message in its folder. Unlike `uid`, it can change."""
+    """The position in the folder. Unlike `uid`, it can change."""
     msg_id: Annotated[str | None, Wire("msgID")] = None
-    """The header Message-ID, or None if the message has none."""
+    """The Message-ID, or None if the message has none."""
     folder: Annotated[str | None, Wire(exact=True)] = None
-    """The folder that contains the message. None for a message that is new or part of another message."""
+    """The folder of the message. None for a message that is new or part of another message."""
     expunged: bool | None = None
     """True if the message was removed from its folder."""
     size: int | None = None
-    """The size of the content in bytes, or -1 if the service does not know it."""
+    """The size of the content in bytes, -1 if unknown."""
     sent_date: datetime | None = None
-    """The time at which the message was sent, from its header."""
+    """The time of sending, from the header."""
     received_date: datetime | None = None
-    """The time at which the server received the message."""
+    """The time of receipt."""
     reply_to: str | None = None
-    """The address for replies, or None if the header contains none."""
+    """The address for replies, or None."""
     headers: list[MessageHeader] = attrs.field(factory=list[MessageHeader])
-    """The headers of the message."""
+    """The headers."""
     attachments: Annotated[list[Attachment], Wire(aliases=("attachmentList",))] = attrs.field(factory=list[Attachment])
-    """The attachments of the message."""
+    """The attachments."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

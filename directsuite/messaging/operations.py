@@ -41,13 +41,13 @@ _HINT_CHECK_USER_SENT = (
     "may already have it."
 )
 _HINT_COMPARE_MESSAGE_IDS = (
-    "compare the destination folder's Message-IDs (get_message_metadata) with the messages that should be there."
+    "compare the Message-IDs in the destination folder (get_message_metadata) with those of the messages."
 )
 _USE_FEWER_UIDS = "fewer uids at a time"
 _REQUIRED_UIDS = ("messages[].uid",)
 _HINT_CHECK_FOLDER = (
-    "get_folders() shows whether the folder is still there; a new one of that name may still be deleted by the "
-    "request that was left unknown."
+    "call get_folders() to see whether the folder still exists. A delayed request may delete a new folder with this "
+    "name, so do not create one yet."
 )
 
 
@@ -188,4 +188,4 @@ SAVE_RAW_MESSAGES = _make_change_operation(
 )
 
 CONTENT_PATHS = frozenset({"$.messages[].body", "$.messages[].attachments[].content", "$.messages[].data"})
-"""JSON paths of message contents. Code that stores messages must raise an error if such a value is unreadable."""
+"""JSON paths of message contents. Code that stores messages must not ignore unreadable values there."""

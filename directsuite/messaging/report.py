@@ -30,15 +30,14 @@ COLUMNS = (
 _TITLES = ("from", "to")
 _SEPARATORS = ",;\t"
 _BORDER = re.compile(r"-{3,}+\s*+(BEGIN|END)\b.*---", re.IGNORECASE)
-"""Matches a border."""
 
 
 def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a CSV report as arguments for DirectMessageLog. Column titles and borders are skipped.
+    """Yield the records of a CSV report as arguments for DirectMessageLog, without column titles and borders.
 
-    Blanks around a value are removed. A size or time that can't be read is None, and its text is in `extra`, because
-    the specification does not define their formats, and one unusual value must not hide a delivery. Values after the
-    tenth column are in `extra` under `columns`. Raises ResponseDecodeError if the document is not CSV.
+    An unreadable size or time is None, and its text is in `extra`, because the specification does not define their
+    formats, and one unusual value must not hide a delivery. Values after the tenth column are in `extra` under
+    `columns`. Raises ResponseDecodeError if the document is not CSV.
 
     document: the report, in UTF-8. Invalid bytes are replaced.
     status: converts a non-empty status.
@@ -59,10 +58,7 @@ def read_rows(document: bytes, status: Callable[[str], Any]) -> Iterator[dict[st
 
 
 def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield the lines that are records: skip borders, and lines with the column titles.
-
-    Titles are only recognized in the first line, and in the first line after a border.
-    """
+    """Yield the lines that are records. Titles are only recognized in the first line, or the first after a border."""
     first = True
     for cells in lines:
         if _BORDER.fullmatch(cells[0].strip()) and not any(cells[1:]):
@@ -75,7 +71,7 @@ def _skip_titles(lines: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _detect_separator(text: str) -> str:
-    """Return the separator that divides the first line, not counting borders, into the most values."""
+    """Return the separator that divides the first line that is not a border into the most values."""
 
     def count_columns(separator: str) -> int:
         try:
@@ -99,4 +95,4 @@ def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
             break
         if cells:
             yield cells
-    raise ResponseDecodeError("the report is not CSV", path="$.csvData")
+    raise ResponseDecodeError("the delivery report is not CSV", path="$.csvData")

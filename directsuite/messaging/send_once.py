@@ -1,11 +1,11 @@
 """Send a message only once: if the response to the request is lost, search for the message in INBOX.Sent.
 
-Terms: the *mark* is the value of the header `X-Request-ID`, by which a message is found. A server *shows marks* if its
-metadata contains this header. The *settle time* is how long to search, because a request may still arrive.
+Terms: the *request id* is the value of the header `X-Request-ID`, by which a message is found. A server *shows request
+ids* if its metadata contain this header. The *settle time* is how long to search, because a request may still arrive.
 
     since given ─► search INBOX.Sent for the settle time
                      ├─► found: return the response
-                     ├─► OutcomeUnknownError if there are messages of that time, but the server has shown no mark
+                     ├─► OutcomeUnknownError if there are messages of that time, but the server has shown no request id
                      └─► not found: search the other folders
                            ├─► found: return the response
                            ├─► OutcomeUnknownError if since is in the future, or the folders can't be searched
@@ -14,7 +14,7 @@ metadata contains this header. The *settle time* is how long to search, because 
     send ─► response: return it
       └─► response lost: search INBOX.Sent for the settle time
             ├─► found: return the response
-            ├─► OutcomeUnknownError, unless resend is True and the server has shown marks
+            ├─► OutcomeUnknownError, unless resend is True and the server has shown request ids
             └─► not found, with resend: search the other folders, then send again
 """
 
@@ -57,13 +57,15 @@ T = TypeVar("T")
 SENT_FOLDER = "INBOX.Sent"
 REQUEST_ID_HEADER = "X-Request-ID"
 MAX_CLOCK_SKEW = timedelta(minutes=15)
-"""The maximum time that the server's clock may be behind ours."""
+"""How far the server's clock may be behind ours."""
 MAX_SINCE_CLOCK_SKEW = timedelta(days=1)
-"""The maximum time that the server's clock may be behind the clock that set `since`, which may be corrected by now."""
+"""How far the server's clock may be behind the clock that set `since`, which may be corrected by now."""
 
 # The share of the call's time that is reserved for a second attempt.
 _RESEND_BUDGET = 1 / 6
-_HINT_LONGER_TIMEOUT = "call again with a timeout longer than settle, which leaves time to look for it and to send it."
+_HINT_LONGER_TIMEOUT = (
+    "call again with a timeout longer than settle, so that time is left to send the message after the search."
+)
 _HINT_CHECK_MANUALLY = (
     "look in INBOX.Sent for the message (get_message_metadata('INBOX.Sent')), and in the other folders. Only if it is "
     "in none of them, call again without since."
@@ -72,9 +74,9 @@ _HINT_CHECK_MANUALLY = (
 STRICT_HEADER_PATHS = frozenset(
     f"$.messages[]{path}" for path in ("", ".headers", ".headers[]", ".headers[].name", ".headers[].value")
 )
-"""JSON paths that a search for a mark must be able to read, because an unreadable header might be the mark."""
+"""JSON paths that a search must be able to read, because an unreadable header might contain the request id."""
 STRICT_FOLDER_PATHS = frozenset({"$.folders[]"})
-"""JSON paths that a list of the folders to search must be able to read."""
+"""JSON paths that must be readable in the list of the folders to search."""
 
 Search = Callable[[datetime | None, float], Awaitable[Sequence[MessageDetail]]]
 """Returns the metadata of the messages in INBOX.Sent, or in all other folders, that were received since a time.
@@ -89,11 +91,11 @@ class Evidence(enum.Enum):
     FOUND = enum.auto()
     """The message was found."""
     ABSENT = enum.auto()
-    """The message was not found. The server has shown marks, so this proves that the message is absent."""
+    """The message was not found. The server has shown request ids, so this proves that the message is absent."""
     FOLDER_EMPTY = enum.auto()
-    """The search found no message at all. It is unknown whether the server shows marks."""
+    """The search found no message at all. It is unknown whether the server shows request ids."""
     HEADER_NOT_EXPOSED = enum.auto()
-    """The search found messages, none with a mark. The server may hide marks even if it shows other headers."""
+    """The search found messages, none with a request id. The server may hide this header."""
     NO_SEARCH_RESULT = enum.auto()
     """The search failed, or none was made."""
 
@@ -113,10 +115,10 @@ class Evidence(enum.Enum):
 
 @attrs.frozen(eq=False)
 class Deadline:
-    """The deadline of a method that makes several requests. Each request may use the time that is left."""
+    """The deadline of a method that makes several requests."""
 
     expires_at: float
-    """The deadline, in seconds of the event loop's clock."""
+    """Seconds of the event loop's clock."""
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
@@ -129,16 +131,13 @@ class Deadline:
         return self.expires_at <= asyncio.get_running_loop().time()
 
     def require_time_left(self) -> float:
-        """Return the number of seconds left. Raises DeadlineExceededError if there are none."""
+        """Return the seconds left. Raises DeadlineExceededError if there are none."""
         if self.passed:
             raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
         return self.expires_at - asyncio.get_running_loop().time()
 
     async def run_in_time(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`, which must not send a message.
-
-        Raises DeadlineExceededError if the deadline passes first.
-        """
+        """Return the result of `work`, which sends no message. Raises DeadlineExceededError if it is too slow."""
         limit = asyncio.timeout_at(self.expires_at)
         try:
             async with limit:
@@ -154,22 +153,22 @@ class SentMessage:
     """A message that may be in INBOX.Sent."""
 
     request_id: str
-    """The message's mark."""
+    """The message's request id."""
     since: datetime | None
-    """The time of the first attempt. None if the time is unknown: then a search proves nothing if it finds nothing."""
+    """The time of the first attempt. None if unknown: then a search that finds nothing proves nothing."""
     deadline: Deadline
     """The deadline of the complete `send_once` call."""
     skew: timedelta = MAX_CLOCK_SKEW
-    """The maximum time that the server's clock may be behind the clock that set `since`."""
+    """How far the server's clock may be behind the clock that set `since`."""
     evidence: Evidence = Evidence.NO_SEARCH_RESULT
     """The result of the last call of `find`."""
-    # True if any search has found a mark, of this or another message.
+    # True if a search has found a request id, of this or another message.
     _is_header_exposed: bool = attrs.field(default=False, init=False)
 
     async def find(self, search: Search) -> SendMessageResponse | None:
-        """Search INBOX.Sent, and set `evidence`. Return the lost response if the message was found, else None.
+        """Search INBOX.Sent, and set `evidence`. Return the lost response, or None if the message was not found.
 
-        If the search fails, its error is raised, and `evidence` is NO_SEARCH_RESULT.
+        If the search fails, `evidence` is NO_SEARCH_RESULT, and the error is raised.
         """
         self.evidence = Evidence.NO_SEARCH_RESULT
         messages = await search(self._begin, self.deadline.require_time_left())
@@ -177,10 +176,7 @@ class SentMessage:
         return None if message is None else _make_response(message)
 
     async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
-        """Search the other folders, because the copy may have been moved. Return the lost response, or None.
-
-        `evidence` is unchanged.
-        """
+        """Search the other folders, because the copy may have been moved. Return the lost response, or None."""
         messages = await search(self._begin, self.deadline.require_time_left())
         return next(
             (_make_response(message) for message in messages if self.request_id in _read_request_ids(message)), None
@@ -208,14 +204,18 @@ async def find_earlier_message(
 ) -> SendMessageResponse | None:
     """Search for a message that an earlier call may have sent. Return the lost response, or None if it may be sent.
 
-    search: searches INBOX.Sent. It is repeated during the settle time, because the earlier request may still arrive.
+    search: searches INBOX.Sent. It is repeated during the settle time.
     search_others: searches all other folders.
     polling: the pauses between searches, until the end of the settle time.
-    Raises OutcomeUnknownError if the searches prove neither, or the deadline passes. Raises the error of a failed
-    search of INBOX.Sent.
+    Raises OutcomeUnknownError if the searches do not prove that the message was or was not sent, or the deadline
+    passes. An error of the search of INBOX.Sent is raised unchanged.
     """
     began = clock.monotonic()
-    text, how_to_find_out, looked = "the call's time was up before the settle time was", _HINT_LONGER_TIMEOUT, False
+    text, how_to_find_out, looked = (
+        "the call's timeout expired before the settle time ended",
+        _HINT_LONGER_TIMEOUT,
+        False,
+    )
     failure: DirectSuiteError | None = None
     try:
         async with asyncio.timeout_at(sent.deadline.expires_at):
@@ -241,13 +241,14 @@ async def find_earlier_message(
         if failure is not None:
             text, how_to_find_out = "its copy may be in a folder that cannot be searched", _HINT_CHECK_MANUALLY
         elif sent.since is None:
-            text = "since is in the future, so a clock is wrong, and not finding the message proves nothing"
+            text = "since is in the future, so a clock is wrong, and a search that finds nothing proves nothing"
             how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
         else:
-            text, how_to_find_out, looked = "no message of that time shows its X-Request-ID", _HINT_CHECK_MANUALLY, True
+            text = "the server shows the X-Request-ID of no message, so a search that finds nothing proves nothing"
+            how_to_find_out, looked = _HINT_CHECK_MANUALLY, True
     operation = operations.SEND_WITH_HEADER
     unknown = OutcomeUnknownError(
-        f"an earlier attempt may or may not have sent it: {text}",
+        f"an earlier attempt may or may not have sent the message: {text}",
         how_to_find_out=how_to_find_out,
         operation=operation.name,
         service=operation.service,
@@ -271,11 +272,10 @@ async def send(
     search_others: searches all folders but INBOX.Sent before a second attempt.
     settle: settle time in seconds.
     resend: make a second attempt if the message is proven to be absent and time is left.
-    Raises the error of the first attempt. The error of the second attempt is raised instead only if it concerns the
-    message, or is an OutcomeUnknownError.
+    If both attempts fail, the second error is raised only if it concerns the message or is an OutcomeUnknownError.
     """
     time_left = sent.deadline.require_time_left()
-    if resend:  # leave some time for a second attempt
+    if resend:
         time_left -= max(0.0, min(time_left * _RESEND_BUDGET, (time_left - settle) / 2))
     try:
         return await attempt(time_left)
@@ -291,9 +291,9 @@ async def send(
             return response
         is_searched = True
         return await attempt(sent.deadline.require_time_left())
-    except Exception as failure:  # it does not show what happened to the first attempt
+    except Exception as failure:
         if is_searched and isinstance(failure, AddressError | BadRequestError | OutcomeUnknownError):
-            raise  # the service rejected the message, which the first request also contained; or the outcome is unknown
+            raise  # the message itself was rejected, or the outcome is unknown
         failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
     raise first.with_traceback(None)
 
@@ -303,17 +303,17 @@ def validate_arguments(key: object, since: datetime | None, settle: float) -> No
     if key is not None:
         validate_key(key)
     elif since is not None:
-        raise InvalidArgumentError("with since, give the key of the first attempt", parameter="key")
+        raise InvalidArgumentError("must be the key of the first attempt if since is given", parameter="key")
     if since is not None:
         arguments.validate_aware(since, "since")
     if not (DURATION.predicate(settle) and settle >= 0):
-        raise InvalidArgumentError("give seconds, 0 or more", parameter="settle")
+        raise InvalidArgumentError("must be a number of seconds, 0 or more", parameter="settle")
 
 
 def validate_key(key: object) -> None:
     """Raise InvalidArgumentError if the key is not a non-empty str that can be encoded as UTF-8."""
     if not isinstance(key, str) or not key:
-        raise InvalidArgumentError("give a text that is not empty, or None for a new key", parameter="key")
+        raise InvalidArgumentError("must be a text that is not empty, or None for a random key", parameter="key")
     try:
         key.encode()
     except UnicodeEncodeError:  # not chained to the error below, because its message contains the key
@@ -324,21 +324,20 @@ def validate_key(key: object) -> None:
 
 
 def make_request_id(address: str, key: str) -> str:
-    """Return the mark for a caller's key. It is a hash, because recipients can see it.
+    """Return the request id for a caller's key. It is a hash, because recipients can see it.
 
-    address: the Direct address of the mailbox, so that the same key has another mark in another mailbox.
+    address: the Direct address of the mailbox, so that the same key has a different request id in another mailbox.
     """
     return hashlib.sha256(f"directsuite\0{address.lower()}\0{key}".encode()).hexdigest()[:32]
 
 
 def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
-    """Return a copy of the message with the request id in its header `X-Request-ID`.
-
-    Raises InvalidArgumentError if the message already has this header.
-    """
+    """Return a copy of the message with the request id. Raises InvalidArgumentError if it has an `X-Request-ID`."""
     headers = list(message.headers) if isinstance(message, MessageWithHeader) else []
     if any((header.name or "").lower() == REQUEST_ID_HEADER.lower() for header in headers):
-        raise InvalidArgumentError(f"omit {REQUEST_ID_HEADER}, because send_once sets it", parameter="headers")
+        raise InvalidArgumentError(
+            f"must not contain {REQUEST_ID_HEADER}, because send_once sets it", parameter="headers"
+        )
     return MessageWithHeader(
         sender=message.sender,
         subject=message.subject,
@@ -352,10 +351,7 @@ def add_request_id(message: Message, request_id: str) -> MessageWithHeader:
 
 
 def is_clock_ahead(headers: Mapping[str, str]) -> bool:
-    """Return True if our clock is more than MAX_CLOCK_SKEW ahead of the server's clock.
-
-    headers: headers of a response. Return False if it has no valid `Date`.
-    """
+    """Return True if our clock is more than MAX_CLOCK_SKEW ahead of the server's `Date`, False if there is none."""
     try:
         server_time = parsedate_to_datetime(headers.get("Date", ""))
         return datetime.now(UTC) - server_time > MAX_CLOCK_SKEW
@@ -364,7 +360,7 @@ def is_clock_ahead(headers: Mapping[str, str]) -> bool:
         OverflowError,
         TypeError,
         IndexError,
-    ):  # no date, an invalid date, or a date without a time zone
+    ):  # no valid date, or one without a time zone
         return False
 
 
@@ -373,8 +369,8 @@ def _make_response(message: MessageDetail) -> SendMessageResponse:
 
 
 def _read_request_ids(message: MessageDetail) -> set[str]:
-    """Return the marks in a message's metadata, in lower case. Headers with an empty value are ignored."""
+    """Return the request ids in a message's metadata, in lower case."""
     values = (
         header.value for header in message.headers if (header.name or "").strip().lower() == REQUEST_ID_HEADER.lower()
     )
-    return {mark for value in values if (mark := (value or "").strip().lower())}
+    return {request_id for value in values if (request_id := (value or "").strip().lower())}

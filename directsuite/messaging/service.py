@@ -1,4 +1,4 @@
-"""The facade of the messaging service: a Direct mailbox, with a method for each operation (specification 4.C)."""
+"""The facade of the messaging service: a Direct mailbox."""
 
 from __future__ import annotations
 
@@ -50,25 +50,26 @@ A = TypeVar("A", bound=APIResponse)
 S = TypeVar("S", bound=Message)
 
 _SUCCESS = APIResponse(success=True, code=0)
-"""The response to use for a change whose response was lost, but which is proven to have happened."""
+"""The response to return for a change whose own response was lost, but which is proven to have happened."""
 
 
 class Mailbox(Facade):
     """A Direct mailbox: sending, delivery status, folders and messages. `suite.mailbox(...)`; needs `message_url`.
 
-    A Mailbox is cheap to create, because it holds no connection. Every method raises TransportError if there is no
-    usable response, and ServiceError if the service rejects the request. If a message may have been sent, the methods
-    raise OutcomeUnknownError. Only `send_once` with `resend=True` sends such a message again. Reading a message does
-    not necessarily mark it as read.
+    `directsuite guide methods` lists the operation of each method (specification 4.C). Every method raises
+    TransportError if there is no usable response, and ServiceError if the service rejects the request, for example
+    because a folder does not exist. If a message may have been sent, OutcomeUnknownError is raised. Only `send_once`
+    with `resend=True` sends such a message again. Methods that receive an empty list, such as of uids, make no request.
+    Reading a message does not necessarily mark it as read.
 
-    `iter_messages`, `iter_raw`, `iter_metadata` and `stream_messages` return a Listing: an async generator that yields
-    all messages of a folder, and also an async context manager. Leaving its `async with` block cancels its requests.
-    Messages that are deleted during the listing are skipped. Their parameters:
+    timeout: timeout in seconds. In a listing, that of each request.
+
+    Listings, such as `iter_messages`, are async generators and async context managers. Leaving the `async with` block
+    cancels the requests. Messages that are deleted during the listing are skipped.
 
     batch_size: maximum number of messages per request.
-    batch_bytes: approximate size of a response, in bytes. Batches get smaller if messages are large. At most twice as
-        many responses as the service has connections are fetched ahead. None: fetch about 64 MB ahead.
-    timeout: timeout of each request, in seconds.
+    batch_bytes: approximate size of a response, in bytes. At most twice as many responses as the service has
+        connections are fetched ahead. None: fetch about 64 MB ahead.
 
     If a batch exceeds the setting `max_response_bytes`, its messages are requested again in smaller batches.
     ResponseDecodeError is raised only if a single message exceeds it.
@@ -87,12 +88,10 @@ class Mailbox(Facade):
     ) -> SendMessageResponse:
         """Send a message. The service stores a copy, marked as unread, in INBOX.Sent.
 
-        Operation Send (specification 4.C), or SendWithHeader if the message is a `MessageWithHeader`.
-
         progress: called with the total progress of the streamed attachments (`Attachment.from_path`, `from_file`,
             `from_stream`), see `Progress`. It is not called if there are none.
-        timeout: timeout in seconds. None: use the suite's. A message with streamed attachments, or with more than
-            256 KB of attachments in memory, may then take longer, until sending pauses for `attempt_timeout` seconds.
+        timeout: timeout in seconds. None: use the suite's, but with streamed attachments, or more than 256 KB of
+            attachments in memory, continue until sending pauses for `attempt_timeout` seconds.
         """
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
@@ -104,10 +103,7 @@ class Mailbox(Facade):
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message with additional headers. The service stores a copy, marked as unread, in INBOX.Sent.
-
-        Operation SendWithHeader (specification 4.C). progress, timeout: see `send`.
-        """
+        """Send a message with additional headers. See `send`."""
         message = self._validate_message(message)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
@@ -128,25 +124,24 @@ class Mailbox(Facade):
 
         - The message gets a header `X-Request-ID`, a hash of `key`. Recipients can see it.
         - If the response is lost, but the message is found within `settle` seconds, its response is returned.
-        - With `key` and `since`, the message is searched for before it is sent, for `settle` seconds. It is sent only
-          if it is proven to be absent from all folders. A copy that was deleted permanently cannot be found.
+        - With `since`, the message is searched for first, for `settle` seconds. It is sent only if it is proven to be
+          absent from all folders. A copy that was deleted permanently cannot be found.
         - OutcomeUnknownError is raised if the message may or may not have been sent. An error of the search before
-          sending is raised unchanged, and does not show whether an earlier call sent the message.
+          sending is raised unchanged. It does not show whether an earlier call sent the message.
 
-        `directsuite guide delivery` lists all cases. Operation SendWithHeader (specification 4.C).
+        `directsuite guide delivery` lists all cases.
 
-        key: a unique name for this message. Pass the same key in every attempt, even after a crash. None: a random key.
-        since: time at which the first attempt began, as an aware datetime. None: no earlier attempt was made. If it is
-            in the future, the message is searched for, but not sent: if not found, OutcomeUnknownError is raised.
+        key: a unique name for this message, the same in every attempt, even after a crash. None: a random key.
+        since: time at which the first attempt began, as an aware datetime. It requires `key`. None: no earlier attempt
+            was made. If it is in the future and the message is not found, OutcomeUnknownError is raised.
         settle: time to search for the message, in seconds, because a request may still arrive.
-        resend: send the message again if it was not found after a lost response. This needs a server that has shown
-            the header `X-Request-ID`, and time left. The error of the second request is raised if it concerns the
-            message or is an OutcomeUnknownError; otherwise the error of the first, with the second as its cause. The
-            event OutcomeLeftUnknown is emitted for the first request even if the second succeeds.
-        progress: see `send`. It starts at 0 again for a second request, and does not include searches.
-        timeout: timeout of the complete call, in seconds. None: use the suite's. Unlike with `send`, it also limits
-            streamed attachments. With `since`, it must be longer than `settle`, otherwise OutcomeUnknownError is raised
-            if the message is not found.
+        resend: send the message again if the response is lost and the search proves that the message is absent. This
+            needs a server that has shown an `X-Request-ID`, and time left. If the second request fails too, its error
+            is raised only if it concerns the message or is an OutcomeUnknownError; otherwise that of the first. The
+            event OutcomeLeftUnknown is emitted even if the second request succeeds.
+        progress: see `send`. It starts at 0 again for a second request.
+        timeout: timeout of the complete call, also with streamed attachments, in seconds. None: use the suite's. With
+            `since`, it must be longer than `settle`, or the message is not sent and OutcomeUnknownError is raised.
         """
         message = self._validate_message(message)
         send_once.validate_arguments(key, since, settle)
@@ -170,7 +165,7 @@ class Mailbox(Facade):
         confirm = Confirmation(verify=functools.partial(sent.find, self._as_nested()._search_sent), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
-            """Send the message, and search for it if the response is lost."""
+            """Send the message. If the response is lost, search for it in INBOX.Sent."""
             prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
@@ -186,12 +181,12 @@ class Mailbox(Facade):
     ) -> SendMessageResponse:
         """Forward messages of a folder as attachments of one message, which is stored in INBOX.Sent.
 
-        Each message is attached with its complete header. The header of a message from INBOX.Sent contains its Bcc
-        recipients. Operation Forward (specification 4.C). Raises InvalidArgumentError if `uids` is empty.
+        Each message is attached with its complete header. In a message from INBOX.Sent, it contains the Bcc recipients.
+        Raises InvalidArgumentError if `uids` is empty.
         """
         listed = arguments.validate_uids(uids)
         if not listed:
-            raise InvalidArgumentError("name at least one message to forward", parameter="uids")
+            raise InvalidArgumentError("at least one message to forward is required", parameter="uids")
         body = self._make_uids_body(listed, arguments.validate_recipients(recipients))
         return await self._call(operations.FORWARD, folder, body=body, timeout=timeout)
 
@@ -200,17 +195,14 @@ class Mailbox(Facade):
     ) -> DirectMessageStatusReportResponse:
         """Return the delivery status of a message for each of its recipients.
 
-        Operation GetMessageStatus (specification 4.C). smtp_id: the `smtp_id` of the response to `send`.
+        smtp_id: the `smtp_id` of the response to `send`.
         """
         return await self._call(operations.GET_MESSAGE_STATUS, smtp_id, body=self._credentials, timeout=timeout)
 
     async def get_message_statuses(
         self, smtp_ids: Iterable[str], *, timeout: float | None = None
     ) -> DirectMessageStatusReportResponse:
-        """Return the delivery statuses of several messages, with one request. Without messages, no request is made.
-
-        Operation GetMessageStatus for many (specification 4.C).
-        """
+        """Return the delivery statuses of several messages, with one request."""
         listed = arguments.validate_texts(smtp_ids, "smtp_ids")
         if not listed:
             return DirectMessageStatusReportResponse(success=True)
@@ -229,9 +221,9 @@ class Mailbox(Facade):
         """Wait until a message has a final status for every recipient, and return the statuses.
 
         Final statuses are Delivered, Locally Failed, Remotely Failed, and NO MDN Received (after one hour). The
-        service is polled with GetMessageStatus (specification 4.C): immediately, after 5 seconds, and then each time
-        the age of the message has doubled, eleven times within the first hour. Failed polls are repeated. Errors that
-        a repeat cannot resolve, such as AuthenticationError, are raised immediately.
+        service is polled immediately, after 5 seconds, and then each time the age of the message has doubled: eleven
+        times within the first hour. Failed polls are repeated. Errors that a repeat cannot resolve, such as
+        AuthenticationError, are raised.
 
         To follow many messages, or to continue after a restart, use `directsuite.jobs.delivery`.
 
@@ -248,41 +240,26 @@ class Mailbox(Facade):
         return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
 
     async def get_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """Return the number of messages in `folder`.
-
-        Operation GetMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
-        """
+        """Return the number of messages in `folder`."""
         return await self._get_count(operations.GET_MESSAGE_COUNT, folder, timeout)
 
     async def get_unread_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """Return the number of unread messages in `folder`.
-
-        Operation GetUnreadMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
-        """
+        """Return the number of unread messages in `folder`."""
         return await self._get_count(operations.GET_UNREAD_MESSAGE_COUNT, folder, timeout)
 
     async def get_deleted_message_count(self, folder: str = INBOX, *, timeout: float | None = None) -> int:
-        """Return the number of deleted messages in `folder`.
-
-        Operation GetDeletedMessageCount (specification 4.C). Raises ServiceError if the folder does not exist.
-        """
+        """Return the number of deleted messages in `folder`."""
         return await self._get_count(operations.GET_DELETED_MESSAGE_COUNT, folder, timeout)
 
     async def get_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """Return the messages with these uids. Unknown uids are ignored. Without uids, no request is made.
-
-        Operation GetMessagesByUIDs (specification 4.C).
-        """
+        """Return the messages with these uids. Unknown uids are ignored."""
         response = await self._call_for_uids(operations.GET_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
         return [] if response is None else response.messages
 
     async def get_unread_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """Return all unread messages of `folder`.
-
-        Operation GetUnreadMessages (specification 4.C).
-        """
+        """Return all unread messages of `folder`."""
         return await self._get_messages(operations.GET_UNREAD_MESSAGES, folder, timeout=timeout)
 
     async def get_messages_by_received_date(
@@ -295,8 +272,8 @@ class Mailbox(Facade):
     ) -> list[MessageDetail]:
         """Return the messages received from `begin` to `end`, both inclusive, with a precision of 1 ms.
 
-        begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDate (specification 4.C). Raises
-        InvalidArgumentError if one is naive, or `end` is before `begin`.
+        begin, end: aware datetimes. None: no limit.
+        Raises InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
         span = arguments.format_span_in_milliseconds(begin, end)
         return await self._get_messages(operations.GET_MESSAGES_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
@@ -311,8 +288,8 @@ class Mailbox(Facade):
     ) -> list[MessageDetail]:
         """Return the messages received from `begin` to `end`, both inclusive, with a precision of 1 s.
 
-        begin, end: aware datetimes. None: no limit. Operation GetMessagesByReceivedDateUTC (specification 4.C). Raises
-        InvalidArgumentError if one is naive, or `end` is before `begin`.
+        begin, end: aware datetimes. None: no limit.
+        Raises InvalidArgumentError if one is naive, or `end` is before `begin`.
         """
         span = arguments.format_span_in_utc(begin, end)
         return await self._get_messages(operations.GET_MESSAGES_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
@@ -320,33 +297,21 @@ class Mailbox(Facade):
     async def get_messages_by_sender(
         self, folder: str, sender: str, *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """Return the messages of `folder` from this sender.
-
-        Operation GetMessagesBySender (specification 4.C).
-        """
+        """Return the messages of `folder` that the service finds for this sender. Parts of an address may match."""
         return await self._get_messages(operations.GET_MESSAGES_BY_SENDER, folder, sender, timeout=timeout)
 
     async def get_messages_by_subject(
         self, folder: str, subject: str, *, timeout: float | None = None
     ) -> list[MessageDetail]:
-        """Return the messages of `folder` with this subject.
-
-        Operation GetMessagesBySubject (specification 4.C).
-        """
+        """Return the messages of `folder` that the service finds for this subject. Parts of a subject may match."""
         return await self._get_messages(operations.GET_MESSAGES_BY_SUBJECT, folder, subject, timeout=timeout)
 
     async def get_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """Return all messages of `folder` as a list. For a large folder, use `iter_messages` or `stream_messages`.
-
-        Operation GetMessages (specification 4.C).
-        """
+        """Return all messages of `folder` as a list. For a large folder, use `iter_messages` or `stream_messages`."""
         return await self._get_messages(operations.GET_MESSAGES, folder, timeout=timeout)
 
     async def get_message_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> list[MessageDetail]:
-        """Return the metadata of all messages of `folder`, without bodies and the contents of attachments.
-
-        Operation GetMessageMetaData (specification 4.C).
-        """
+        """Return the metadata of all messages of `folder`, without bodies or the contents of attachments."""
         return await self._get_messages(operations.GET_MESSAGE_METADATA, folder, timeout=timeout)
 
     async def search_messages_metadata_by_received_date(
@@ -357,10 +322,7 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """Return the metadata of the messages received from `begin` to `end`; see `get_messages_by_received_date`.
-
-        Operation SearchMessagesMetadataByReceivedDate (specification 4.C).
-        """
+        """Return the metadata of messages received from `begin` to `end`; see `get_messages_by_received_date`."""
         span = arguments.format_span_in_milliseconds(begin, end)
         return await self._get_messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE, folder, *span, timeout=timeout)
 
@@ -372,28 +334,19 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> list[MessageDetail]:
-        """Return the metadata of the messages received from `begin` to `end`; see `get_messages_by_received_date_utc`.
-
-        Operation SearchMessagesMetadataByReceivedDateUTC (specification 4.C).
-        """
+        """Return the metadata of messages received from `begin` to `end`; see `get_messages_by_received_date_utc`."""
         span = arguments.format_span_in_utc(begin, end)
         return await self._get_messages(operations.SEARCH_METADATA_BY_RECEIVED_DATE_UTC, folder, *span, timeout=timeout)
 
     async def get_uids(self, folder: str = INBOX, *, timeout: float | None = None) -> list[int]:
-        """Return all uids of `folder`, ascending and without duplicates. This is the cheapest way to detect changes.
-
-        Operation GetUIDs (specification 4.C). Raises ServiceError if the folder does not exist.
-        """
+        """Return all uids of `folder`, ascending and without duplicates. This is the cheapest way to detect changes."""
         response = await self._call(operations.GET_UIDS, folder, body=self._credentials, timeout=timeout)
         return sorted(set(response.uids))
 
     async def get_folders(
         self, root: str = INBOX, *, subscribed_only: bool = False, timeout: float | None = None
     ) -> list[str]:
-        """Return the names of the folders below `root`.
-
-        Operation GetFolders (specification 4.C).
-        """
+        """Return the names of the folders below `root`."""
         segments = (root, format_flag(subscribed_only))
         response = await self._call(operations.GET_FOLDERS, *segments, body=self._credentials, timeout=timeout)
         return response.folders
@@ -401,10 +354,7 @@ class Mailbox(Facade):
     async def set_folders_subscribed(
         self, folders: Iterable[str], subscribed: bool, *, timeout: float | None = None
     ) -> list[str]:
-        """Subscribe to folders, or unsubscribe from them. Return the folders that the response names.
-
-        Operation SetFoldersSubscribed (specification 4.C). Without folders, no request is made.
-        """
+        """Subscribe to folders, or unsubscribe from them. Return the folders that the response names."""
         listed = arguments.validate_texts(folders, "folders")
         if not listed:
             return []
@@ -413,32 +363,28 @@ class Mailbox(Facade):
         return (await self._call(operations.SET_FOLDERS_SUBSCRIBED, body=body, timeout=timeout)).folders
 
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
-        """Create a folder. Its name must start with `INBOX.`.
-
-        Operation CreateFolder (specification 4.C). Raises InvalidArgumentError if it does not, or the name is reserved.
-        """
+        """Create a folder. Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`."""
         arguments.validate_new_folder(folder, "folder")
         within_call = self._as_nested()
 
         async def verify_created() -> APIResponse | None:
-            """Return a success if the folder exists, else None."""
+            """Return a success if the folder is listed."""
             return _SUCCESS if _is_listed(folder, await within_call.get_folders()) else None
 
         confirm = Confirmation(verify=verify_created)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
-        """Rename a folder. Its contents stay in it.
+        """Rename a folder, with its contents.
 
-        Operation MoveFolder (specification 4.C). Raises InvalidArgumentError if one of the names is reserved, or the
-        new name does not start with `INBOX.`.
+        Raises InvalidArgumentError if one of the names is reserved, or the new name does not start with `INBOX.`.
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
         within_call = self._as_nested()
 
         async def verify_moved() -> APIResponse | None:
-            """Return a success if the new name is listed and the old one is not. Return None otherwise."""
+            """Return a success if only the new name is listed."""
             names = await within_call.get_folders()
             is_moved = _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
             return _SUCCESS if is_moved else None
@@ -447,20 +393,18 @@ class Mailbox(Facade):
         await self._call(operations.MOVE_FOLDER, *segments, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def delete_folder(self, folder: str, *, timeout: float | None = None) -> None:
-        """Delete a folder, its messages and its subfolders.
-
-        Operation DeleteFolder (specification 4.C). Raises InvalidArgumentError if the folder is reserved.
+        """Delete a folder, its messages and its subfolders. Raises InvalidArgumentError if the folder is reserved.
 
         The request is never repeated, because a delayed duplicate would delete a new folder with the same name. If the
-        response is lost, the call succeeds if GetFolders lists neither the folder nor a subfolder. OutcomeUnknownError
-        is raised if it still lists one. It is also raised if the folder is outside `INBOX.`, because such folders are
-        never listed, or if its name is not ASCII or contains `&`, because a listing may encode such names differently.
+        response is lost, the call succeeds if GetFolders lists neither the folder nor a subfolder. Otherwise
+        OutcomeUnknownError is raised, as always for folders outside `INBOX.`, which are never listed, and for names
+        that are not ASCII or contain `&`, which a listing may encode differently.
         """
         arguments.validate_changeable_folder(folder, "folder")
         within_call = self._as_nested()
 
         async def verify_deleted() -> APIResponse | None:
-            """Return a success if neither the folder nor a subfolder is listed, else None."""
+            """Return a success if the folder is not listed."""
             return _SUCCESS if _is_deleted(folder, await within_call.get_folders(folder.rpartition(".")[0])) else None
 
         confirm = Confirmation(verify=verify_deleted, seconds=SETTLE_TIMEOUT) if _can_verify_deletion(folder) else None
@@ -475,12 +419,10 @@ class Mailbox(Facade):
         verify: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Copy messages to another folder. Without uids, no request is made.
+        """Copy messages to another folder. The request is never repeated.
 
-        Operation CopyMessagesByUIDs (specification 4.C). The request is never repeated.
-
-        verify: list the destination before copying. If the response is lost, the call succeeds if the expected
-            Message-IDs are new in the destination. This has no effect if one of the messages has no Message-ID.
+        verify: list both folders before copying. If the response is lost, the call then succeeds if the Message-IDs of
+            the messages are new in the destination. This has no effect if one of the messages has no Message-ID.
         """
         listed = arguments.validate_uids(uids)
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
@@ -502,10 +444,7 @@ class Mailbox(Facade):
     async def move_messages_by_uids(
         self, folder: str, dest_folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Move messages to another folder. They get new uids. Without uids, no request is made.
-
-        Operation MoveMessagesByUIDs (specification 4.C).
-        """
+        """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
         confirm = self._make_removal_confirmation(folder, listed)
         segments = (folder, dest_folder)
@@ -516,10 +455,7 @@ class Mailbox(Facade):
     async def delete_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, forever: bool = False, timeout: float | None = None
     ) -> None:
-        """Move messages to INBOX.Trash or, with `forever`, delete them permanently. Without uids, no request is made.
-
-        Operation DeleteMessagesByUIDs (specification 4.C).
-        """
+        """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
         listed = arguments.validate_uids(uids)
         confirm = self._make_removal_confirmation(folder, listed)
         segments = (folder, format_flag(forever))
@@ -530,28 +466,19 @@ class Mailbox(Facade):
     async def mark_messages_as_read_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Mark messages as read. Without uids, no request is made.
-
-        Operation MarkMessagesAsReadByUIDs (specification 4.C).
-        """
+        """Mark messages as read."""
         await self._call_for_uids(operations.MARK_MESSAGES_AS_READ_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def mark_messages_as_unread_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> None:
-        """Mark messages as unread. Without uids, no request is made.
-
-        Operation MarkMessagesAsUnreadByUIDs (specification 4.C).
-        """
+        """Mark messages as unread."""
         await self._call_for_uids(operations.MARK_MESSAGES_AS_UNREAD_BY_UIDS, folder, uids=uids, timeout=timeout)
 
     async def get_raw_messages_by_uids(
         self, folder: str, uids: Iterable[int], *, timeout: float | None = None
     ) -> list[RawMessage]:
-        """Return the messages with these uids in their original form (RFC 5322). Without uids, no request is made.
-
-        Operation GetRawMessagesByUIDs (specification 4.C).
-        """
+        """Return the messages with these uids in their original form (RFC 5322)."""
         response = await self._call_for_uids(operations.GET_RAW_MESSAGES_BY_UIDS, folder, uids=uids, timeout=timeout)
         return [] if response is None else response.messages
 
@@ -563,17 +490,16 @@ class Mailbox(Facade):
         verify: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Append messages in RFC 5322 form (`data`) to a folder, unchanged. Without messages, no request is made.
+        """Append messages in RFC 5322 form (`data`) to a folder, unchanged. The request is never repeated.
 
-        Operation SaveRawMessages (specification 4.C). The request is never repeated. Raises InvalidArgumentError if a
-        message has no data.
+        Raises InvalidArgumentError if a message has no data.
 
-        verify: list the folder before appending. If the response is lost, the call succeeds if the expected Message-IDs
-            are new in the folder. This has no effect if one of the messages has no Message-ID.
+        verify: list the folder before appending. If the response is lost, the call then succeeds if the Message-IDs of
+            the messages are new in the folder. This has no effect if one of the messages has no Message-ID.
         """
         listed = require_instances(messages, RawMessage, "messages")
         if not all(message.data for message in listed):
-            raise InvalidArgumentError("each RawMessage needs data: the message's bytes", parameter="messages")
+            raise InvalidArgumentError("each RawMessage must have data, the bytes of the message", parameter="messages")
         operations.SAVE_RAW_MESSAGES.validate_segments((folder,))
         if not listed:
             return
@@ -594,14 +520,11 @@ class Mailbox(Facade):
         batch_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Listing[MessageDetail]:
-        """Yield all messages of `folder` by ascending uid. Batches are fetched ahead.
-
-        Operations GetUIDs, then GetMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
-        """
+        """Yield all messages of `folder` by ascending uid. Batches are fetched ahead. Parameters: see `Mailbox`."""
         _validate_listing(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[MessageDetail]:
-            """Return a batch of messages."""
+            """Fetch a batch."""
             return await box.get_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
@@ -614,34 +537,26 @@ class Mailbox(Facade):
         batch_bytes: int | None = None,
         timeout: float | None = None,
     ) -> Listing[RawMessage]:
-        """Yield all messages of `folder` in their original form, by ascending uid. Batches are fetched ahead.
-
-        Operations GetUIDs, then GetRawMessagesByUIDs (specification 4.C). Parameters: see `Mailbox`.
-        """
+        """Yield all messages of `folder` in their original form, by ascending uid. Parameters: see `Mailbox`."""
         _validate_listing(folder, batch_size, batch_bytes)
 
         async def get(box: Mailbox, uids: list[int]) -> list[RawMessage]:
-            """Return a batch of raw messages."""
+            """Fetch a batch."""
             return await box.get_raw_messages_by_uids(folder, uids, timeout=timeout)
 
         return Listing(self._iter_in_batches(folder, batch_size, batch_bytes, timeout, get))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
-        """Yield the metadata of all messages of `folder`, while the response is being received.
-
-        Operation GetMessageMetaData (specification 4.C).
-        """
+        """Yield the metadata of all messages of `folder`, while the response is being received."""
         _validate_listing(folder)
         return Listing(self._stream_listing(operations.GET_MESSAGE_METADATA, folder, timeout))
 
     def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield all messages of `folder`, while a single response of any size is being received.
 
-        Operation GetMessages (specification 4.C). Only one message is in memory at a time. If the response is cut off,
-        the messages before that point are yielded, then an error is raised.
-
-        The listing uses one of the service's connections until it ends. If you call the service for each message, set
-        `max_connections` to at least 2.
+        Only one message is in memory at a time. If the response is cut off, the messages before that point are yielded,
+        then an error is raised. The listing uses one of the service's connections until it ends. If you call the
+        service for each message, set `max_connections` to at least 2.
 
         timeout: timeout in seconds. None: no limit, until the response pauses for `attempt_timeout` seconds.
         """
@@ -673,10 +588,7 @@ class Mailbox(Facade):
         timeout: float | None,
         confirm: Confirmation[A] | None = None,
     ) -> A | None:
-        """Make a request for the messages with these uids. Return its response. Without uids, return None immediately.
-
-        Raises InvalidArgumentError if a uid or path segment is invalid. The segments are checked even without uids.
-        """
+        """Make a request for the messages with these uids. Return its response, or None without uids."""
         listed = arguments.validate_uids(uids)
         operation.validate_segments(segments)
         if not listed:
@@ -686,14 +598,10 @@ class Mailbox(Facade):
         )
 
     def _make_removal_confirmation(self, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
-        """Return a Confirmation that the messages have left the folder.
-
-        A retry fails if the first attempt has already moved or deleted the messages. This shows that it has succeeded.
-        """
+        """Return a Confirmation that the messages have left the folder, which proves that a lost request succeeded."""
         within_call = self._as_nested()
 
         async def verify_removed() -> APIResponse | None:
-            """Return a success if none of the messages is in the folder, else None."""
             return _SUCCESS if set(uids).isdisjoint(await within_call.get_uids(folder)) else None
 
         return Confirmation(verify=verify_removed)
@@ -703,7 +611,7 @@ class Mailbox(Facade):
     ) -> Confirmation[APIResponse] | None:
         """List the folder, and return a Confirmation that messages with these Message-IDs were added to it later.
 
-        Return None if `message_ids` is empty or contains None, because the arrival can't be proven then.
+        Return None if `message_ids` is empty or contains None, because then nothing can be proven.
         """
         listed = list(message_ids)
         expected = Counter(message_id.strip() for message_id in listed if message_id is not None)
@@ -713,7 +621,6 @@ class Mailbox(Facade):
         within_call = self._as_nested()
 
         async def verify_arrived() -> APIResponse | None:
-            """Return a success if each Message-ID is new in the folder, as often as expected, else None."""
             now = await within_call.get_message_metadata(folder, timeout=deadline.require_time_left())
             new = Counter(message.msg_id for message in now if message.uid not in existing)
             return _SUCCESS if all(new[message_id] >= times for message_id, times in expected.items()) else None
@@ -721,7 +628,6 @@ class Mailbox(Facade):
         return Confirmation(verify=verify_arrived, seconds=SETTLE_TIMEOUT)
 
     def _make_deadline(self, timeout: float | None) -> Deadline:
-        """Return the deadline of a method that makes several requests. None: use the default of a single request."""
         return Deadline.after(self.resolve_timeout(timeout))
 
     async def _search_sent(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
@@ -730,8 +636,7 @@ class Mailbox(Facade):
     async def _search_other_folders(self, begin: datetime | None, timeout: float) -> list[MessageDetail]:
         """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
 
-        Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read,
-        because the message may be in that folder.
+        Listed folders that no request can name are skipped. Raises ResponseDecodeError if a name cannot be read.
         """
         deadline, found = Deadline.after(timeout), list[MessageDetail]()
         names = await self.with_strict_paths(send_once.STRICT_FOLDER_PATHS).get_folders(
@@ -743,10 +648,9 @@ class Mailbox(Facade):
         return found
 
     async def _search_folder(self, folder: str, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
-        """Return the metadata of the messages of a folder received since `begin`, or of all if `begin` is None.
+        """Return the metadata of the messages of a folder received since `begin`.
 
-        `begin` was measured with our clock. If our clock is ahead of the server's, newer messages may have earlier
-        dates. Therefore all messages are returned if `is_clock_ahead`.
+        Return all if `begin` is None, or if our clock, by which it was measured, is ahead of the server's.
         """
         exchanges: list[ExchangeInfo] = []
         view = self.with_strict_paths(send_once.STRICT_HEADER_PATHS).with_observer(exchanges.append)
@@ -765,7 +669,6 @@ class Mailbox(Facade):
         get: Callable[[Mailbox, list[int]], Awaitable[list[M]]],
     ) -> AsyncGenerator[M]:
         async def fetch(batch: list[int]) -> tuple[list[M] | ResponseDecodeError, int]:
-            """Return a batch of messages, and the size of its response."""
             return await fetch_and_measure(self, lambda box: get(box, batch))
 
         uids = await self.get_uids(folder, timeout=timeout)
@@ -785,13 +688,12 @@ class Mailbox(Facade):
 def _validate_listing(folder: str, batch_size: int = 1, batch_bytes: int | None = None) -> None:
     operations.GET_UIDS.validate_segments((folder,))
     if type(batch_size) is not int or batch_size < 1:
-        raise InvalidArgumentError("give a number of messages, 1 or more", parameter="batch_size")
+        raise InvalidArgumentError("must be a number of messages, 1 or more", parameter="batch_size")
     if batch_bytes is not None and (type(batch_bytes) is not int or batch_bytes < 1):
-        raise InvalidArgumentError("give a number of bytes, 1 or more, or None", parameter="batch_bytes")
+        raise InvalidArgumentError("must be a number of bytes, 1 or more, or None", parameter="batch_bytes")
 
 
 def _can_be_named(folder: str) -> bool:
-    """Return True if a request can name this folder, which a server has listed."""
     try:
         operations.GET_UIDS.validate_segments((folder,))
     except InvalidArgumentError:
@@ -804,19 +706,12 @@ def _is_listed(folder: str, names: Iterable[str]) -> bool:
 
 
 def _can_verify_deletion(folder: str) -> bool:
-    """Return True if GetFolders can prove that this folder was deleted.
-
-    Folders outside `INBOX.` are never listed. A name that is not ASCII, or contains `&`, may be listed in the modified
-    UTF-7 encoding of IMAP.
-    """
+    # Folders outside `INBOX.` are never listed. Names that IMAP encodes may be listed in modified UTF-7.
     return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder
 
 
 def _is_deleted(folder: str, names: Iterable[str]) -> bool:
-    """Return True if a listing of the parent folder proves that this folder was deleted.
-
-    The listing must contain neither the folder nor a subfolder of it. A listing without any name proves a deletion only
-    if the parent is not INBOX.
+    """Return True if a listing of the parent folder contains neither this folder nor a subfolder of it.
 
     names: the listed names. An empty name could not be read, and may be the folder's; then return False.
     """
@@ -824,6 +719,6 @@ def _is_deleted(folder: str, names: Iterable[str]) -> bool:
     spellings = {".".join(levels[start:]) for start in range(len(levels))}  # a listing may omit the parents
     listed = [name.lower() for name in names]
     is_listed = any(name.startswith(f"{spelling}.") or name == spelling for spelling in spellings for name in listed)
-    # A listing of INBOX is never empty, because it has reserved folders.
+    # A listing of INBOX always has reserved folders, so an empty one proves nothing.
     is_parent_listed = bool(listed) or len(levels) > 2
     return is_parent_listed and not is_listed and "" not in listed

@@ -1,8 +1,7 @@
 """Follow a sent message to its recipients: decide which statuses are final, and when to poll again.
 
-A message is polled each time its age has doubled, so a delivery that took one minute is reported less than a minute
-later. The service waits one hour for a confirmation (specification section 8). A message that is never confirmed is
-polled eleven times in this hour. After the hour, the intervals start small again.
+A message is polled each time its age has doubled: eleven times in the hour for which the service waits for a
+confirmation (specification section 8). After the hour, the intervals start small again.
 
     age   5 s   10 s   20 s   40 s   80 s   …   43 min   1 h   1 h 2 min   1 h 4 min   …   given up
                                                          └── from here on, the service reports NO MDN Received
@@ -40,22 +39,19 @@ FINAL_STATUSES = frozenset(
 """The final statuses. A status that the specification does not define is not final."""
 
 DEFAULT_GIVE_UP_AFTER = 7_200.0
-"""The default time in seconds after which a message is given up. It is two hours, because the service measures its hour
-with its own clock.
-"""
+"""Time in seconds after which a message is given up. It is two hours, because the service's hour may end later."""
 
 BACKOFF = Backoff(5.0, 300.0)
-"""The delay, in seconds, before the next poll after consecutive failures."""
+"""The delay, in seconds, before the next poll after failures."""
 
 _HOUR = 3_600.0
-# The first poll after the hour is due within this time, in seconds. Messages sent in the same minute share the poll.
+# Seconds after the hour within which the next poll is due. Messages sent in the same minute share the poll.
 _MAX_POLL_DELAY_AFTER_HOUR = 60.0
-# The minimum interval between two polls, in seconds.
 _MIN_POLL_INTERVAL = 5.0
-# The share of the interval that must pass before a message joins a poll of other messages. Joining earlier would make
-# responses longer without saving many requests.
+# The share of the interval after which a message joins a poll of other messages. Joining earlier would make responses
+# longer without saving many requests.
 _MIN_INTERVAL_SHARE = 0.25
-# The maximum number of characters in a line (RFC 5322, section 2.1.1).
+# The limit of a line (RFC 5322, section 2.1.1).
 _MAX_ID_CHARS = 998
 # Control characters, and surrogates, which SQLite cannot store.
 _UNSTORABLE_CHARS = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -74,8 +70,8 @@ class PollWindow:
 def compute_next_poll(age: float, give_up_after: float = DEFAULT_GIVE_UP_AFTER) -> PollWindow:
     """Return the window of a message's next poll.
 
-    age: age of the message at its last poll, in seconds; 0 if it was not polled yet.
-    give_up_after: age of the last poll, in seconds.
+    age: age of the message at its latest poll, in seconds; 0 if it was not polled yet.
+    give_up_after: age in seconds at which the message is polled for the last time.
     """
     base = _HOUR if age >= _HOUR else 0.0
     distance = max(age - base, _MIN_POLL_INTERVAL)
@@ -92,25 +88,24 @@ def normalize_smtp_id(smtp_id: str) -> str:
 
 
 def is_final(status: MessageStatus | None) -> bool:
-    """Return True if a status is final. Case, and blanks around it, are ignored."""
+    """Return True if a status is final. Case, and blanks around it, are ignored. None is not final."""
     return status is not None and _fold_case(status) in _FOLDED_FINAL_STATUSES
 
 
 def is_delivered(status: MessageStatus | None) -> bool:
-    """Return True if the status says that the recipient has the message."""
+    """Return True if the status is Delivered."""
     return status is not None and _fold_case(status) == _fold_case(MessageStatus.DELIVERED)
 
 
 def is_unconfirmed(status: MessageStatus | None) -> bool:
-    """Return True if the service stopped waiting for a confirmation. The recipient may still have the message."""
+    """Return True if the status is NO MDN Received. The recipient may still have the message."""
     return status is not None and _fold_case(status) == _fold_case(MessageStatus.NO_MDN_RECEIVED)
 
 
 def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog]) -> dict[str, list[DirectMessageLog]]:
-    """Group the records of a response by Message-ID as `normalize_smtp_id` returns it. Drop records of other messages.
+    """Group the records of a response by normalized Message-ID. Drop records of other messages.
 
-    If only one message was requested, records without a Message-ID are counted as its records. Otherwise they are
-    dropped.
+    Records without a Message-ID belong to the requested message if it is the only one. Otherwise they are dropped.
     """
     by_id = {normalize_smtp_id(smtp_id): list[DirectMessageLog]() for smtp_id in smtp_ids}
     only = next(iter(by_id)) if len(by_id) == 1 else ""
@@ -122,8 +117,8 @@ def group_by_message(smtp_ids: Iterable[str], records: Iterable[DirectMessageLog
 def select_latest_by_recipient(records: Iterable[DirectMessageLog]) -> dict[str, DirectMessageLog]:
     """Return one record per recipient, by case-folded address, or by position for a record without an address.
 
-    If a recipient has several records, the one with the latest `ts` is returned. If several have the same `ts`, or one
-    has none, a record whose status is not final is preferred; otherwise the last one is returned.
+    Of several records, the one with the latest `ts` is returned. If that does not decide, because a `ts` is missing or
+    several are equal, a record whose status is not final is preferred to the last one.
     """
     by_address = dict[str, list[DirectMessageLog]]()
     for place, record in enumerate(records):
@@ -140,14 +135,14 @@ def _select_latest(records: Sequence[DirectMessageLog]) -> DirectMessageLog:
 
 
 def has_only_final_statuses(statuses: Sequence[MessageStatus | None], recipients: int) -> bool:
-    """Return True if all statuses are final, and there are at least as many as recipients."""
+    """Return True if there are statuses for all recipients, and all are final."""
     return len(statuses) >= recipients and all(map(is_final, statuses))
 
 
 def validate_smtp_id(smtp_id: object) -> str:
-    """Return an smtp_id. Raises InvalidArgumentError if it is not a valid one."""
+    """Return an smtp_id. Raises InvalidArgumentError if it is not a str that `can_be_followed`."""
     if not isinstance(smtp_id, str) or not can_be_followed(smtp_id):
-        raise InvalidArgumentError("give the smtp_id that sending gave, and nothing else", parameter="smtp_id")
+        raise InvalidArgumentError("must be the smtp_id of the response to sending", parameter="smtp_id")
     return smtp_id
 
 
@@ -159,12 +154,14 @@ def can_be_followed(smtp_id: str) -> bool:
 def validate_recipient_count(recipients: int | Iterable[Recipient | str]) -> int:
     """Return the number of recipients, without duplicates.
 
-    Raises InvalidArgumentError if a recipient is invalid, or the number is less than 1.
+    Raises InvalidArgumentError if a recipient is invalid or there is none.
     """
     if isinstance(recipients, Iterable):
         recipients = len({_fold_case(each.email) for each in arguments.validate_recipients(recipients)})
     if type(recipients) is not int or recipients < 1:
-        raise InvalidArgumentError("give the message's recipients, or their number, 1 or more", parameter="recipients")
+        raise InvalidArgumentError(
+            "must be the recipients of the message, or their number, 1 or more", parameter="recipients"
+        )
     return recipients
 
 
@@ -176,9 +173,9 @@ _FOLDED_FINAL_STATUSES = frozenset(map(_fold_case, FINAL_STATUSES))
 
 
 def validate_give_up_after(give_up_after: float) -> float:
-    """Return the time in seconds until a message is given up. Raises InvalidArgumentError if it is not positive."""
+    """Return the time as a float. Raises InvalidArgumentError if it is not a number greater than 0."""
     if not POSITIVE.predicate(give_up_after):
-        raise InvalidArgumentError("give seconds, more than 0", parameter="give_up_after")
+        raise InvalidArgumentError("must be a number of seconds greater than 0", parameter="give_up_after")
     return float(give_up_after)
 
 
@@ -187,7 +184,7 @@ class Delivery:
     """The result of following a message."""
 
     smtp_id: str
-    """The `smtp_id` of the message."""
+    """The Message-ID of the message."""
     records: Sequence[DirectMessageLog]
     """The latest record of each recipient."""
     given_up: bool = False
@@ -209,8 +206,7 @@ class Delivery:
 
 
 OnPoll = Callable[[Sequence[DirectMessageLog], float], None]
-"""Called after each poll except the last, with the latest record of each recipient and the seconds until the next poll.
-"""
+"""Called after each poll except the last, with each recipient's latest record and the seconds until the next poll."""
 
 
 async def follow(
@@ -222,14 +218,10 @@ async def follow(
     give_up_after: float,
     on_poll: OnPoll | None,
 ) -> Delivery:
-    """Poll a message until all statuses are final, or it is given up.
+    """Poll a message until all statuses are final, or it is given up. Arguments: see `Mailbox.track`.
 
-    Failed polls are repeated. This includes polls that the service rejects, because it may not know the message yet.
-    Raises InvalidArgumentError if an argument is invalid, the error of a poll that fails at `give_up_after`, and
-    immediately an error whose scope is in NOT_RETRYABLE.
-
-    poll: makes one poll.
-    recipients, give_up_after, on_poll: see `Mailbox.track`.
+    Polls that fail or are rejected are repeated, because the service may not know the message yet. The error of a
+    poll is raised if it fails at `give_up_after`, or if the error's scope is in NOT_RETRYABLE.
     """
     validate_smtp_id(smtp_id)
     count, give_up_after = validate_recipient_count(recipients), validate_give_up_after(give_up_after)

@@ -27,8 +27,9 @@ from directsuite.secret import Secret, as_secret
 class TUser(Facade):
     """Sends messages and reads delivery statuses for a user's Direct address. `suite.tuser(...)`; needs `message_url`.
 
-    Every method raises TransportError if there is no usable response, and ServiceError if the service rejects the
-    request. A message that may have been sent is never sent again: OutcomeUnknownError is raised instead.
+    `directsuite guide methods` lists the operation of each method (specification 4.C). Every method raises
+    TransportError if there is no usable response, and ServiceError if the service rejects the request. A message that
+    may have been sent is never sent again: OutcomeUnknownError is raised instead.
     """
 
     def __init__(self, transport: Transport, username: str, password: str | Secret, direct_addr: str) -> None:
@@ -40,11 +41,7 @@ class TUser(Facade):
     async def send(
         self, message: Message, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message. The service stores a copy, marked as unread, in the user's INBOX.Sent.
-
-        Operation SendWithTuser (specification 4.C), or SendWithHeaderWithTuser if the message is a `MessageWithHeader`.
-        progress, timeout: see `Mailbox.send`.
-        """
+        """Send a message. The service stores an unread copy in the user's INBOX.Sent. See `Mailbox.send`."""
         if isinstance(message, MessageWithHeader):
             return await self.send_with_header(message, progress=progress, timeout=timeout)
         message = arguments.validate_message(message, self._address)
@@ -55,10 +52,7 @@ class TUser(Facade):
     async def send_with_header(
         self, message: MessageWithHeader, *, progress: Progress | None = None, timeout: float | None = None
     ) -> SendMessageResponse:
-        """Send a message with additional headers. The service stores an unread copy in the user's INBOX.Sent.
-
-        Operation SendWithHeaderWithTuser (specification 4.C). progress, timeout: see `Mailbox.send`.
-        """
+        """Send a message with additional headers. See `Mailbox.send`."""
         message = arguments.validate_message(message, self._address)
         request = SendWithHeaderWithTuserRequest(authentication=self._authentication, message=message)
         prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
@@ -69,7 +63,7 @@ class TUser(Facade):
     ) -> DirectMessageStatusReportResponse:
         """Return the delivery status of a message for each of its recipients.
 
-        Operation GetMessageStatusWithTuser (specification 4.C). smtp_id: the `smtp_id` of the response to `send`.
+        smtp_id: the `smtp_id` of the response to `send`.
         """
         body = self._encode_body(self._authentication)
         return await self._call(operations.GET_MESSAGE_STATUS_WITH_TUSER, smtp_id, body=body, timeout=timeout)
@@ -83,9 +77,6 @@ class TUser(Facade):
         on_poll: OnPoll | None = None,
         timeout: float | None = None,
     ) -> Delivery:
-        """Wait until a message has a final status for every recipient, and return the statuses. See `Mailbox.track`.
-
-        Operation GetMessageStatusWithTuser (specification 4.C).
-        """
+        """Wait until a message has a final status for every recipient, and return the statuses. See `Mailbox.track`."""
         poll = functools.partial(self.get_message_status, smtp_id, timeout=timeout)
         return await follow(self, poll, smtp_id, recipients=recipients, give_up_after=give_up_after, on_poll=on_poll)
