@@ -1,7 +1,6 @@
 """Types of the fax service, in the order of the specification (section 2.B).
 
-The specification does not define the fields of MessageObject. The fields here are those that similar services document
-publicly.
+The specification does not define the fields of MessageObject. These are the fields that similar services document.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ class FaxMessage(Model):
     message_handle: Annotated[
         str | None, Wire("MessageHandle", aliases=("message_handle", "messageHandle"), exact=True)
     ] = None
-    """The identifier of the fax, or None if the response contains none."""
+    """The identifier of the fax, or None if it has none."""
     fax_number: Annotated[str | None, Wire("fax_number")] = None
-    """The number of the account that the fax belongs to."""
+    """The account's number."""
     status: FaxStatus | None = None
     """The status of the fax."""
     updated_ts: Annotated[datetime | None, Wire("updated_ts")] = None
-    """The time at which the status last changed."""
+    """The time of the last change of the status."""
     recipients: list[FaxRecipient] = attrs.field(factory=list[FaxRecipient])
     """The numbers to which the fax was sent."""
     description: str | None = None

@@ -1,8 +1,7 @@
 """Read the list of a fax number's messages page by page, and detect the end of the list.
 
-The list starts with the newest message. If faxes arrive while it is read, later pages shift, and may repeat some or
-only messages of earlier pages. The page size differs between services. Therefore only an empty page is the end of the
-list. A short page, or one without new messages, is not.
+The list starts with the newest message. If faxes arrive while it is read, later pages shift and repeat messages. The
+page size differs between services. Therefore a short page, or one without new messages, is not the end of the list.
 
 The *key* of a message is its handle or, if it has none, a hash of the complete record.
 """
@@ -18,7 +17,7 @@ from directsuite.errors import NotFoundError
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
 
 FULL_PAGE_MESSAGES = 10
-"""The number of messages on a page (specification section 8). Some services have smaller pages."""
+"""The page size of the specification (section 8). Some services have smaller pages."""
 
 FetchPage = Callable[[int], Awaitable[FaxMessageInformation]]
 """Requests the page that starts at an offset: the number of newest messages to skip."""
@@ -34,10 +33,10 @@ class PageReader:
     has_reached_end: bool = attrs.field(default=False, init=False)
     """True if there are no messages at `offset`."""
     is_repeating: bool = attrs.field(default=False, init=False)
-    """True if the service returns the same pages at all further offsets."""
-    # The keys of the messages on all pages.
+    """True if the service returns the same messages at all further offsets."""
+    # The keys on all pages.
     _seen_keys: set[str] = attrs.field(factory=set[str], init=False)
-    # The keys of the messages on the latest page with a new message, and on the pages after it.
+    # The keys on the latest page with a new message, and on the pages after it.
     _latest_keys: set[str] = attrs.field(factory=set[str], init=False)
     # The offset of the first of those pages.
     _latest_start: int = attrs.field(default=0, init=False)
@@ -46,17 +45,15 @@ class PageReader:
 
     @property
     def is_done(self) -> bool:
-        """True if all pages were read."""
+        """True if no further page has new messages."""
         return self.has_reached_end or self.is_repeating
 
     async def read(self) -> Sequence[FaxMessage]:
         """Return the next page. At the end of the list it is empty, or only repeats messages of earlier pages.
 
-        The specification does not define the response after the end of the list. It may be a 404, but a 404 may also
-        be a temporary failure. To distinguish them, the page that starts one message earlier is read. If it is not
-        full, the 404 is the end of the list.
-
-        Raises NotFoundError if that page is full or also a 404, or if the first page (offset 0) is a 404.
+        Some services respond with a 404 at the end of the list, but a 404 may also be a temporary failure. It is the
+        end if the page that starts one message earlier is not full. NotFoundError is raised if that page is full or
+        also a 404, or if the first page is a 404.
         """
         start = self.offset
         try:
@@ -77,7 +74,7 @@ class PageReader:
         return messages
 
     async def may_hide_messages(self) -> bool:
-        """Return True if the service returns the same full pages at all offsets, so that other messages may exist."""
+        """Return True if the service returns the same full page at all offsets, so that other messages may exist."""
         if not self.is_repeating or len(self._latest_keys) < FULL_PAGE_MESSAGES:
             return False
         if self._latest_start and not await self._fetch_keys(0) <= self._latest_keys:
@@ -88,15 +85,16 @@ class PageReader:
     async def _record_page(self, start: int, keys: frozenset[str]) -> None:
         """Compare a page with earlier pages, and set `is_repeating`.
 
-        If two pages have only messages of `_latest_keys`, the page at `_latest_start` is read again. If it now has
-        other messages, new faxes have shifted the list, and the reader continues. Otherwise the service ignores the
-        offset, or offsets after the end. `_latest_keys` may cover several pages, because servers of a service may
-        alternate.
+        After two pages without other messages than those of `_latest_keys`, the page at `_latest_start` is read again.
+        If it has other messages now, new faxes have shifted the list. Otherwise the service ignores offsets, at least
+        those after the end.
         """
         if not keys <= self._seen_keys:
             self._seen_keys |= keys
             self._latest_keys, self._latest_start, self._repeats = set(keys), start, 0
-        elif not keys <= self._latest_keys:  # new faxes have shifted older pages to these offsets
+        elif (
+            not keys <= self._latest_keys
+        ):  # new faxes have shifted older pages here, or servers of the service alternate
             self._latest_keys |= keys
         else:
             self._repeats += 1
@@ -110,15 +108,15 @@ class PageReader:
 
 
 def get_message_keys(messages: Sequence[FaxMessage]) -> frozenset[str]:
-    """Return the keys of messages."""
+    """Return the set of the messages' keys."""
     return frozenset(map(get_message_key, messages))
 
 
 def get_message_key(message: FaxMessage) -> str:
-    """Return the key of a message: its handle or, if it has none, a hash of the complete record."""
+    """Return the key of a message."""
     return message.message_handle or f"\0{compute_record_digest(message).hex()}"
 
 
 def compute_record_digest(message: FaxMessage) -> bytes:
-    """Return a hash of all fields of a record, which changes if any field changes."""
+    """Return a hash of all fields of a record."""
     return hashlib.blake2b(repr(attrs.astuple(message)).encode(), digest_size=16).digest()

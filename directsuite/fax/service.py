@@ -23,17 +23,14 @@ from directsuite.wire.models import require_instance
 class Fax(Facade):
     """The status of fax messages. `suite.fax`; needs `fax_url` and a token.
 
-    Every method raises TransportError if it gets no usable response, and ServiceError if the service rejects the
-    request.
+    Every method raises TransportError if no usable response was received, and ServiceError if the service rejects the
+    request, for example because the number or handle is unknown. Operations: specification 4.B.
     """
 
     async def get_single_message_info(
         self, fax_number: str, message_handle: str, *, timeout: float | None = None
     ) -> FaxMessageInformation:
-        """Return one message of a fax number by its handle.
-
-        Operation getSingleMessageInfo (specification 4.B).
-        """
+        """Return the message with this handle, in the list `message_detail`."""
         return await self._call(operations.GET_SINGLE_MESSAGE_INFO, fax_number, message_handle, timeout=timeout)
 
     async def get_multiple_message_info(
@@ -41,27 +38,25 @@ class Fax(Facade):
     ) -> FaxMessageInformation:
         """Return a page of messages of a fax number, newest first: ten, or fewer if the service has smaller pages.
 
-        Operation getMultipleMessageInfo (specification 4.B). offset: number of newest messages to skip.
+        offset: number of newest messages to skip.
         """
         if type(offset) is not int or offset < 0:
-            raise InvalidArgumentError("give the number of messages to skip, 0 or more", parameter="offset")
+            raise InvalidArgumentError("must be the number of messages to skip, 0 or more", parameter="offset")
         return await self._call(operations.GET_MULTIPLE_MESSAGE_INFO, fax_number, str(offset), timeout=timeout)
 
     def iter_messages(
         self, fax_number: str, *, limit: int | None = None, timeout: float | None = None
     ) -> Listing[FaxMessage]:
-        """Yield the messages of a fax number, newest first. The next page is fetched ahead.
+        """Yield the messages of a fax number, newest first, each once. The next page is fetched ahead.
 
-        The listing ends at an empty page, or at a 404 after the last message. If faxes arrive during the listing, later
-        pages shift and repeat messages. Each message is still yielded only once. It is identified by its handle or, if
-        it has none, by the complete record. Raises ResponseDecodeError if the service returns the same ten or more
-        messages at every offset, so that other messages cannot be listed.
+        A message without a handle is identified by its complete record. Raises ResponseDecodeError if the service
+        returns the same ten or more messages at every offset, so that other messages cannot be listed.
 
         limit: maximum number of messages. None: all messages.
         timeout: timeout of each request, in seconds.
         """
         if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidArgumentError("give a number of messages, 1 or more, or None for all", parameter="limit")
+            raise InvalidArgumentError("must be a number of messages, 1 or more, or None for all", parameter="limit")
         operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
         return Listing(self._iter_new_messages(fax_number, limit, timeout))
 
@@ -78,34 +73,33 @@ class Fax(Facade):
         """Yield the existing records of a fax number, and then each new or changed record.
 
         - The records that one poll finds are yielded in order of `updated_ts`, earliest first.
-        - A poll ends at the first page without new or changed records. Older faxes are polled only until they are
-          complete, have failed, or have not changed for a day. A changed record without a handle counts as a new one.
+        - Older faxes are polled only until they are complete, have failed, or have not changed for a day. A changed
+          record without a handle counts as a new one.
         - The iterator ends if its `async with` block is left, if `aclose` is called, or if the suite is closed.
-        - Failed polls are repeated, with growing pauses up to 15 minutes (or `interval` if that is longer), or up to
-          an hour if the service requests it (Retry-After). The messages found before the failure are yielded.
+        - Failed polls are repeated after growing pauses, of at most 15 minutes or `interval`, or up to an hour if the
+          service requests it (Retry-After). The records found before the failure are yielded.
         - Errors that a repeat cannot resolve, such as AuthenticationError, are raised. Until one poll has succeeded,
-          so is the error of a number or handle that the service rejects: BadRequestError or NotFoundError.
+          BadRequestError and NotFoundError are also raised, because the number or handle may be wrong.
 
-        `directsuite guide faxes` has examples. Operations getMultipleMessageInfo and getSingleMessageInfo
-        (specification 4.B).
+        `directsuite guide faxes` has examples.
 
         interval: time between two polls, in seconds.
         since: an aware datetime, to continue an earlier watch. Existing records that were last updated before it are
-            not yielded, and pages updated more than a day before it are not read. A time in the future is set back by
-            a day, or ignored if it is a week or more ahead; some records may then be yielded again. None: yield all.
-        message_handle: handle of the only fax to watch, which may be of any age. The iterator ends after the record
-            that is complete or has failed. None: watch all faxes of the number.
-        on_poll: called after each poll except the last, after its records were consumed, with the error of the poll or
-            None, and the number of seconds until the next poll.
+            not yielded. A time in the future is set back by a day, or ignored if it is a week or more ahead; some
+            records may then be yielded again. None: yield all.
+        message_handle: handle of the only fax to watch. The iterator ends after the record that is complete or has
+            failed. None: watch all faxes of the number.
+        on_poll: called after each poll except the last, after its records were consumed, with its error or None, and
+            the number of seconds until the next poll.
         timeout: timeout of each request, in seconds.
         """
         operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
         if message_handle is not None:
             operations.GET_SINGLE_MESSAGE_INFO.validate_segments((fax_number, message_handle))
         if not POSITIVE.predicate(interval):
-            raise InvalidArgumentError("give seconds, more than 0", parameter="interval")
+            raise InvalidArgumentError("must be a number of seconds greater than 0", parameter="interval")
         if since is not None and require_instance(since, datetime, "since").utcoffset() is None:
-            raise InvalidArgumentError("give an aware datetime, with a time zone, or None", parameter="since")
+            raise InvalidArgumentError("must be an aware datetime, with a time zone, or None", parameter="since")
         validate_timeout(timeout)
         fetch_page = self._make_fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
@@ -120,11 +114,10 @@ class Fax(Facade):
         reader, seen = PageReader(self._make_fetch_page(fax_number, timeout)), set[str]()
 
         def has_more() -> bool:
-            """Return True if another page must be read."""
             return not reader.is_done and len(seen) != limit
 
         async def fetch(_: object) -> list[FaxMessage]:
-            """Return the messages of the next page that were not on an earlier page, up to the limit."""
+            """Return the messages of the next page that are new in this listing, up to the limit."""
             fresh: list[FaxMessage] = []
             for message in await reader.read():
                 key = get_message_key(message)

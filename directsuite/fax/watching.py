@@ -7,8 +7,7 @@ those after the last page that a poll has read. The *key* of a record is its han
                                      └─ active older records are also read: with their page if it has several of them,
                                         otherwise each by its handle
 
-A poll makes one request if nothing has changed, and at most one more for each older active record. If only one fax is
-watched, a poll makes one request, with its handle.
+A poll makes one request if nothing has changed, and at most one more for each older active record.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ MAX_UNCHANGED_TIME = timedelta(days=1)
 _MAX_AHEAD = timedelta(days=7)
 """If `since` is at least this far in the future, it is ignored, because the clock that set it was wrong."""
 
-# Seconds.
 _MAX_PAUSE_SECONDS = 900.0
 # Final statuses, in lower case. The specification does not define "failed".
 _FINAL_STATUSES = (FaxStatus.COMPLETE, "failed")
@@ -52,27 +50,25 @@ class _Record:
     """The last known state of a record."""
 
     digest: bytes
-    """The hash of all its fields."""
     handle: str | None
-    """The handle with which to request the record, or None if it has no usable handle."""
+    """None if no request can contain it."""
     is_active: bool
-    """True if the record is active."""
     first_seen_at: float = attrs.field(eq=False)
     """The time at which this state was first seen, in monotonic seconds."""
 
 
 @attrs.define(eq=False, repr=False)
 class _Poll:
-    """The progress of a poll. It is retained if the poll fails, so that the next one can continue."""
+    """The progress of a poll, with records by key. If the poll fails, the next one continues it."""
 
     records: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The records on the pages that were read, by key, newest first."""
+    """The records on the pages that were read, newest first."""
     fresh: dict[str, FaxMessage] = attrs.field(factory=dict[str, FaxMessage])
-    """The new or changed messages that were not returned yet, by key."""
+    """The new or changed messages that were not returned yet."""
     newest: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The records that arrived after the poll had failed, by key, newest first."""
+    """The records that arrived after the poll had failed, newest first."""
     older: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The older records that were read again, by key."""
+    """The older records that were read again."""
     missing_keys: set[str] = attrs.field(factory=set[str])
     """The keys of older records that no longer exist."""
     offset: int = 0
@@ -84,7 +80,6 @@ class _Poll:
     is_complete: bool = False
     """True if all necessary pages were read."""
     may_have_older: bool = False
-    """True if there may be older records."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -94,25 +89,23 @@ class FaxPoller:
     fetch_page: FetchPage
     fetch_single: FetchSingle
     monotonic: Callable[[], float]
-    """Returns the current time in monotonic seconds."""
     since: datetime | None = None
-    """Records that were last updated before this time are known to the caller. None: no record is known."""
+    """The caller knows records that were last updated before this time. None: the caller knows none."""
     handle: str | None = None
     """The handle of the only fax to watch. None: watch all faxes of the number."""
     unix_time: Callable[[], float] = time.time
-    """Returns the current Unix time in seconds."""
     is_finished: bool = attrs.field(default=False, init=False)
     """True if the only fax to watch is complete, has failed, or is missing from the response."""
-    # Records by key, newest first.
+    # Newest first.
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
     _is_since_checked: bool = attrs.field(default=False, init=False)
 
     async def poll(self) -> Sequence[FaxMessage]:
-        """Return the new and changed messages, those with the earliest update first.
+        """Return the new and changed messages, sorted by time of update.
 
-        If it raises an error, `take_fresh` returns the messages found before it. The next poll then reads the newest
-        pages, and continues at the page at which the failed poll stopped.
+        If it raises an error, `take_fresh` returns the messages found before it. The next poll reads the newest pages,
+        and continues at the page at which this one stopped.
         """
         poll = self._poll
         if self.handle is not None:
@@ -130,13 +123,12 @@ class FaxPoller:
         return messages
 
     def take_fresh(self) -> Sequence[FaxMessage]:
-        """Return, and remove, the messages found by the poll in progress, those with the earliest update first."""
+        """Return the messages that the poll has found since the last call, sorted by time of update."""
         fresh = list(self._poll.fresh.values())[::-1]
         self._poll.fresh.clear()
         return sorted(fresh, key=_get_update_sort_key)
 
     async def _read_single(self, poll: _Poll, handle: str) -> None:
-        """Read the fax with this handle instead of pages."""
         message = _fill_handle(await self.fetch_single(handle), handle)
         self._correct_since(message)
         self._record_messages(message, poll, poll.records)
@@ -144,7 +136,7 @@ class FaxPoller:
         self.is_finished = not any(record.is_active for record in poll.records.values())
 
     async def _read_newest(self, poll: _Poll) -> None:
-        """Read the records that arrived since the failed poll began: pages up to one whose records it has all seen."""
+        """Read the records that arrived after the failed poll began, up to the first page without any of them."""
         reader, has_new = PageReader(self.fetch_page), True
         while has_new and not reader.is_done:
             page = await reader.read()
@@ -155,11 +147,10 @@ class FaxPoller:
         poll.newest = {}
 
     async def _read_pages(self, poll: _Poll) -> None:
-        """Read pages up to one without new or changed records, or one whose records the caller has long known.
+        """Read pages up to one without new or changed records, or one for which `_is_long_before_since` is true.
 
-        After a failure, continue at the last page that was read. Its messages may now have other offsets, because
-        messages were added or deleted. If the expected offset has no message of that page, smaller offsets are tried,
-        down to 0. Then all pages are read again.
+        After a failure, continue at the last page that was read. If none of its messages is at its offset, because
+        messages were deleted, smaller offsets are tried. At offset 0, all pages are read again.
         """
         has_failed = poll.offset > 0
         poll.offset = max(0, poll.offset - poll.page_size)
@@ -181,8 +172,7 @@ class FaxPoller:
     def _record_messages(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
         """Record the messages of a page in `into`, and the new or changed ones in `poll.fresh`.
 
-        If a poll reads a message several times, only the first is used. Return True if all messages were known before
-        the poll, and are unchanged.
+        Messages that this poll has read before are ignored. Return True if no message is new or changed.
         """
         unchanged = True
         for message in page:
@@ -196,7 +186,7 @@ class FaxPoller:
         return unchanged
 
     async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
-        """Read recently changed active older records again. Return all older records that still exist."""
+        """Read the active older records again that changed within MAX_UNCHANGED_TIME. Return all that still exist."""
         older = {key: record for key, record in self._known.items() if key not in poll.records}
         recently = self.monotonic() - MAX_UNCHANGED_TIME.total_seconds()
         pages = dict[int, list[str]]()
@@ -207,11 +197,10 @@ class FaxPoller:
             if poll.missing_keys.union(poll.older).issuperset(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
-                # A 404 means that the list is shorter now. Each record is then requested by its handle.
+                # After a 404, because the list is shorter now, each record is requested by its handle.
                 with contextlib.suppress(NotFoundError):
                     page = (await self.fetch_page(at)).message_detail
-                    # Ignore unknown records with a handle: they are new, and the next poll reads them. A record without
-                    # a handle may be a changed one, because its key changes with it.
+                    # The next poll reads new records. One without a handle may be a changed one, whose key has changed.
                     known = [each for each in page if not each.message_handle or get_message_key(each) in older]
                     self._record_messages(known, poll, poll.older)
             for key in keys:
@@ -222,7 +211,6 @@ class FaxPoller:
         return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.missing_keys}
 
     async def _fetch_if_exists(self, handle: str | None) -> Sequence[FaxMessage]:
-        """Return the fax with this handle. Return nothing if the fax no longer exists, or the handle is None."""
         if handle is None:
             return ()
         try:
@@ -233,10 +221,8 @@ class FaxPoller:
     def _correct_since(self, newest: Sequence[FaxMessage]) -> None:
         """Correct `since` in the first call if it is in the future, because it would hide new faxes.
 
-        It is in the future if it is later than the local time and later than the updates of all these messages. Then
-        the clock that set it was ahead. It is set back by a day or, if it is ahead by a week or more, ignored.
-
-        newest: the newest messages of the service.
+        It is in the future if it is later than both the local time and the updates of the newest messages. It is set
+        back by a day or, if it is ahead by a week or more, ignored.
         """
         if self.since is None or self._is_since_checked:
             return
@@ -249,14 +235,10 @@ class FaxPoller:
             self.since -= MAX_UNCHANGED_TIME
 
     def _is_known_to_caller(self, message: FaxMessage) -> bool:
-        """Return True if the caller knows this record from an earlier watch."""
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
     def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
-        """Return True if all records of this page were updated more than a day before `since`.
-
-        The caller then knows these records, and those on all later pages.
-        """
+        """Return True if all were updated more than a day before `since`. The caller then knows all later records."""
         since = self.since
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
@@ -270,11 +252,7 @@ async def watch(
     is_closed: Callable[[], bool],
     on_poll: OnPoll | None,
 ) -> AsyncGenerator[FaxMessage]:
-    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed.
-
-    If a poll fails, the messages that it found are yielded, and polling continues after a pause. An error whose scope
-    is in NOT_RETRYABLE is raised. Until one poll has succeeded, an error whose scope is ITEM is also raised, because
-    the number or handle may be unknown to the service.
+    """Poll every `interval` seconds, and yield new and changed messages, until the suite is closed. See `Fax.watch`.
 
     is_closed: returns True if the suite is closed.
     """
@@ -307,22 +285,18 @@ async def watch(
 
 
 def _fill_handle(response: FaxMessageInformation, handle: str) -> Sequence[FaxMessage]:
-    """Return the message of a response about one fax, or nothing if it contains none.
-
-    The response may omit the handle, so it is filled in.
-    """
+    """Return the message of a response about one fax, if any. Fill in the handle, which it may omit."""
     return [attrs.evolve(each, message_handle=each.message_handle or handle) for each in response.message_detail[:1]]
 
 
 def _make_record(message: FaxMessage, now: float) -> tuple[str, _Record]:
-    """Return the key and the current state of a record."""
     digest = compute_record_digest(message)
     is_active = message.status is not None and message.status.strip().casefold() not in _FINAL_STATUSES
     return get_message_key(message), _Record(digest, _get_usable_handle(message), is_active, now)
 
 
 def _get_usable_handle(message: FaxMessage) -> str | None:
-    """Return the message's handle. Return None if it is missing, or can't be used in a request, such as `..`."""
+    """Return the message's handle. Return None if it is missing, or no request can contain it, such as `..`."""
     try:
         operations.GET_SINGLE_MESSAGE_INFO.validate_segments(("0", message.message_handle or ""))
     except InvalidArgumentError:
@@ -331,5 +305,4 @@ def _get_usable_handle(message: FaxMessage) -> str | None:
 
 
 def _get_update_sort_key(message: FaxMessage) -> tuple[bool, float]:
-    """Return a sort key by the time of the last update. Messages without one are first."""
     return (False, 0.0) if message.updated_ts is None else (True, message.updated_ts.timestamp())
