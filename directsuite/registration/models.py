@@ -18,15 +18,12 @@ class DirectUserType(OpenEnum):
     """The way in which a Direct user receives mail."""
 
     XD = "XD"
-    """XDR endpoint user."""
+    """At an XDR endpoint."""
     SMTP = "SMTP"
-    """Hosted SMTP user."""
+    """In a hosted mailbox."""
     FTP = "FTP"
-    """FTP endpoint user."""
     FTPS = "FTPS"
-    """FTP endpoint user over FTPS."""
     SFTP = "SFTP"
-    """FTP endpoint user over SFTP."""
 
 
 class UserStateType(OpenEnum):
@@ -43,21 +40,21 @@ class UserStateType(OpenEnum):
     DISABLED = "disabled"
     """The user cannot connect. Inbound messages still reach the mailbox."""
     PROVISIONED_CERT_EXPIRED = "provisioned_cert_expired"
-    """The user can connect, but inbound and outbound messages are rejected."""
+    """The certificate has expired. The user can connect, but inbound and outbound messages are rejected."""
     PROVISIONED_CERT_REVOKED = "provisioned_cert_revoked"
-    """As for an expired certificate."""
+    """The certificate was revoked. The effects are those of an expired one."""
     UNKNOWN = "Unknown"
     """The service could not determine the state."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ResellerAPIResponse(Model):
-    """The common members of the service's responses."""
+    """The fields that all responses of the service have."""
 
     _shown: ClassVar[tuple[str, ...]] = ("code", "success")
 
     code: str | None = None
-    """`000`, or a code of the specification's section 7."""
+    """`000`, or a code of specification section 7."""
     success: bool | None = None
     """True if the request succeeded."""
     error_message: Annotated[str | None, Wire(aliases=("message",))] = None
@@ -70,9 +67,9 @@ class Login(Model):
     """Reseller or T-User credentials (LoginRequest)."""
 
     username: str = attrs.field(validator=validate_text)
-    """The name of the reseller or T-User."""
+    """The user name."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The password; a str becomes a Secret."""
+    """A str becomes a Secret."""
 
 
 LoginRequest = Login
@@ -83,7 +80,7 @@ class LoginResponse(ResellerAPIResponse):
     """A new session."""
 
     session_id: Annotated[Secret, Wire(strict=True)] = attrs.field(converter=as_secret)
-    """The session id, never empty. It expires 10 minutes after the login."""
+    """Never empty. It expires 10 minutes after the login."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -91,29 +88,22 @@ class BaseUser(Model):
     """A person who uses a Direct address."""
 
     first_name: str | None = None
-    """The given name."""
     last_name: str | None = None
-    """The family name."""
     email: str | None = None
-    """The regular email address, not the Direct one."""
+    """The email address, not the Direct address."""
     phone: str | None = None
-    """The telephone number."""
     dea: str | None = None
-    """The DEA number."""
     npi: str | None = None
-    """The NPI number."""
     same_as_organization_address: bool | None = None
-    """True if the person has the organization's address."""
+    """True if the following address is the organization's."""
     address: str | None = None
     """The street."""
     city: str | None = None
-    """The city."""
     state: str | None = None
     """The full name of the state."""
     country: str | None = None
     """The two-letter country code."""
     zipcode: str | None = None
-    """The postal code."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -125,15 +115,11 @@ class DirectUser(BaseUser):
     username: str | None = None
     """The local part of the Direct address."""
     user_type: DirectUserType | None = None
-    """The way in which the person receives mail."""
     endpoint: str | None = None
-    """A URL, for XD and FTP* users. The following fields are for FTP* users."""
+    """A URL, for XD and the FTP types. The following fields are for the FTP types."""
     endpoint_directory: str | None = None
-    """The directory at the endpoint."""
     endpoint_username: str | None = None
-    """The user name at the endpoint."""
     endpoint_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The password at the endpoint."""
 
 
 @scrub_class
@@ -144,7 +130,6 @@ class DirectUserDetail(DirectUser):
     _shown: ClassVar[tuple[str, ...]] = ("user_type", "user_state")
 
     user_state: Annotated[UserStateType | None, Wire("UserStateType", aliases=("userState",))] = None
-    """The state of the Direct address."""
 
     def direct_address(self, domain: str) -> str:
         """Return the Direct address. Raises ValueError if the response has no username.
@@ -161,7 +146,6 @@ class AddUsersResponse(ResellerAPIResponse):
     """The response with added users."""
 
     users: list[DirectUserDetail] = attrs.field(factory=list[DirectUserDetail])
-    """The added users."""
 
 
 @scrub_class
@@ -170,11 +154,8 @@ class Product(Model):
     """One line of an order."""
 
     name: str | None = None
-    """The name of the product."""
     description: str | None = None
-    """The description of the product."""
     quantity: int | None = None
-    """The number ordered."""
     offer_price: float | None = None
     """The price of one product for a full year."""
     sale_price: float | None = None
@@ -194,15 +175,10 @@ class PaymentConfirmation(Model):
     _shown: ClassVar[tuple[str, ...]] = ("order_id", "order_time")
 
     order_id: int | None = None
-    """The number of the order."""
     amount: float | None = None
-    """The order's total."""
     order_time: datetime | None = None
-    """The time of the order."""
     products: list[Product] = attrs.field(factory=list[Product])
-    """The lines of the order."""
     detail: str | None = None
-    """The service's remark about the payment."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -210,7 +186,7 @@ class AddUsersResponseV2(AddUsersResponse):
     """The added users and their payment (AddUsersResponseV2Type)."""
 
     payment_confirmation: PaymentConfirmation | None = None
-    """The payment. No later call returns it."""
+    """No later call returns it."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -230,7 +206,7 @@ class UserPassword(Model):
     username: str = attrs.field(validator=validate_text)
     """The local part of the patient's Direct address."""
     password: Secret = attrs.field(converter=as_secret, validator=validate_text)
-    """The new password; a str becomes a Secret."""
+    """A str becomes a Secret."""
 
 
 @scrub_class
@@ -239,11 +215,9 @@ class IDProofedIndividual(Model):
     """An identity-proofed person: the id of the proofing record, or name, last four SSN digits and birth date."""
 
     id: int | None = attrs.field(default=None, validator=validate_whole_number)
-    """The id of the identity-proofing record. Without it the other fields are required."""
+    """The id of the proofing record. Without it, the other fields are required."""
     first_name: str | None = None
-    """The given name."""
     last_name: str | None = None
-    """The family name."""
     ssn4: str | None = None
     """The last four digits of the social security number."""
     dob: date | str | None = None
@@ -256,6 +230,6 @@ class IDProofedIndividualRESTful(IDProofedIndividual):
     """An identity-proofed person, with the requested Direct username and password."""
 
     direct_username: str | None = None
-    """The requested local part of the Direct address. It is required to find the user if the response is lost."""
+    """The requested local part of the Direct address. Required to find the user if the response is lost."""
     direct_password: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The password for the mailbox; a str becomes a Secret."""
+    """The password of the mailbox. A str becomes a Secret."""

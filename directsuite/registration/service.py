@@ -38,10 +38,10 @@ _HOW_TO_FIND_OUT = (
 
 
 class Registration(Facade):
-    """Direct addresses for identity-proofed patients: `suite.registration`. Requires `registration_url` and a login.
+    """Direct addresses for identity-proofed patients. `suite.registration`; needs `registration_url` and a login.
 
-    Logs in automatically, and again before a session's 10 minutes are over. Every method raises TransportError if no
-    usable response was received, and ServiceError if the service rejects the request.
+    Logs in automatically, and again before the session ends after 10 minutes. Every method raises TransportError if no
+    usable response was received, and ServiceError if the service rejects the request. Operations: specification 4.D.
     """
 
     def __init__(self, transport: Transport, sessions: TokenCache | None, login: Login | None) -> None:
@@ -52,10 +52,10 @@ class Registration(Facade):
     async def login(self, *, timeout: float | None = None) -> LoginResponse:
         """Log in again, even if the current session is valid. Later calls use the new session.
 
-        Operation login (specification 4.D). Raises AuthenticationError if the credentials are rejected.
+        Raises AuthenticationError if the credentials are rejected, ConfigurationError if the suite has none.
         """
         if self._sessions is None or self._login_body is None:
-            raise ConfigurationError("login needs credentials: DirectSuite(login=Login(username, password))")
+            raise ConfigurationError("login requires credentials: open DirectSuite(login=Login(username, password))")
         requested_at = self._sessions.now()
         response = await self._call(operations.LOGIN, body=self._login_body, timeout=timeout)
         self._sessions.store(make_session_token(response), requested_at)
@@ -66,9 +66,9 @@ class Registration(Facade):
     ) -> AddUsersResponseV2:
         """Provision a Direct address for an identity-proofed patient, and debit the account.
 
-        Operation ProvisionIDProofedPatient (specification 4.D). It is never sent twice: OutcomeUnknownError is raised
-        if it may have happened. If `individual` has a `direct_username`, the error's `found` is then this person's user
-        of that name, or None. The payment confirmation is lost in that case.
+        The request is never sent twice. If the response is lost, OutcomeUnknownError is raised, because the payment
+        confirmation is lost too. If `individual` has a `direct_username`, the person's user with this name is searched
+        for, and the error's `found` is that user, or None.
         """
         _validate_individual(require_instance(individual, IDProofedIndividualRESTful, "individual"))
         body = self._encode_body(individual)
@@ -87,9 +87,9 @@ class Registration(Facade):
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Return the addresses of a person, found by name, birth date and last four SSN digits, or by the proofing id.
+        """Return the addresses of a person, by proofing id, or by name, birth date and last four SSN digits.
 
-        Operation GetPatientAddressByMeta (specification 4.D). Raises NotFoundError if none is found.
+        Raises NotFoundError if none is found.
         """
         _validate_individual(require_instance(individual, IDProofedIndividual, "individual"))
         body = self._encode_body(individual)
@@ -99,10 +99,7 @@ class Registration(Facade):
     async def get_patient_address_by_username(
         self, direct_domain: str, direct_username: str, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Return the address with this Direct username, the part before the `@`.
-
-        Operation GetPatientAddressByUsername (specification 4.D). Raises NotFoundError if none is found.
-        """
+        """Return the address with this local part, in a list. Raises NotFoundError if none is found."""
         response = await self._call(
             operations.GET_PATIENT_ADDRESS_BY_USERNAME, direct_domain, direct_username, timeout=timeout
         )
@@ -113,12 +110,11 @@ class Registration(Facade):
     ) -> None:
         """Set the passwords of the listed patients.
 
-        Operation SetPatientsPasswords (specification 4.D). If one password is rejected, the specification does not say
-        whether the others are set. Repeating the call is safe.
+        If one password is rejected, the specification does not say whether the others are set. Repeating is safe.
         """
         listed = require_instances(passwords, UserPassword, "passwords")
         if not listed:
-            raise InvalidArgumentError("give at least one UserPassword", parameter="passwords")
+            raise InvalidArgumentError("at least one UserPassword is required", parameter="passwords")
         body = self._encode_body([*listed])
         if len({_fold_name(each.username) for each in listed}) < len(listed):
             raise InvalidArgumentError("list each username once, with one password", parameter="passwords")
@@ -142,7 +138,7 @@ class SessionSource:
 
 
 def make_session_token(response: LoginResponse) -> AccessToken:
-    """Return the session of a login as a token."""
+    """Return the session id of a login as a token."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
 
 
@@ -150,16 +146,15 @@ def make_session_token(response: LoginResponse) -> AccessToken:
 class PatientSearch:
     """Search for the user of a provisioning whose response was lost. Finding the user does not prove the outcome.
 
-    The user may have existed before, and the payment confirmation cannot be fetched. A user with only the same names or
-    the same user name may be another person, whose address must not be used.
+    The user may have existed before. A user is only found if both the person and the user name are the same.
     """
 
     find: Callable[[], Awaitable[list[DirectUserDetail]]]
-    """Returns the users of this person. Allowed while the suite is closing."""
+    """Returns the users of this person."""
     username: str
     """The requested user name, normalized."""
     user: DirectUserDetail | None = None
-    """The user, once found."""
+    """The user that was found."""
 
     def make_confirmation(self) -> Confirmation[AddUsersResponseV2]:
         """Return the search as a Confirmation for the transport."""
@@ -179,7 +174,7 @@ class PatientSearch:
                 raise StopPolling
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return the error for the caller, with the user if found."""
+        """Return an error that says that the user was found, or the same error."""
         if self.user is None:
             return error
         text = "it probably happened, because this person has a user with this name. The payment confirmation is lost"
