@@ -37,11 +37,11 @@ from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError, parse_strictly
 
 MAX_RESPONSE_BYTES = 1_048_576
-"""The maximum size of a response: far more than any token that fits into a header."""
+"""The maximum size of a response."""
 
 _MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
 _TIMEOUT_SECONDS = 45.0
-"""Timeout of a request with its retries, shorter than that of the token cache, so that this error is reported."""
+"""Shorter than the token cache's timeout, so that the error of the request is raised."""
 
 INVALID_GRANT = "invalid_grant"
 
@@ -60,10 +60,10 @@ CODES: dict[Code, tuple[type[ServiceError], str]] = {
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class OAuthFaultFormat(FaultFormat):
-    """Errors like `{"error": "invalid_grant", "error_description": ...}`. Codes outside the table are dropped."""
+    """Errors like `{"error": "invalid_grant", "error_description": ...}`. Codes outside CODES are dropped."""
 
     def read(self, document: Any) -> ServiceFault | None:
-        """Return the error in a JSON document, or None."""
+        """Return the error in a JSON document, or None if it has none."""
         if not isinstance(document, dict):
             return None
         body = cast("dict[str, Any]", document)
@@ -75,11 +75,11 @@ class OAuthFaultFormat(FaultFormat):
 
 @attrs.frozen(kw_only=True)
 class TokenResponse:
-    """The tokens of a successful response."""
+    """The tokens of a response."""
 
     access_token: Secret
     expires_in: float | None = None
-    """Lifetime in seconds from the request; None: until the token is rejected."""
+    """Lifetime in seconds from the request. None: until the token is rejected."""
     refresh_token: Secret | None = None
 
 
@@ -94,14 +94,9 @@ TOKEN: Operation[TokenResponse] = Operation(
     fault_format=OAuthFaultFormat(message_keys=("error_description",), codes=CODES),
     content_type=MediaType.FORM,
 )
-"""Request with client credentials or a refresh token. A repeated request returns a new token.
-
-If refresh tokens rotate, a request whose response was lost may have used its token. A retry is then the only option,
-and may be rejected.
-"""
+"""Request with client credentials or a refresh token. A retry after a lost response may find the refresh token used."""
 
 ERROR_CONTEXT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
-"""The operation and service of errors from the token endpoint."""
 
 EXCHANGE: Operation[TokenResponse] = attrs.evolve(
     TOKEN,
@@ -130,11 +125,11 @@ class TokenEndpoint:
         store_refresh_token: Callable[[Secret], None] | None = None,
         confirm: Confirmation[TokenResponse] | None = None,
     ) -> TokenResponse:
-        """Request tokens. Return them, or raise a typed error.
+        """Request tokens. Return them, or raise a DirectSuiteError.
 
         explain_invalid_grant: returns the explanation for `invalid_grant`.
-        store_refresh_token: called with the refresh token of a response whose access token is rejected because of its
-          type. The server may no longer accept the previous refresh token.
+        store_refresh_token: called with the refresh token of a response whose access token has an unusable type,
+            because the previous refresh token may be invalid.
         """
         receiver = functools.partial(self._receive, store_refresh_token=store_refresh_token)
         try:
@@ -147,7 +142,7 @@ class TokenEndpoint:
 
 
 def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str]) -> ServiceError:
-    """Return the error with the explanation of a token endpoint instead of that of the four services."""
+    """Return the error with an explanation of its OAuth code instead of its HTTP status."""
     if error.code in CODES:
         meaning = explain_invalid_grant() if error.code == INVALID_GRANT else CODES[error.code][1]
         text = f"{meaning} ({error.code})"
@@ -162,7 +157,7 @@ def _reword_error(error: ServiceError, explain_invalid_grant: Callable[[], str])
 
 
 def make_headers(grant: Grant) -> dict[str, str]:
-    """Return the request headers, in addition to those of the operation."""
+    """Return the headers of a token request, with the client's secret if it is sent by HTTP Basic."""
     headers = {"Accept": "application/json"}  # some servers use other formats by default
     if grant.client_secret is not None and grant.client_auth == "basic":
         # Both parts are form-encoded first, so that colons and non-ASCII characters are allowed.
@@ -172,7 +167,7 @@ def make_headers(grant: Grant) -> dict[str, str]:
 
 
 def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
-    """Return the body of the request. Parameters that are None are omitted."""
+    """Return the body of a token request. Parameters that are None are omitted."""
     from oauthlib.common import add_params_to_qs
 
     named = {"grant_type": grant_type, **parameters}
@@ -193,7 +188,7 @@ async def receive_tokens(
     token_type: str | None = None,
     store_refresh_token: Callable[[Secret], None] | None = None,
 ) -> TokenResponse:
-    """Return the tokens of a response. Raises MismatchError if it is malformed, or the typed error that it contains.
+    """Return the tokens of a response. Raises its error, or MismatchError if it is malformed.
 
     token_type: accepted in addition to Bearer.
     store_refresh_token: see `TokenEndpoint.request_tokens`.
@@ -211,7 +206,7 @@ async def receive_tokens(
 def _read_tokens(
     document: Any, status: int, token_type: str | None, store_refresh_token: Callable[[Secret], None] | None
 ) -> TokenResponse | DirectSuiteError:
-    """Return the tokens, or the error to raise. It is not raised here, because tracebacks expose local variables."""
+    """Return the tokens or the error, which is raised elsewhere, because tracebacks expose local variables."""
     if not isinstance(document, dict):
         raise MismatchError("an object")
     body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
@@ -243,16 +238,16 @@ def _read_tokens(
 
 
 def _find_error(body: dict[str, Any]) -> str | None:
-    """Return the error code of a response, or None. Raises MismatchError if it has neither tokens nor an error."""
+    """Return the error code of a response, or None if it has tokens. Raises MismatchError if it has neither."""
     from oauthlib.oauth2 import OAuth2Error, OAuth2Token
     from oauthlib.oauth2.rfc6749.parameters import validate_token_parameters
 
     parameters: dict[str, Any] = {name: body[name] for name in ("error", "access_token", "token_type") if name in body}
     try:
         validate_token_parameters(OAuth2Token(parameters))
-    except OAuth2Error as refusal:
+    except OAuth2Error as rejection:
         if "error" in body:
-            return str(refusal.error)
+            return str(rejection.error)
     else:
         return None
     raise MismatchError("present", "$.access_token")
@@ -266,7 +261,7 @@ def _read_secret(body: dict[str, Any], name: str) -> Secret:
 
 
 def _read_lifetime(value: object) -> float | None:
-    """Return the lifetime in seconds, or None if the value is invalid, not positive or longer than ten years."""
+    """Return the lifetime in seconds, or None if the value is invalid or means no expiry."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

@@ -1,7 +1,7 @@
 """OAuth 2.0 grants for `DirectSuite(token=ClientCredentials(...))`. The suite validates them.
 
-ClientCredentials    a program's own account; each renewal is a new request
-RefreshToken         a user's earlier consent; a renewal may return a new refresh token
+ClientCredentials    a program's own account; each token is requested with them
+RefreshToken         a user's earlier consent; each renewal may return a new refresh token
 AuthorizationCode    a user's new consent: one exchange, then the same as RefreshToken
 
 An AuthorizationRequest obtains the user's consent (RFC 6749 section 4.1, RFC 7636):
@@ -38,7 +38,7 @@ from directsuite.errors import (
 from directsuite.secret import Secret, as_optional_secret, as_secret
 
 ClientAuth = Literal["basic", "body"]
-"""Where the client's secret is sent: in the body, or by HTTP Basic, which all servers support (RFC 6749, 2.3.1)."""
+"""Where the client's secret is sent: in the body, or by HTTP Basic, which every server supports (RFC 6749, 2.3.1)."""
 
 OnRotated = Callable[[Secret], object]
 """A plain or async function that stores a new refresh token for the next run of the program."""
@@ -49,7 +49,7 @@ OnRotated = Callable[[Secret], object]
 class ClientCredentials:
     """The grant for a program that acts for itself (RFC 6749 section 4.4).
 
-    DirectSuite raises ConfigurationError if a field is missing, or if token_url is neither https nor on this machine.
+    DirectSuite raises ConfigurationError if a field is empty, or if token_url is neither https nor on this machine.
     """
 
     token_url: str = attrs.field(repr=False)
@@ -80,12 +80,12 @@ class RefreshToken:
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
     """Called with each new refresh token, before the access token received with it is used.
 
-    Calls wait until it returns. If it raises, the new refresh token is retained in memory, and the next call starts
-    with another call of `on_rotated`. It must not use the suite's signing or fax service, because they wait for it.
+    If it raises, the token is retained in memory, and `on_rotated` is called again before the next token request. It
+    must not use the suite's signing or fax service, because their calls wait for it.
     """
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     token_type: str | None = attrs.field(default=None, kw_only=True)
-    """A `token_type` to accept in addition to Bearer. See ClientCredentials."""
+    """See ClientCredentials."""
 
 
 @attrs.define
@@ -93,7 +93,7 @@ class CodeUse:
     """The state of an authorization code."""
 
     blocking_error: DirectSuiteError | None = None
-    """The reason why the code cannot be sent again; None if it can."""
+    """The error to raise instead of sending the code again. None if it may be sent."""
 
 
 @scrub_class
@@ -110,27 +110,27 @@ class AuthorizationCode:
     """None for a public client."""
     code: Secret = attrs.field(converter=as_secret)
     redirect_uri: str
-    """The same as in the authorization request."""
+    """That of the authorization request."""
     code_verifier: Secret | None = attrs.field(default=None, converter=as_optional_secret)
-    """The secret of that request's challenge (RFC 7636)."""
+    """That of the authorization request (RFC 7636)."""
     on_rotated: OnRotated | None = attrs.field(default=None, repr=False)
-    """As for RefreshToken. It also receives the first refresh token."""
+    """As for RefreshToken, and also called with the first refresh token."""
     client_auth: ClientAuth = attrs.field(default="basic", kw_only=True)
     token_type: str | None = attrs.field(default=None, kw_only=True)
-    """A `token_type` to accept in addition to Bearer. See ClientCredentials."""
+    """See ClientCredentials."""
     use: CodeUse = attrs.field(factory=CodeUse, init=False, repr=False, eq=False)
-    """The state of the code, shared by all suites with this grant."""
+    """Shared by all suites with this grant."""
 
 
 Consent = RefreshToken | AuthorizationCode
 Grant = ClientCredentials | RefreshToken | AuthorizationCode
 Token = str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource | Grant
-"""The values accepted as a suite's token: a text, an async function that returns one, a source, or a grant."""
+"""A suite's token: a text, an async function that returns one, a source, or a grant."""
 
 _BODY_ONLY_PARAMETERS = frozenset(
     {"client_id", "client_secret", "code", "code_verifier", "grant_type", "password", "refresh_token", "username"}
 )
-"""Parameters that the query of a token URL must not contain, because they are sent in the body."""
+"""Parameters that a token URL must not contain, because they are sent in the body."""
 
 
 def validate_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
@@ -140,7 +140,7 @@ def validate_grant(grant: Grant, *, allow_insecure_http: bool = False) -> None:
 
 
 def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
-    """Yield the problems of a grant. They are not raised, because tracebacks expose local variables."""
+    # They are raised elsewhere, because tracebacks expose local variables.
     if problem := find_url_problem(grant.token_url, allow_insecure_http=allow_insecure_http, query=True):
         yield f"token_url {problem}"
     elif _BODY_ONLY_PARAMETERS & URL(grant.token_url).query.keys():
@@ -159,7 +159,6 @@ def _find_problems(grant: Grant, allow_insecure_http: bool) -> Iterator[str]:
 
 
 def _iter_texts(grant: Grant) -> Iterator[tuple[str, object]]:
-    """Yield the names and values of a grant's texts and secrets, without optional ones that are None."""
     for field in attrs.fields(type(grant)):
         value = cast("object", getattr(grant, field.name))
         left_out = value is None and "None" in str(field.type)
@@ -182,9 +181,9 @@ _REJECTION_CODES: dict[str, tuple[type[ServiceError], str]] = {
 @scrub_class
 @attrs.frozen(kw_only=True)
 class AuthorizationRequest:
-    """A request for a user's consent.
+    """A request for a user's consent, created by `to`.
 
-    If another process handles the redirect, store `state` and `code_verifier` in the user's session. Recreate the
+    If another process handles the redirect, store `state` and `code_verifier` in the user's session, and recreate the
     request with AuthorizationRequest(client_id=..., redirect_uri=..., state=..., code_verifier=...).
     """
 
@@ -193,7 +192,7 @@ class AuthorizationRequest:
     state: str = attrs.field(repr=False)
     code_verifier: Secret = attrs.field(converter=as_secret)
     url: str = attrs.field(default="", repr=False)
-    """The URL to open in the user's browser. It redirects to the redirect URI."""
+    """The URL to open in the user's browser."""
 
     @classmethod
     def to(
@@ -205,9 +204,9 @@ class AuthorizationRequest:
         *,
         allow_insecure_http: bool = False,
     ) -> Self:
-        """Return a new request with a new state and PKCE secret. The query of `authorize_url` is retained.
+        """Return a request with a new state and PKCE secret. `authorize_url` may have a query.
 
-        Raises ConfigurationError for a URL that is neither https nor on this machine.
+        Raises ConfigurationError if an argument is invalid, or the URL is neither https nor on this machine.
         """
         from oauthlib.common import add_params_to_uri
         from oauthlib.oauth2 import WebApplicationClient
@@ -247,9 +246,9 @@ class AuthorizationRequest:
 
         redirected_url: the URL of the redirect, or its path and query.
 
-        Raises InvalidArgumentError if the redirect does not belong to this request, or if the request has no state or
-        code_verifier, PermissionDeniedError if consent was denied, and another ServiceError if the authorization server
-        rejected the request or failed.
+        Raises InvalidArgumentError if the redirect does not belong to this request, or the request has no state or
+        code_verifier. Raises PermissionDeniedError if consent was denied, and another ServiceError if the authorization
+        server rejected the request or failed.
         """
         code = self._read_code(as_secret(redirected_url))
         if isinstance(code, DirectSuiteError):
@@ -267,7 +266,7 @@ class AuthorizationRequest:
         )
 
     def _read_code(self, redirected_url: Secret) -> Secret | DirectSuiteError:
-        """Return the code, or the error to raise. It is not raised here, because tracebacks expose local variables."""
+        """Return the code or the error, which is raised elsewhere, because tracebacks expose local variables."""
         for name, value in (("state", self.state), ("code_verifier", self.code_verifier.reveal())):
             if not isinstance(cast("object", value), str) or not value:  # anyone can forge an empty state
                 text = "is missing or empty: take it from the user's session, where it was stored with the request"
@@ -275,21 +274,21 @@ class AuthorizationRequest:
         try:
             pairs = parse_qsl(urlsplit(redirected_url.reveal()).query, keep_blank_values=True)
         except (ValueError, TypeError, AttributeError):
-            return _make_redirect_error("it is not a URL")
+            return _make_redirect_error("is not a URL")
         parameters = dict(pairs)
         if len(parameters) != len(pairs):
-            return _make_redirect_error("it contains a parameter twice")
+            return _make_redirect_error("contains a parameter twice")
         state = parameters.get("state", "")
         if not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8", "replace")):
             return _make_redirect_error(
-                "its state differs from this request's: it belongs to another request, or is forged"
+                "belongs to another request or is forged, because its state differs from that of this request"
             )
         if "error" in parameters:
             return _make_rejection(parameters["error"], parameters.get("error_description"))
         return (
             Secret(parameters["code"])
             if parameters.get("code")
-            else _make_redirect_error("it contains neither a code nor an error")
+            else _make_redirect_error("contains neither a code nor an error")
         )
 
 

@@ -1,9 +1,4 @@
-"""Token sources for grants.
-
-ClientCredentials ── each fetch is a new request
-RefreshToken      ── renewal ──► refresh token, possibly a new one ── renewal ──► …
-AuthorizationCode ── exchange, once ──► refresh token, then the same as RefreshToken
-"""
+"""Token sources for grants."""
 
 from __future__ import annotations
 
@@ -37,9 +32,9 @@ from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Conse
 from directsuite.secret import Secret
 
 _MAX_SAVE_SECONDS = 10.0
-"""Maximum duration of a save before a request. The token cache's timeout covers both, and another save."""
+"""Maximum time to save a token before a request. The token cache's timeout covers both, and another save."""
 _SAVE_GRACE_SECONDS = 5.0
-"""Seconds from its start in which `on_rotated` may finish if the suite is closed."""
+"""The time from its start in which `on_rotated` may finish if the suite is closed."""
 
 _REFRESH_REJECTED = (
     "the refresh token is not accepted, because it was revoked, has expired or was replaced elsewhere: "
@@ -58,12 +53,12 @@ _CODE_USED = (
     "open it with a stored RefreshToken, or send the user through authorization again"
 )
 _CODE_MAY_BE_USED = (
-    "the exchange of the authorization code may have happened: it was interrupted, or another suite is doing it"
+    "the authorization code may have been exchanged: its exchange was interrupted, or is in progress in another suite"
 )
 
 
 def make_source(transport: Transport, grant: Grant) -> TokenSource:
-    """Return the token source of a grant. The transport needs an endpoint for Service.OAUTH."""
+    """Return the token source of a grant."""
     endpoint = TokenEndpoint(transport, grant)
     if isinstance(grant, ClientCredentials):
         return ClientCredentialsSource(endpoint, grant)
@@ -91,14 +86,14 @@ class ClientCredentialsSource:
 class ConsentSource:
     """Tokens on behalf of a user, requested with the refresh token, or with the code if there is none."""
 
-    renewable = True  # without a refresh token, `fetch` raises an error that says what to do
+    renewable = True  # without a refresh token, `fetch` raises an error with advice
     single_use = True  # a refresh token may be usable only once
 
     def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
         self._endpoint = endpoint
         self._grant = grant
         self._may_be_used = False
-        """True if a request whose response was lost may have used the refresh token."""
+        """True if a lost request may have used the refresh token."""
         if isinstance(grant, AuthorizationCode):
             self._exchange: CodeExchange | None = CodeExchange(endpoint, grant)
             self._rotation = Rotation(None, grant.on_rotated)
@@ -121,12 +116,14 @@ class ConsentSource:
         return AccessToken(response.access_token, response.expires_in)
 
     async def _save(self) -> None:
-        """Save an unsaved refresh token. Raises TransportError if that is slow, so that the next fetch has time."""
+        """Save an unsaved refresh token. Raises TransportError if no time is left for the request."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._rotation.save()
         if loop.time() - began > _MAX_SAVE_SECONDS:
-            text = f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds: the next call requests a token"
+            text = (
+                f"on_rotated took more than {_MAX_SAVE_SECONDS:.0f} seconds, so no token was requested: repeat the call"
+            )
             raise TransportError(text, outcome=Outcome.NOT_SENT)
 
     async def _request_tokens(self) -> TokenResponse:
@@ -156,7 +153,7 @@ class ConsentSource:
         return response
 
     async def _record_possible_use(self) -> None:
-        """Record that the refresh token may be used: a retry was rejected after an attempt whose response was lost."""
+        """Called if a retry is rejected: the first request may have used the refresh token."""
         self._may_be_used = True
 
     def _explain_invalid_grant(self) -> str:
@@ -164,17 +161,14 @@ class ConsentSource:
 
 
 class CodeExchange:
-    """Exchanges a code for tokens. It is sent again, also by another suite, only if no server can have used the code.
-
-    Servers must reject a second use, which may revoke the first tokens (4.1.2).
-    """
+    """Exchanges a code for tokens. The code is sent again, also by another suite, only if it cannot have been used."""
 
     def __init__(self, endpoint: TokenEndpoint, grant: AuthorizationCode) -> None:
         self._endpoint = endpoint
         self._grant = grant
 
     async def exchange(self, store_refresh_token: Callable[[Secret], None]) -> TokenResponse:
-        """Exchange the code. Raises OutcomeUnknownError if it may have been used, AuthenticationError if it was used.
+        """Exchange the code. Raises an error, without a request, if an earlier exchange may have used it.
 
         store_refresh_token: see `TokenEndpoint.request_tokens`.
         """
@@ -212,7 +206,7 @@ def _may_have_used_code(error: DirectSuiteError) -> bool:
 
 
 class Rotation:
-    """A refresh token that may be replaced. `on_rotated` receives each new one, again if it raised."""
+    """The current refresh token, and the calls of `on_rotated` that save new ones."""
 
     def __init__(self, token: Secret | None, on_rotated: OnRotated | None) -> None:
         self.token = token
@@ -220,21 +214,20 @@ class Rotation:
         self._unsaved = False
 
     def store(self, token: Secret) -> None:
-        """Use this token from now on. `save` saves it."""
+        """Use this token from now on, without saving it."""
         if token != self.token:
             self.token, self._unsaved = token, self._on_rotated is not None
 
     async def replace(self, token: Secret) -> None:
-        """Use this token from now on, even if saving it fails."""
+        """Use this token from now on, and save it. Raises TransportError if saving fails."""
         if token != self.token:
             self.store(token)
             await self.save()
 
     async def save(self) -> None:
-        """Call `on_rotated` with an unsaved token. Raises TransportError if it fails.
+        """Call `on_rotated` if the token is unsaved. Raises TransportError if it fails.
 
-        It runs in a separate task, so that closing the suite does not interrupt it: the previous token may already be
-        invalid.
+        It runs in a separate task, so that closing the suite does not interrupt it.
         """
         if not self._unsaved:
             return
@@ -257,7 +250,7 @@ class Rotation:
             )
 
     async def _save(self) -> str | None:
-        """Call `on_rotated`. Return the class name of its exception, because its text may contain the token."""
+        """Call `on_rotated`. Return the class name of its exception, whose text may contain the token, or None."""
         token = self.token
         if self._on_rotated is None or token is None:
             return None
@@ -267,6 +260,6 @@ class Rotation:
                 await result
         except Exception as error:  # noqa: BLE001  a user's function may raise anything
             return type(error).__name__
-        if token == self.token:  # otherwise a newer token must be saved
+        if token == self.token:
             self._unsaved = False
         return None

@@ -3,12 +3,12 @@
     async def test_mine(directsuite_suite):         # requires directsuite[sandbox]
         stored = await directsuite_suite.signing.save(PDF)
 
-`directsuite.testing.plugin` lists the fixtures. `mocked_services` needs neither pytest nor a socket.
+`directsuite.testing.plugin` describes the fixtures. `mocked_services` needs neither pytest nor a socket.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # imports are deferred, because pytest loads this package in every run
+TYPE_CHECKING = False  # deferred, because pytest loads this package in every run
 
 if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock

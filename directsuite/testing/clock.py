@@ -1,4 +1,4 @@
-"""A clock for tests, with which the waits of a suite and its sandbox take no time."""
+"""A clock for tests, which skips waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from directsuite.core.clock import MAX_SLEEP, make_unix_time
 from directsuite.core.privacy import scrub_class
 
 MAX_LEAP_SECONDS = MAX_SLEEP
-"""The longest wait that is skipped, in seconds: the suite's default `timeout`."""
+"""The longest wait that is skipped."""
 
 
 class SupportsAdvance(Protocol):
@@ -24,30 +24,31 @@ class SupportsAdvance(Protocol):
 
 @scrub_class
 class LeapingClock:
-    """The machine's time plus an offset, which grows by each skipped wait and by `advance`. `followers` move with it.
+    """The machine's time plus an offset, which grows by each skipped wait and by `advance`.
 
         suite = DirectSuite(settings, clock=LeapingClock(sandbox.clock))
 
-    Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits,
-    for example to keep a session alive, end when the test has advanced time far enough. Trackers, signing jobs and
-    watched faxes use their suite's clock, so tracking a message takes no time. Waits before retries count towards a
-    call's `timeout`. Other deadlines use the real time of the event loop. Not thread-safe.
+    Waits of at most a minute, such as pauses before retries, end immediately and move time to their end. Longer waits
+    end when the test has advanced time far enough. Trackers, signing jobs and watched faxes use their suite's clock.
+    Skipped waits before retries count towards a call's `timeout`; other deadlines use the real time. Not thread-safe.
+
+    followers: clocks that are advanced with this one.
     """
 
     def __init__(self, *followers: SupportsAdvance) -> None:
         self._followers = followers
         self._offset = 0.0
         self._moved_event = asyncio.Event()
-        make_unix_time(self)  # fixes the start, so that this clock and the followers move together
+        make_unix_time(self)  # records the start, so that this clock and the followers agree
 
     def monotonic(self) -> float:
         """Return the seconds since some fixed time."""
         return time.monotonic() + self._offset
 
     def advance(self, by: timedelta) -> None:
-        """Move time forward, also for the followers. Raises ValueError for a negative time."""
+        """Move this clock and its followers forward. Raises ValueError if the time is negative."""
         if by < timedelta(0):
-            raise ValueError("The clock cannot go back. Advance it by a positive time.")
+            raise ValueError("The clock cannot go back. Advance it by 0 or more.")
         for follower in self._followers:
             follower.advance(by)
         self._offset += by.total_seconds()
@@ -55,7 +56,7 @@ class LeapingClock:
         moved.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait. Up to a minute is skipped."""
+        """Skip a wait of at most a minute. Wait longer ones, until their time or `advance` ends them."""
         end = self.monotonic() + seconds
         await asyncio.sleep(0)  # concurrent waits compute their ends before time moves
         if seconds <= MAX_LEAP_SECONDS:

@@ -1,4 +1,4 @@
-"""An event loop in a separate thread, which runs while a test waits or blocks."""
+"""An event loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
 
     def __enter__(self) -> Self:
-        self._runner.get_loop()  # created here, so that an error is raised here
+        self._runner.get_loop()  # raises errors here
         self._thread.start()
         self._started_event.wait()
         return self
@@ -30,12 +30,12 @@ class LoopThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may have ended, for example by SystemExit
+        with contextlib.suppress(RuntimeError):  # the loop may have ended by SystemExit
             self._runner.get_loop().call_soon_threadsafe(self._end_event.set)
         self._thread.join()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread. Wait for it, and return its result or raise its exception."""
+        """Run a coroutine in the thread. Return its result or raise its exception."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._runner.get_loop()).result()
 
     def _run(self) -> None:

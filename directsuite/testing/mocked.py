@@ -6,8 +6,8 @@
         mocked.post(f"{message_url}/GetMessageCount/INBOX", payload={"success": True, "count": 3})
         assert await suite.mailbox("alice@direct.example.test", "...").get_message_count() == 3
 
-It requires the package aioresponses (extra `testing`). Use `directsuite.sandbox` for tests that need a connection, such
-as those of timeouts, dropped connections and redirects.
+It requires the package aioresponses (extra `testing`). For tests of timeouts, dropped connections and redirects, use
+`directsuite.sandbox`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def mocked_services(
 ) -> Generator[Any]:  # the types of aioresponses are incomplete
     """Return an `aioresponses` object that responds to all requests of aiohttp until the block ends.
 
-    Other than aioresponses alone, it supports the aiohttp version of directsuite, passes the body to `requests` and
-    callbacks as bytes (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a
-    mocked response raises AssertionError, because directsuite would retry after the connection error of aioresponses.
+    Unlike aioresponses alone, it supports newer versions of aiohttp, passes bodies to `requests` and callbacks as bytes
+    (`kwargs["data"]`), and matches URLs however their characters are quoted. A request without a mocked response raises
+    AssertionError instead of a connection error, after which directsuite would retry.
 
     options: those of aioresponses, such as `passthrough`. Raises ModuleNotFoundError if aioresponses is not installed.
     """
@@ -66,8 +66,8 @@ def _make_mock_class() -> type[aioresponses]:
         ) -> ClientResponse:
             if isinstance(kwargs.get("data"), Payload):
                 kwargs["data"] = await _read_content(kwargs["data"])
-            # The client quotes more characters than needed, such as '@'. Parsing the text makes both URLs equal.
-            mock: Any = super()  # the types of aioresponses are incomplete
+            # The client quotes some characters, such as '@'. Parsing the text makes both URLs equal.
+            mock: Any = super()
             response: ClientResponse = await mock._request_mock(orig_self, method, URL(str(url)), *args, **kwargs)
             return response
 
@@ -83,7 +83,7 @@ def _make_mock_class() -> type[aioresponses]:
 
 
 async def _read_content(body: Payload) -> bytes:
-    """Return the bytes that a body writes. A body that streams a file can only be read by letting it write."""
+    # A body that streams a file has no other way to return its content.
     writer = AsyncMock(spec=AbstractStreamWriter)
     await body.write(writer)
     return b"".join(call.args[0] for call in writer.write.await_args_list)

@@ -6,9 +6,9 @@
     directsuite_settings    the suite's Settings; override this fixture to change them
     directsuite_pdf         a PDF of one page, for signing
 
-Installing directsuite registers the plugin. An async test that uses a fixture of this plugin runs in the event loop of
-pytest-asyncio or anyio if it is marked for that, otherwise in one created here. Nothing else, including aiohttp, is
-imported before a fixture is used. `-p no:directsuite` disables the plugin.
+Installing directsuite registers the plugin; `-p no:directsuite` disables it. An async test that uses a fixture runs in
+the event loop of pytest-asyncio or anyio if it is marked for that, otherwise in one of this plugin. Nothing else is
+imported before a fixture is used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _INSTALL_COMMAND = "pip install 'directsuite[sandbox]'"
 _LoopScope = Literal["function", "class", "module", "package", "session"]
 _RUNNER_KEY = pytest.StashKey["asyncio.Runner"]()
-"""Stash key of the runner for an async test that no other plugin runs."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an async test that uses our fixtures if no other plugin runs it."""
+    """Run an async test that uses these fixtures, unless another plugin runs it."""
     if "directsuite_sandbox" not in pyfuncitem.fixturenames or _find_loop(pyfuncitem) != "own":
         return None
     import asyncio
@@ -62,7 +61,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Add a note about what to install if the sandbox lacks its PDF libraries."""
+    """Add a note to the error if the sandbox lacks its PDF libraries."""
     if call.excinfo is not None and "directsuite_sandbox" in getattr(item, "fixturenames", ()):
         from directsuite.errors import ServerError
         from directsuite.sandbox.server import has_pdf_libraries
@@ -86,9 +85,8 @@ def _directsuite_loop() -> Iterator[LoopThread]:
 def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
     """The four services on loopback, in memory, with only a demo account. Each test gets a new sandbox.
 
-    `directsuite_sandbox.profile = "attachment-list"`, or `"java"`, or a list of both, imitates variants of servers. Its
-    async methods may be awaited in any event loop. `directsuite_sandbox.environment` contains the variables for
-    `DirectSuite.from_env`.
+    Set `profile` to `"attachment-list"`, `"java"` or a list of both to imitate servers that respond differently. The
+    async methods may be awaited in any event loop. `environment` contains the variables for `DirectSuite.from_env`.
     """
     from directsuite.sandbox import Sandbox
 
@@ -100,7 +98,7 @@ def directsuite_sandbox(_directsuite_loop: LoopThread) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def directsuite_clock(directsuite_sandbox: Sandbox) -> LeapingClock:
-    """The clock of the sandbox and the suite. `advance` moves it; waits before retries take no time."""
+    """The clock of the sandbox and the suite, which skips waits of at most a minute."""
     from directsuite.testing.clock import LeapingClock
 
     return LeapingClock(directsuite_sandbox.clock)
@@ -163,7 +161,6 @@ async def _directsuite_suite_in_anyio_loop(_directsuite_unopened: DirectSuite) -
 
 
 def _make_suite_fixture(scope: _LoopScope) -> Any:
-    """Return a fixture with the suite, opened for one test in an event loop of pytest-asyncio with this scope."""
     import pytest_asyncio
 
     @pytest_asyncio.fixture(loop_scope=scope, name=f"_directsuite_suite_in_{scope}_loop")
@@ -192,7 +189,7 @@ def _directsuite_suite_in_own_loop(
 
 
 def _find_loop(item: Any) -> str:
-    """Return the event loop of a test: `own` for ours, `anyio`, a scope of pytest-asyncio, or `no`."""
+    """Return `own`, `anyio` or a scope of pytest-asyncio for an async test; `no` for another."""
     marker = item.get_closest_marker("asyncio")  # in auto mode, pytest-asyncio marks every async test
     if marker is not None and _uses_pytest_asyncio(item.config):
         scope: str = marker.kwargs.get("loop_scope") or item.config.getini("asyncio_default_test_loop_scope")
