@@ -30,7 +30,7 @@ class Fax(Facade):
     async def get_single_message_info(
         self, fax_number: str, message_handle: str, *, timeout: float | None = None
     ) -> FaxMessageInformation:
-        """Return the message with this handle, in the list `message_detail`."""
+        """Return the fax with this handle, in the list `message_detail`."""
         return await self._call(operations.GET_SINGLE_MESSAGE_INFO, fax_number, message_handle, timeout=timeout)
 
     async def get_multiple_message_info(
@@ -76,8 +76,8 @@ class Fax(Facade):
         - Older faxes are polled only until they are complete, have failed, or have not changed for a day. A changed
           record without a handle counts as a new one.
         - The iterator ends if its `async with` block is left, if `aclose` is called, or if the suite is closed.
-        - Failed polls are repeated after growing pauses, of at most 15 minutes or `interval`, or up to an hour if the
-          service requests it (Retry-After). The records found before the failure are yielded.
+        - Failed polls are repeated after growing pauses, up to 15 minutes (or `interval` if that is longer), or up to
+          an hour if the service requests it (Retry-After). The records found before the failure are yielded.
         - Errors that a repeat cannot resolve, such as AuthenticationError, are raised. Until one poll has succeeded,
           BadRequestError and NotFoundError are also raised, because the number or handle may be wrong.
 

@@ -186,7 +186,7 @@ class FaxPoller:
         return unchanged
 
     async def _read_older(self, poll: _Poll) -> dict[str, _Record]:
-        """Read the active older records again that changed within MAX_UNCHANGED_TIME. Return all that still exist."""
+        """Read active older records again if they changed within a day. Return all older records that still exist."""
         older = {key: record for key, record in self._known.items() if key not in poll.records}
         recently = self.monotonic() - MAX_UNCHANGED_TIME.total_seconds()
         pages = dict[int, list[str]]()

@@ -108,7 +108,7 @@ class Batch:
 
     uids: list[int]
     size: int
-    """The size of the response in bytes, expected until it is received."""
+    """The size of the response in bytes: the expected size until it is received."""
     too_large: bool = False
     """True if the response exceeded the maximum size, and was cut off at `size`."""
 

@@ -30,7 +30,7 @@ class RecipientType(OpenEnum):
 
 
 class MessageStatus(OpenEnum):
-    """The delivery status of a message for one recipient (specification section 3)."""
+    """The delivery status of a message for one recipient (specification section 3). A HISP provides Direct mail."""
 
     DELIVERED = "Delivered"
     """Delivered to the receiver."""
@@ -118,7 +118,7 @@ class Attachment(Model):
 
         The file is not closed. It can be sent several times only if it is seekable.
 
-        content_type: None: guess it from `filename`.
+        content_type: None: guess it from the file name.
         filename: name of the file in the message. None: that of the file object, if it has one.
         size: number of bytes, for a file that is not seekable, such as a pipe. None: unknown.
         """
@@ -201,7 +201,8 @@ class Message(MessageContent):
     def from_email(cls, message: EmailMessage | LegacyMessage[Any, Any]) -> Message:
         """Return a message to send with the sender, recipients, subject, body and attachments of an email.
 
-        Every part except the body becomes an attachment, including enclosed emails and delivery reports.
+        Every part except the body and alternatives to it becomes an attachment, such as enclosed emails, delivery
+        reports and signatures.
 
         message: an EmailMessage, or a Message that was parsed with the policy compat32.
         Raises InvalidArgumentError if it is not an email, or the standard library cannot read it.

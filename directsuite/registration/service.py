@@ -87,7 +87,7 @@ class Registration(Facade):
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Return the addresses of a person, by proofing id, or by name, birth date and last four SSN digits.
+        """Return the users of a person, found by proofing id, or by name, birth date and last four SSN digits.
 
         Raises NotFoundError if none is found.
         """
@@ -99,7 +99,10 @@ class Registration(Facade):
     async def get_patient_address_by_username(
         self, direct_domain: str, direct_username: str, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Return the address with this local part, in a list. Raises NotFoundError if none is found."""
+        """Return the user with this username, in a list. Raises NotFoundError if none is found.
+
+        direct_username: the local part of the Direct address.
+        """
         response = await self._call(
             operations.GET_PATIENT_ADDRESS_BY_USERNAME, direct_domain, direct_username, timeout=timeout
         )
