@@ -179,10 +179,11 @@ class Mailbox(Facade):
         *,
         timeout: float | None = None,
     ) -> SendMessageResponse:
-        """Forward messages of a folder as attachments of one message, which is stored in INBOX.Sent.
+        """Forward messages of a folder in one message, which the service stores in INBOX.Sent.
 
-        Each message is attached with its complete header. In a message from INBOX.Sent, it contains the Bcc recipients.
-        Raises InvalidArgumentError if `uids` is empty.
+        The service attaches them with their complete headers, or may copy a single one into the text. The header of a
+        message from INBOX.Sent contains the Bcc recipients. Raises InvalidArgumentError if `uids` is empty. The service
+        may reject an empty `recipients`.
         """
         listed = arguments.validate_uids(uids)
         if not listed:
