@@ -13,8 +13,8 @@ import os
 import signal
 import ssl
 import sys
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator, Hashable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -43,13 +43,13 @@ DEFAULT_OPERATIONS = frozenset(
 )
 """The operations that the default run tries where a test has a parameter `operation`."""
 
-MARKS_BY_FIXTURE = {
+REQUIRED_MARKS = {
     "postgres": "postgres",
     "shaky_postgres": "postgres",
     "conninfo": "postgres",
     "project": "process",
 }
-"""What marks a test that uses a fixture: a PostgreSQL server, and a project whose tests a process runs."""
+"""The mark that a test must have if it uses a fixture: a PostgreSQL server, or a project whose tests a process runs."""
 
 PDF_TOOLS = frozenset({"pdfsig", "pdftoppm", "pdftotext"})
 """Small programs, which a test may start without the mark `process`."""
@@ -86,21 +86,49 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(tryfirst=True)  # before the marks decide what runs
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses PostgreSQL, and the cases that multiply a claim."""
+    """Add the mark `wide` to the cases of exhaustive tests that the default run leaves out.
+
+    Fail the collection if a test uses a PostgreSQL server or a project without the mark that its fixture requires.
+    """
     tests: defaultdict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
-        if isinstance(item, pytest.Function):
-            for fixture in MARKS_BY_FIXTURE.keys() & set(item.fixturenames):
-                item.add_marker(MARKS_BY_FIXTURE[fixture])
-            if hasattr(item, "callspec") and not _is_left_out(item):
-                tests[item.nodeid.partition("[")[0]].append(item)
+        if not isinstance(item, pytest.Function):
+            continue
+        for fixture in REQUIRED_MARKS.keys() & set(item.fixturenames):
+            if item.get_closest_marker(REQUIRED_MARKS[fixture]) is None:
+                raise pytest.UsageError(f"{item.nodeid} uses {fixture}: add the mark {REQUIRED_MARKS[fixture]}")
+        if hasattr(item, "callspec") and item.get_closest_marker("exhaustive") and not item.get_closest_marker("slow"):
+            tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        kept = select_cases([list_parameter_rows(case) for case in cases], [get_operation_name(case) for case in cases])
-        limit = cases[0].get_closest_marker("by_default")
-        kept = kept[:: -(-len(kept) // limit.args[0])] if limit else kept
-        for number, case in enumerate(cases):
-            if number not in kept:
-                case.add_marker("wide")
+        _mark_wide_cases(cases)
+
+
+def _mark_wide_cases(cases: Sequence[pytest.Function]) -> None:
+    mark = cases[0].get_closest_marker("exhaustive")
+    assert mark is not None
+    values = [{(name, id(value)) for name, value in case.callspec.params.items()} for case in cases]
+    kept = select_cases(values, [get_operation_name(case) for case in cases], **mark.kwargs)
+    for number in {*range(len(cases))} - {*kept}:
+        cases[number].add_marker("wide")
+
+
+def select_cases(
+    cases: Sequence[set[Hashable]], operations: Sequence[str | None], *, limit: int | None = None
+) -> list[int]:
+    """Return the numbers of the cases that the default run keeps: each that has a value which no case before it has.
+
+    Of cases with an operation only those with one of DEFAULT_OPERATIONS take part, if there is one.
+
+    cases: the values of the parameters of each case. limit: maximum number of cases, spread evenly over those kept.
+    """
+    candidates = [number for number, name in enumerate(operations) if name in DEFAULT_OPERATIONS] or range(len(cases))
+    seen: set[Hashable] = set()
+    kept: list[int] = []
+    for number in candidates:
+        if cases[number] - seen:
+            kept.append(number)
+            seen |= cases[number]
+    return kept[:: -(-len(kept) // (limit or len(kept)))]
 
 
 def pytest_collection_finish() -> None:
@@ -109,44 +137,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 100)
-
-
-def _is_left_out(item: pytest.Item) -> bool:
-    return any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser", "wide")))
-
-
-def select_cases(cases: Sequence[Collection[Hashable]], operations: Sequence[str | None]) -> list[int]:
-    """Which cases of a test the default run keeps, by their numbers. A case is the rows that make it up.
-
-    Of the operations, one of each kind is kept (or all, where a test has none of these); and of those cases so many
-    that each row of each parametrization is there once: nine codes with seven operations are nine cases, not 63.
-    """
-    of_a_kind = [number for number, operation in enumerate(operations) if operation in DEFAULT_OPERATIONS]
-    candidates = of_a_kind or range(len(cases))
-    in_cases = Counter(row for number in candidates for row in cases[number])
-    kept = {number for number in candidates if any(in_cases[row] == 1 for row in cases[number])}
-    uses = Counter(row for number in kept for row in cases[number])
-
-    def score_case(number: int) -> tuple[int, int]:
-        """How many rows a case would add; or else, how rare its rows are among the kept."""
-        return sum(not uses[row] for row in cases[number]), -sum(uses[row] for row in cases[number])
-
-    while not uses.keys() >= in_cases.keys():
-        best = max(candidates, key=score_case)
-        kept.add(best)
-        uses.update(cases[best])
-    return sorted(kept)
-
-
-def list_parameter_rows(case: pytest.Function) -> list[Hashable]:
-    """A key for each parametrization's row that makes up a case: the parameters' names, and which objects they are."""
-    parameters = dict(case.callspec.params)
-    rows: list[Hashable] = []
-    for mark in case.iter_markers("parametrize"):
-        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
-        together = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
-        rows.append(tuple((name, id(parameters.pop(name))) for name in together))
-    return [*rows, *((name, id(value)) for name, value in parameters.items())]  # those of fixtures
 
 
 def get_operation_name(case: pytest.Function) -> str | None:

@@ -263,7 +263,7 @@ async def public_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
         await made.close()
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_no_public_callable_shows_its_arguments(kind: str, public_instances: PublicInstances) -> None:
     walked, found = set[str](), dict[str, list[str]]()

@@ -168,6 +168,7 @@ async def shift(journal: PostgresJournal, column: str, seconds: float) -> None:
     await journal._database.execute(sql(statement.replace("column", column)), {"seconds": seconds})
 
 
+@pytest.mark.postgres
 @every_jump
 async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: PostgresJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
@@ -179,6 +180,7 @@ async def test_lease_of_a_dead_worker_ends(jump: float, fleet_journal: PostgresJ
     assert await fleet_journal.lease(key, PATIENCE) is not None
 
 
+@pytest.mark.postgres
 @every_jump
 async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fleet_journal: PostgresJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
@@ -190,6 +192,7 @@ async def test_lease_of_a_live_worker_stays_after_its_next_sign(jump: float, fle
     assert await fleet_journal.lease(key, PATIENCE) is None
 
 
+@pytest.mark.postgres
 @every_jump
 async def test_worker_is_woken_again_for_a_chunk(jump: float, fleet_journal: PostgresJournal) -> None:
     [key] = await fleet_journal.list_due(PATIENCE)
@@ -234,6 +237,7 @@ async def add_worker(queue: FleetQueue, silent: float) -> None:
     await queue._connections.run(add)
 
 
+@pytest.mark.postgres
 @every_jump
 async def test_jobs_of_a_dead_worker_are_freed(jump: float, queue: FleetQueue) -> None:
     await queue.wake(1, None)
@@ -245,6 +249,7 @@ async def test_jobs_of_a_dead_worker_are_freed(jump: float, queue: FleetQueue) -
     assert await queue._connections.fetch(JOBS) == [(0,)]
 
 
+@pytest.mark.postgres
 @every_jump
 async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, queue: FleetQueue) -> None:
     await add_worker(queue, jump)

@@ -82,6 +82,7 @@ async def _call(call: Callable[[Any], object], path: Any) -> None:
         await cast("Awaitable[object]", result)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", NO_PATHS)
 @pytest.mark.parametrize("name", CALLS)
 async def test_path_that_no_file_can_have_is_refused(name: str, kind: str) -> None:

@@ -69,6 +69,7 @@ GOOD_URLS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("url", GOOD_URLS)
 @pytest.mark.parametrize("service", ["signing", "fax", "message", "registration"])
 def test_https_and_loopback_are_taken(service: str, url: str) -> None:
@@ -110,6 +111,7 @@ BAD_URLS: list[tuple[str, str]] = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("url", "reason"), BAD_URLS)
 @pytest.mark.parametrize("service", ["signing", "fax", "message", "registration"])
 def test_other_urls_are_refused_without_being_shown(service: str, url: str, reason: str) -> None:
@@ -135,6 +137,7 @@ LIMITS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", LIMITS)
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), float("-inf"), "5", None, True])
 def test_limits_are_finite_and_more_than_nothing(name: str, value: object) -> None:

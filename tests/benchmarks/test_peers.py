@@ -59,6 +59,7 @@ async def test_the_floors_move_as_many_bytes_as_the_work_does(url: str, tmp_path
         assert await bare.floor_read_messages() == len(responses.make_messages(3, 1000))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("method", ["__init__", *WORKS])
 def test_clients_differ_in_nothing_but_how(name: str, method: str) -> None:

@@ -99,6 +99,7 @@ def test_a_smoke_run_takes_less_of_the_same(row: MeasuredRow) -> None:
     assert (small.figures, small.clients) == (row.figures, row.clients)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("row", [row for row in TABLE if not row.scripts], ids=lambda row: row.name)
 @pytest.mark.parametrize("small", [False, True])
 def test_the_server_answers_as_much_as_the_work_expects(row: MeasuredRow, small: bool) -> None:

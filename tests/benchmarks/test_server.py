@@ -99,6 +99,7 @@ def test_base64_in_blocks_decodes_to_as_many_bytes(blocks: int, rest: int) -> No
     assert len(pybase64.b64decode(text, validate=True)) == blocks + rest
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [0, 1, 50])
 @pytest.mark.parametrize("size", [None, 0, 1000])
 def test_answers_with_messages_are_as_the_document_describes_them(size: int | None, count: int) -> None:

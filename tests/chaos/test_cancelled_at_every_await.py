@@ -27,7 +27,7 @@ from .interrupter import InterruptMode, InterruptResult, run_interrupted
 MOST_WAITS = 200
 
 
-@pytest.mark.by_default(8)
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("way", InterruptMode, ids=str)
 @pytest.mark.parametrize("scene", INTERRUPT_CASES, ids=str)
 def test_call_may_be_ended_at_every_wait(scene: InterruptCase, way: InterruptMode, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def sessions_of(suite: ds.DirectSuite) -> list[str]:
     return [cache._credential.token.reveal() for cache in suite._caches if cache._credential is not None]
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=SLOW if kind in SIMILAR else ()) for kind in (*FAULT_KINDS, "none")]
 )

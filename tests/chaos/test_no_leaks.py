@@ -115,7 +115,7 @@ def test_every_operation_is_planted() -> None:
     assert set(sentinels.CALLS) == set(METHODS)
 
 
-@pytest.mark.by_default(5)
+@pytest.mark.exhaustive(limit=5)
 @DEBUG
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
 def test_failed_calls_show_nothing(failure: str, *, debug: bool) -> None:
@@ -236,7 +236,7 @@ def test_cancelled_calls_show_nothing(play: Responder) -> None:
     assert overheard.operations == set(METHODS)
 
 
-@pytest.mark.by_default(8)
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
 def test_calls_that_turn_out_to_have_happened_show_nothing(failure: str) -> None:
     async def scene() -> None:
@@ -297,7 +297,7 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 }
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("grant", GRANTS)
 def test_token_requests_show_nothing(grant: str) -> None:
     async def scene() -> None:

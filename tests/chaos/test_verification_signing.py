@@ -107,7 +107,7 @@ async def test_an_update_is_told_as_the_ledger_has_it(
         assert told.document_digest != document.document_digest
 
 
-@pytest.mark.by_default(5)
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("to_file", [False, True], ids=["bytes", "file"])
 @pytest.mark.parametrize(("operation", "fault"), _make_cases(PULLS))
 async def test_a_pull_gives_the_changed_pdf_or_nothing(

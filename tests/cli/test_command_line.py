@@ -127,6 +127,7 @@ def test_distant_command_is_not_suggested(arguments: list[str], capsys: pytest.C
     assert ("did you mean" in told, proposal in told) == (bool(proposal), True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["--password", "--token", "--secret"])
 @pytest.mark.parametrize(
     "command", ["send", "inbox list", "status", "sign", "fax list", "patient find", "sync run", "sync status", "demo"]
@@ -324,7 +325,7 @@ def test_a_shell_that_nobody_can_tell_is_asked_for(
     assert [path.name for path in tmp_path.iterdir()] == ["script"]
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     ("shell", "needed"),
     [
@@ -377,7 +378,7 @@ def test_an_unknown_command_is_answered_with_those_that_there_are(capsys: pytest
     assert "the commands are list, show, watch: see `directsuite fax --help`" in capsys.readouterr().err
 
 
-@pytest.mark.by_default(10)
+@pytest.mark.exhaustive(limit=10)
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_help_ends_with_examples_that_can_be_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0

@@ -153,7 +153,7 @@ def test_nothing_that_a_mail_program_may_show_is_left_out(html: str, text: str) 
     assert html_to_text(html) == text
 
 
-@pytest.mark.by_default(8)
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -41,6 +41,7 @@ def test_only_filtering_functions_write_to_the_terminal() -> None:
     assert list_writers() - WRITERS == set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("write", [process.show_line, process.echo_err, process.echo_err_line])
 @pytest.mark.parametrize(
     "letter", ["\x1b", "\x07", "\r", "\n", "\x7f", "\x9b", "\u2028", "\u202e", "\u2066", "\u200f", "\u061c", "\ud800"]

@@ -85,6 +85,7 @@ def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
     )
 
 
+@pytest.mark.exhaustive
 @both
 @pytest.mark.parametrize(
     ("failure", "told"),
@@ -114,6 +115,7 @@ def test_unlistenable_address_is_reported(
     assert capsys.readouterr().err == f"{prefix}the sandbox cannot start: {told}\n"
 
 
+@pytest.mark.exhaustive
 @both
 @pytest.mark.parametrize(
     ("content", "told"),
@@ -129,6 +131,7 @@ def test_what_is_no_report_is_told(
     assert capsys.readouterr().err.startswith(f"{prefix}the sandbox cannot start: {told}")
 
 
+@pytest.mark.exhaustive
 @both
 @pytest.mark.parametrize("name", ["file", "file/state"])
 def test_a_folder_that_can_be_none_is_told(

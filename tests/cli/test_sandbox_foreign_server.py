@@ -133,6 +133,7 @@ NO_SANDBOX: list[object] = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("document", NO_SANDBOX, ids=str)
 @each_command
 async def test_a_response_that_no_sandbox_sends_is_reported(

@@ -46,6 +46,7 @@ def test_integer_options_are_found() -> None:
     assert len(INTEGERS) >= 25
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", ["1.5", "1.0", "1e1", "0x2", "1_0", "\u0661", "9" * 40])
 @pytest.mark.parametrize(("command", "option"), INTEGERS, ids=[" ".join((*path, name)) for path, name in INTEGERS])
 def test_an_integer_refuses_what_is_no_whole_number(command: tuple[str, ...], option: str, text: str) -> None:
@@ -93,6 +94,7 @@ SECONDS = (
 )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-1"])
 @pytest.mark.parametrize("arguments", SECONDS, ids=" ".join)
 def test_seconds_refuse_what_is_no_duration(arguments: tuple[str, ...], seconds: str) -> None:

@@ -215,6 +215,7 @@ async def test_an_empty_path_or_a_folder_for_a_file_is_refused(
     assert "this is a folder: name a file" in ended.err or "the path is empty: name a file or a folder" in ended.err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

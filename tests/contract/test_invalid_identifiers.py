@@ -171,6 +171,7 @@ PATH_PARAMETERS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("value", ["", ".", ".."])
 @pytest.mark.parametrize("at", PATH_PARAMETERS, ids=lambda at: f"{at.operation}-{at.parameter}")
 async def test_path_parameter_that_changes_the_path_is_never_sent(at: PathParameter, value: str) -> None:

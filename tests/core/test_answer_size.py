@@ -97,7 +97,7 @@ def bomb(megabytes: int, encoding: str, byte: bytes = b"\0", head: bytes = b"") 
     return responses.respond(coded, Content_Encoding=encoding)
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_compression_bomb_is_stopped_early(server: ScriptedServer, encoding: str) -> None:
     server.default_responder = bomb(200, encoding)
@@ -149,7 +149,7 @@ async def _in_memory(suite: ds.DirectSuite, _: Path) -> object:
 DOCUMENTS = [_download, _pull, _stream_doc, _in_memory]
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.parametrize("fetch", DOCUMENTS)
 @pytest.mark.wide
@@ -195,7 +195,7 @@ async def test_small_document_may_expand_as_it_likes(server: ScriptedServer) -> 
         assert await suite.signing.get_doc("doc") == bytes(3 * 2**18)
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 @pytest.mark.wide
 async def test_message_that_expands_without_end_is_stopped_early(

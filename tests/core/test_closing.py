@@ -47,6 +47,7 @@ def _left_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("grace", [0.0, 5.0])
 @pytest.mark.parametrize(
     ("read", "told"),

@@ -19,6 +19,7 @@ from .virtual_time import measure_elapsed, yield_to_loop, yield_until
 BODY = responses.respond_in_chunks(b'{"success": ', responses.Pause(1e6))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("play", [responses.never_respond, BODY], ids=["head", "body"])
 @pytest.mark.parametrize("grace", [0.0, 5.0])
 async def test_closing_ends_the_calls_on_a_session_that_stays_open(

@@ -102,6 +102,7 @@ async def test_stuck_attempt_is_tried_again_within_the_deadline(server: Scripted
     assert len(server.requests) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ask", [SEND, FLATTEN], ids=str)
 @pytest.mark.parametrize(
     "play",
@@ -160,6 +161,7 @@ WAITS = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wait", WAITS, ids=str)
 @pytest.mark.parametrize("call", [count, send])
 async def test_cancelled_call_leaves_nothing_held(server: ScriptedServer, call: Call, wait: Wait) -> None:

@@ -30,6 +30,7 @@ DROPS: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("drop", DROPS)
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
 @pytest.mark.parametrize("ask", [SEND, DELETE, GET_DOC_INFO, SAVE, FLATTEN, GET_MESSAGE_COUNT], ids=str)

@@ -44,6 +44,7 @@ WAYS: dict[str, Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]]] = {
 every_way = pytest.mark.parametrize("read", WAYS.values(), ids=WAYS.keys())
 
 
+@pytest.mark.exhaustive
 @every_way
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
 async def test_null_in_a_list_is_passed_over_and_counted(
@@ -60,6 +61,7 @@ async def test_null_in_a_list_is_passed_over_and_counted(
     assert (skipped.operation[:11], skipped.paths) == ("GetMessages", NULLS)
 
 
+@pytest.mark.exhaustive
 @every_way
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
 async def test_a_broken_character_in_one_message_hides_no_other(
@@ -161,6 +163,7 @@ async def test_an_absent_list_is_read_under_a_name_that_nobody_knows(
         assert (answers[0], answers[1]) == ([element], [])
 
 
+@pytest.mark.exhaustive
 @every_list
 @pytest.mark.parametrize(
     "others", [{}, {"x": []}, {"x": [None]}, {"x": {"requestId": 1}}, {"x": "text"}, {"x": {"nested": [1]}}], ids=str
@@ -180,6 +183,7 @@ async def test_an_absent_list_is_empty_where_nothing_else_could_be_it(
         assert len(server.requests) <= 2  # the second is a login
 
 
+@pytest.mark.exhaustive
 @every_list
 @pytest.mark.parametrize("empty", [True, False])
 async def test_a_list_under_its_own_name_may_have_others_beside_it(
@@ -223,6 +227,7 @@ async def test_one_event_counts_what_could_not_be_read(
     assert PATIENT not in f"{caplog.text}{skipped}"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("addresses", [[{"username": "ada"}], {"username": "ada"}], ids=["a list", "a bare element"])
 @pytest.mark.parametrize("own", [{}, {"patient": []}, {"patient": None}], ids=str)
 async def test_patients_are_read_under_addresses_too(

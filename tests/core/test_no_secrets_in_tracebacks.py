@@ -86,6 +86,7 @@ FAILURES: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("ask", API_CALLS, ids=str)
 async def test_failed_call_shows_nothing(server: ScriptedServer, ask: ApiCall, failure: str) -> None:

@@ -17,6 +17,7 @@ from .virtual_time import LoopClock
 UNKNOWN, NOT_SENT, FAILED = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT, ds.Outcome.FAILED
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("started", [False, True])
 @pytest.mark.parametrize("lost", [aiohttp.ServerDisconnectedError(), ConnectionResetError(104, "reset"), OSError()])
 def test_connection_lost_before_the_body_started_sent_nothing(lost: Exception, *, started: bool) -> None:

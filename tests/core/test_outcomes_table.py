@@ -75,6 +75,7 @@ def _rows() -> Iterator[Row]:
 TABLE = {row.name: row for row in _rows()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("scene", "ask"), CASES, ids=str)
 async def test_failure_is_what_the_table_says(
     server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: ApiCall
@@ -148,6 +149,7 @@ CANCELLED: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CANCELLED)
 @pytest.mark.parametrize("ask", [*DEFAULT_CALLS, GET_PATIENT_ADDRESS, SAVE_LARGE], ids=str)
 async def test_cancelled_call_ends_so_wherever_it_waits(server: ScriptedServer, ask: ApiCall, name: str) -> None:

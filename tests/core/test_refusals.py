@@ -130,6 +130,7 @@ UNREADABLE: list[tuple[Operation[Any], bytes, int, str, str]] = [
 ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("operation", "body", "status", "path", "expected"), UNREADABLE)
 def test_an_answer_that_does_not_fit_is_told_by_its_place(
     operation: Operation[Any], body: bytes, status: int, path: str, expected: str

@@ -64,6 +64,7 @@ class BrokenSourceError(Exception):
     """The user's own."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("kind", [BrokenSourceError, OSError, TimeoutError, ValueError, ConnectionResetError])
 async def test_error_of_the_user_s_own_source_comes_out_as_it_is(

@@ -60,6 +60,7 @@ async def test_the_last_look_is_at_the_end_of_the_settle_time(server: ScriptedSe
     assert sum(clock.sleeps) == pytest.approx(30)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shown", [" {} ", "{}\r\n", "", None], ids=["blanks", "line break", "empty", "null"])
 @pytest.mark.parametrize("upper", [False, True], ids=["as sent", "in capitals"])
 async def test_request_id_in_another_form_counts_as_present(

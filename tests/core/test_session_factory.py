@@ -24,7 +24,7 @@ class Looks:
     """Something else."""
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("factory", [makes_one_later, lambda: None, Looks], ids=["async", "none", "another"])
 @pytest.mark.parametrize("close_session", [True, False])
 async def test_factory_that_gives_no_session_is_refused(

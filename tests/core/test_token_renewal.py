@@ -122,6 +122,7 @@ async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedS
     assert sessions.logins == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ask", [GET_PATIENT_ADDRESS, PROVISION], ids=str)
 @pytest.mark.parametrize(
     ("play", "error"),

@@ -89,6 +89,7 @@ async def test_environment_gives_no_proxy_and_no_password(
     assert request.headers.get("authorization") == (f"Bearer {TOKEN}" if ask is GET_DOC_INFO else None)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
 async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: ApiCall, status: int) -> None:
@@ -204,6 +205,7 @@ async def _stream_messages(suite: ds.DirectSuite) -> object:
     return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("encoding", "says"),
     [

@@ -57,6 +57,7 @@ UNASKED = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("extra", UNASKED)
 @pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
 @pytest.mark.parametrize("factory", [None, fresh, closing], ids=["our session", "fresh connector", "force_close"])

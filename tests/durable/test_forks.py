@@ -12,6 +12,8 @@ from directsuite.durable.postgres import Connections
 from directsuite.errors import ConfigurationError
 from directsuite.sync import StoreError
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.fixture
 async def connections(conninfo: str) -> AsyncGenerator[Connections]:

@@ -58,6 +58,7 @@ SPANS: dict[str, tuple[datetime | None, datetime | None, str, str]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("metadata", [False, True], ids=["messages", "metadata"])
 @pytest.mark.parametrize(("begin", "end", "in_milliseconds", "in_utc"), SPANS.values(), ids=SPANS)
 async def test_span_in_the_path(
@@ -125,6 +126,7 @@ class NoOffset(tzinfo):
         """Unknown."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("span", [format_span_in_milliseconds, format_span_in_utc], ids=lambda span: span.__name__)
 @pytest.mark.parametrize("parameter", ["begin", "end"])
 @pytest.mark.parametrize("zone", [None, NoOffset()], ids=["none", "no offset"])

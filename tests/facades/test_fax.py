@@ -104,6 +104,7 @@ PAGES: dict[str, tuple[list[list[int]], list[int]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("handle", [True, False], ids=["by handle", "by the whole record"])
 @pytest.mark.parametrize(("pages", "expected"), PAGES.values(), ids=PAGES)
 async def test_every_fax_comes_once_newest_first(

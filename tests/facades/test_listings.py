@@ -69,6 +69,7 @@ async def until_failure(listing: AsyncGenerator[Numbered, None]) -> tuple[list[i
     return seen, None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", BATCHED)
 @pytest.mark.parametrize("batch_size", [1, 3, 50, 1000])
 async def test_messages_come_by_ascending_uid(
@@ -201,6 +202,7 @@ STREAMED_FORMS: dict[str, tuple[str, list[int]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(("body", "uids"), STREAMED_FORMS.values(), ids=STREAMED_FORMS)
 async def test_forms_of_a_streamed_answer(
@@ -220,6 +222,7 @@ SPOILT_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(("body", "kind", "path"), SPOILT_STREAMS.values(), ids=SPOILT_STREAMS)
 async def test_spoilt_streamed_answer_is_a_typed_error(
@@ -233,6 +236,7 @@ async def test_spoilt_streamed_answer_is_a_typed_error(
     assert getattr(caught.value, "path", None) == path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(
     ("messages", "uids"),

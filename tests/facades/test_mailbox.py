@@ -246,6 +246,7 @@ async def test_nothing_to_do_sends_nothing(
     assert services.requests_by_url == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("form", ["missing", "null"])
 @pytest.mark.parametrize(("path", "name", "call"), ABSENT_LISTS.values(), ids=ABSENT_LISTS)
 async def test_absent_list_is_an_empty_list(

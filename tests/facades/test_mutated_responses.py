@@ -105,6 +105,7 @@ def _is_strict(operation: str, place: Place) -> bool:
     return not place or place[0] in ("success", *STRICT.get(operation, ()))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @pytest.mark.parametrize("operation", CALLS)
 async def test_a_value_that_no_later_call_needs_fails_no_response(operation: str, mutation: str) -> None:

@@ -285,6 +285,7 @@ async def assert_refused(call: Callable[[], Any], parameter: str, stage: FakeSer
     assert stage.requests_by_url == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("address", NO_ADDRESSES.values(), ids=NO_ADDRESSES)
 @pytest.mark.parametrize(("parameter", "call"), ADDRESSED.values(), ids=ADDRESSED)
 async def test_invalid_address_is_rejected(

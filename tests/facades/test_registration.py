@@ -131,6 +131,7 @@ async def test_typical_answer(row: FacadeRow, services: FakeServices, suite: ds.
     await row.check(services, suite)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [200, 400, 500])
 @pytest.mark.parametrize(("code", "expected"), CODES.items(), ids=CODES)
 async def test_code_decides_the_class_and_is_not_tried_again(

@@ -131,6 +131,7 @@ async def test_forward_takes_addresses_and_recipients(services: FakeServices, bo
     assert services.requests_by_url[0].members["uids"] == [7, 8]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tuser", [False, True], ids=["mailbox", "tuser"])
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 192 * 1024 - 1, 192 * 1024 + 1])
 async def test_attachment_from_a_path_is_the_same_as_one_in_memory(

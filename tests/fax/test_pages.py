@@ -96,6 +96,7 @@ def watch(listed: FaxList) -> FaxPoller:
     return FaxPoller(listed.page, listed.single, lambda: 0.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("count", "page"), [(20, 3), (25, 6), (50, 9), (10, 2), (3, 2)])
 @pytest.mark.parametrize("has_handle", [True, False])
 async def test_faxes_that_arrive_between_pages_hide_none_from_a_listing(
@@ -149,6 +150,7 @@ async def test_as_many_new_faxes_as_a_page_has_before_each_page_hide_none() -> N
     assert {name for name in await read_all(listed) if "old" in name} == names("old", 40)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ends_with_404", [False, True])
 @pytest.mark.parametrize("page_size", [1, 5, 7, 10, 50])
 async def test_pages_of_any_size_are_read_to_the_end(page_size: int, ends_with_404: bool) -> None:
@@ -216,6 +218,7 @@ async def test_a_listing_raises_if_the_service_ignores_offsets() -> None:
             await anext(messages)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("lag", [1, 3, 10])
 @pytest.mark.parametrize("page_size", [5, 10, 25])
 async def test_servers_that_ignore_offsets_and_differ_come_to_an_end(page_size: int, lag: int) -> None:
@@ -230,6 +233,7 @@ async def test_servers_that_ignore_offsets_and_differ_come_to_an_end(page_size: 
                 _ = [message async for message in messages]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [9, 10, 11, 25])
 @pytest.mark.parametrize("arriving", [0, 1, 30])
 async def test_a_repeated_last_page_ends_a_listing_though_faxes_arrive(count: int, arriving: int) -> None:

@@ -204,6 +204,7 @@ async def test_404_after_deletions_hides_no_older_fax() -> None:
     assert [(message.message_handle, message.status) for message in await watch.poll()] == [("0", "complete")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(days=730)])
 @pytest.mark.parametrize("handle", [None, "29"])
 async def test_since_of_a_clock_that_was_ahead_hides_no_fax(ahead: timedelta, handle: str | None) -> None:
@@ -221,6 +222,7 @@ async def test_since_of_a_clock_that_was_behind_reports_more_than_needed(behind:
     assert len(await watch.poll()) == 30
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("handle", [None, "0"])
 @pytest.mark.parametrize("ahead", [-timedelta(hours=1), timedelta(hours=1)])
 async def test_since_is_compared_with_our_clock_if_no_record_has_a_time(ahead: timedelta, handle: str | None) -> None:

@@ -39,6 +39,7 @@ def test_table_has_each_operation_once(table: dict[str, list[str]]) -> None:
     assert set(METHODS) - set(table) == set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", METHODS)
 def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table: dict[str, list[str]]) -> None:
     assert operation in table, f"the guide's table of operations lacks {operation}"

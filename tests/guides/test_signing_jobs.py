@@ -56,6 +56,7 @@ async def test_a_storage_is_signed_into_another(
     assert "done=2, failed=1" in capsys.readouterr().out
 
 
+@pytest.mark.postgres
 async def test_a_fleet_signs_the_names_that_it_was_given(
     conninfo: str,
     examples: dict[str, Any],

@@ -25,7 +25,7 @@ from directsuite.sandbox import Sandbox
 from directsuite.testing import LeapingClock
 from tests.guides.documents import execute_programs, find_code_blocks
 
-pytestmark = pytest.mark.by_default(1)  # of the frameworks
+pytestmark = pytest.mark.exhaustive(limit=1)  # of the frameworks
 
 FORM = documents.build_consent_form(documents.Form.from_number(1))
 PER_BROWSER = 400_000

@@ -191,6 +191,7 @@ ONCE_ON_A_DOCUMENT: dict[str, Callable[[ds.Signing, str], Awaitable[Any]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["reset_after", "malformed"])
 @pytest.mark.parametrize(("operation", "call"), ONCE.items(), ids=ONCE)
 async def test_other_side_effects_of_mail_happen_once(
@@ -204,6 +205,7 @@ async def test_other_side_effects_of_mail_happen_once(
     assert len(await scenario.list_effects(operation)) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("operation", "call"), ONCE_ON_A_DOCUMENT.items(), ids=ONCE_ON_A_DOCUMENT)
 async def test_change_of_a_document_happens_once(
     operation: str, call: Callable[[ds.Signing, str], Awaitable[Any]], scenario: Scenario
@@ -227,6 +229,7 @@ REPEATED: dict[str, Call] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["reset_after", "truncate"])
 @pytest.mark.parametrize(("operation", "call"), REPEATED.items(), ids=REPEATED)
 async def test_idempotent_operation_is_made_again(operation: str, call: Call, kind: str, scenario: Scenario) -> None:

@@ -85,7 +85,7 @@ async def of_profile(world: Scenario, profile: Profile, read: Read) -> Any:
     return await read(world.box)
 
 
-@pytest.mark.by_default(11)
+@pytest.mark.exhaustive(limit=11)
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 async def test_both_profiles_give_the_same_models(read: Read, scenario: Scenario) -> None:
     for folder in ("INBOX.two", "INBOX.a.b"):

@@ -16,6 +16,7 @@ def test_every_operation_has_an_exercise() -> None:
     assert set(EXERCISES) == set(METHODS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", METHODS)
 async def test_operation_has_its_effect(operation: str, scenario: Scenario) -> None:
     # A delay of nothing changes nothing, and counts the requests that reach the route of this name.

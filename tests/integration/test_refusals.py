@@ -97,6 +97,7 @@ REFUSED: dict[str, tuple[Call, type[ds.ServiceError], str, int | str | None]] = 
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("call", "kind", "operation", "code"), REFUSED.values(), ids=REFUSED)
 async def test_refusal_is_a_typed_error(
     call: Call, kind: type[ds.ServiceError], operation: str, code: int | str | None, scenario: Scenario

@@ -35,6 +35,7 @@ async def test_a_proxy_s_page_in_place_of_json_is_named() -> None:
     assert "Zaphod" not in str(caught.value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "401 Unauthorized", "500 Internal Server Error"])
 @pytest.mark.parametrize(
     ("code", "error"), [(1, ds.AuthenticationError), (2, ds.AddressError), (3, ds.ServiceError), ("4", ds.ServiceError)]

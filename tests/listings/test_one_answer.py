@@ -53,7 +53,7 @@ async def test_slow_reader_stops_the_server(server: ScriptedServer, method: str)
         assert [message.uid async for message in messages] == list(range(1, COUNT))
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("method", METHODS)
 async def test_reader_slower_than_the_time_of_an_attempt_gets_all(server: ScriptedServer, method: str) -> None:
     server.enqueue(LargeAnswer())

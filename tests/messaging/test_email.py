@@ -271,6 +271,7 @@ MESSAGE_PARTS = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize(("content_type", "content"), MESSAGE_PARTS.items(), ids=MESSAGE_PARTS.keys())
 def test_a_message_part_keeps_its_type_and_bytes(
@@ -282,6 +283,7 @@ def test_a_message_part_keeps_its_type_and_bytes(
     assert [(kind, content) for _, kind, content in _attached(message)] == [(content_type, content)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("encoding", ["base64", "quoted-printable"])
 @pytest.mark.parametrize("content_type", ["message/rfc822", "message/delivery-status"])
 def test_an_encoded_message_part_is_decoded(content_type: str, encoding: str) -> None:
@@ -309,6 +311,7 @@ def test_a_signed_email_gives_its_text_and_the_signature() -> None:
     assert _attached(message) == [("smime.p7s", "application/pkcs7-signature", b"0\x80\x06")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize(
     "parameter",
@@ -368,6 +371,7 @@ def test_a_body_in_a_wrong_charset_is_not_lost(header: str, content: bytes, body
     assert _from_bytes(_part(header, content)).body == body
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", [email.policy.default, email.policy.compat32], ids=["default", "compat32"])
 @pytest.mark.parametrize("charset", ["", "; charset=utf-8", "; charset=iso-8859-1", "; charset=x-unknown"])
 def test_an_email_parsed_from_a_str_keeps_every_character(charset: str, policy: email.policy.Policy) -> None:

@@ -56,6 +56,7 @@ SLOW_FIRST_STEPS: dict[str, tuple[OnBox, list[Any]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("call", "answers"), SLOW_FIRST_STEPS.values(), ids=SLOW_FIRST_STEPS)
 @pytest.mark.parametrize("seconds", [0.05, 0.3, 1.5])
 async def test_one_deadline_holds_over_every_step(
@@ -111,6 +112,7 @@ async def test_a_message_that_stayed_away_is_sent_again(server: ScriptedServer) 
     assert first.body == second.body
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-14))], ids=str)
 @pytest.mark.parametrize("moment", FIRST_MOMENTS, ids=str)
 async def test_a_since_at_the_beginning_of_the_calendar_is_accepted(

@@ -97,6 +97,7 @@ async def test_since_in_the_future_finds_what_was_sent(
     assert mail.sends == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ahead", [timedelta(seconds=30), HOUR, YEARS], ids=str)
 @pytest.mark.parametrize("others", [0, 1])
 async def test_since_in_the_future_never_sends(
@@ -131,6 +132,7 @@ async def test_a_lost_response_is_found_however_wrong_our_clock_is(
     assert mail.sends == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("offset", [HOUR, -HOUR, YEARS, -YEARS], ids=str)
 @pytest.mark.parametrize("folder", ["INBOX.Sent", "INBOX.Filed"])
 async def test_an_earlier_attempt_is_found_however_wrong_our_clock_is(

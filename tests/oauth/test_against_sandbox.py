@@ -49,6 +49,7 @@ async def consent(request: ds.AuthorizationRequest) -> str:
         return answer.headers["Location"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("client_auth", ["basic", "body"])
 @pytest.mark.parametrize("client", [DEMO_CLIENT, ("spaced: out", "per%cent+plus&ü")])
 async def test_client_credentials_give_tokens(

@@ -133,6 +133,7 @@ def test_what_is_no_url_is_refused(request_: ds.AuthorizationRequest) -> None:
         request_.redeem("https://[app/back?code=c", token_url=TOKEN)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parameter", ["state", "code_verifier"])
 @pytest.mark.parametrize("kept", ["", None, b"bytes", 7], ids=repr)
 @pytest.mark.parametrize("query", ["code=c", "code=c&state=", "code=c&state={state}"])

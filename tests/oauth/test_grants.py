@@ -41,6 +41,7 @@ def make_grant(request: pytest.FixtureRequest) -> Callable[..., Grant]:
     return make
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("token_url", "text"),
     [
@@ -65,6 +66,7 @@ def test_unsafe_url_is_refused_and_not_shown(make_grant: Callable[..., Grant], t
     assert SECRET not in repr(grant)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "token_url",
     [URL, f"{URL}?policy=b2c", "http://127.0.0.1:8080/token", "http://[::1]/token", "http://localhost/token"],
@@ -79,6 +81,7 @@ def test_insecure_url_may_be_allowed(make_grant: Callable[..., Grant]) -> None:
     ds.DirectSuite(ds.Settings(allow_insecure_http=True), token=make_grant(token_url="http://login.example.test/token"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "changes",
     [

@@ -23,7 +23,7 @@ def test_stream_cut_anywhere_reads_as_the_whole(examples: int) -> None:
     check_property(examples, check_split_equals_unsplit, STREAM, CUTS)
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
 def test_hostile_element_cut_at_every_place_reads_as_the_whole(value: bytes) -> None:
     document = b'{"messages":[%s,%s],"success":true}' % (value, value)

@@ -145,7 +145,7 @@ def test_every_odd_status_line_is_survived(call: ReadingCall) -> None:
         check_call_survives(call, _written(line, [FIELDS[0]], b"\r\n", _GOOD), closes=True)
 
 
-@pytest.mark.by_default(13)
+@pytest.mark.exhaustive(limit=13)
 @pytest.mark.parametrize("field", FIELDS, ids=range(len(FIELDS)))
 def test_every_odd_field_is_survived(field: bytes) -> None:
     for call in CALLS[:1] + CALLS[-2:]:

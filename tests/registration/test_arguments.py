@@ -18,6 +18,7 @@ WRONG: dict[str, Callable[[ds.Registration, Any], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("parameter", WRONG)
 @pytest.mark.parametrize(
     "value", [None, 5, "ada", ["ada"], ds.UserPassword("ada", "hush")], ids=lambda value: type(value).__name__

@@ -158,6 +158,7 @@ SERVICES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)"])
 @pytest.mark.parametrize("service", SERVICES)
 async def test_a_service_refuses_a_host_that_is_not_loopback(

@@ -144,6 +144,7 @@ class Failing(sqlite3.Connection):
         return super().execute(*of)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [MemoryError(), UnexpectedError(), sqlite3.OperationalError()], ids=repr)
 @pytest.mark.parametrize("failing", [{n} for n in range(11)] + [{n, n + 1} for n in range(11)], ids=str)
 async def test_any_failure_is_reported_and_recovered(
@@ -170,6 +171,7 @@ async def test_any_failure_is_reported_and_recovered(
     database.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), UnexpectedError()], ids=repr)
 async def test_any_exception_leaves_thread_running_and_waiter_released(
     database: SandboxDatabase, error: BaseException

@@ -46,6 +46,7 @@ async def test_an_address_with_control_characters_is_refused(
 CHARSETS = ["klingon", "rot13", "base64", "zip", "undefined", "unicode_escape", "idna", "utf-16"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("charset", CHARSETS)
 @pytest.mark.parametrize("is_multipart", [False, True])
 async def test_a_form_in_an_odd_charset_is_no_failure(

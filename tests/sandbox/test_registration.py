@@ -82,7 +82,7 @@ async def test_provisioned_patient_has_an_address_a_mailbox_and_a_payment(
     assert (effect["subject"], effect["detail"]["order"]) == (f"ada.e@{DOMAIN}", payment["orderId"])
 
 
-@pytest.mark.by_default(12)
+@pytest.mark.exhaustive(limit=12)
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -117,7 +117,7 @@ async def test_no_path_makes_the_sandbox_crash(
             assert answer.status < 500, (name, target, await answer.text())
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("media_type", HOSTILE_TYPES)
 async def test_no_body_makes_the_sandbox_crash(
     sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str], media_type: str

@@ -43,6 +43,7 @@ def failing_progress(own: Exception) -> Callable[[int, int | None], None]:
     return fails
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("by", ["destination", "progress"])
 @pytest.mark.parametrize(
     "own", [ValueError("own"), RuntimeError("own"), OSError("own")], ids=["value", "runtime", "os"]

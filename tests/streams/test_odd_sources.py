@@ -147,6 +147,7 @@ async def cancelled(after: int) -> AsyncGenerator[bytes]:
     await other
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("kind", SENDS)
 async def test_source_that_was_cancelled_is_no_lost_answer(server: ScriptedServer, kind: str, after: int) -> None:

@@ -103,6 +103,7 @@ DOWNLOADS: dict[str, Do] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("kind", DOWNLOADS)
 async def test_progress_of_what_is_received_rises_to_its_total(
@@ -147,6 +148,7 @@ def raise_own_error(done: int, _total: int | None) -> None:
         raise OwnError
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [*UPLOADS, *DOWNLOADS])
 async def test_error_of_a_progress_callback_ends_the_call(
     server: ScriptedServer, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ async def test_size_given_is_the_length_announced(server: ScriptedServer, size: 
     assert pybase64.b64decode(server.requests[0].body) == content
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pieces", [1, 1000, PIECE_BYTES, 10**7])
 @pytest.mark.parametrize("off", [-1, -200_000, 1, 3, 200_000])
 async def test_source_of_another_size_never_completes_its_request(

@@ -79,6 +79,7 @@ def test_row_that_was_made_from_metadata_is_compared_with_metadata() -> None:
     assert find_match(metadata, row) is Match.SAME
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("first", [{}, {"received_date": None}, {"size": None}, {"size": None, "received_date": None}])
 @pytest.mark.parametrize("second", [{}, {"received_date": None}, {"size": None}])
 def test_content_is_the_same_without_a_date_or_size(first: dict[str, Any], second: dict[str, Any]) -> None:

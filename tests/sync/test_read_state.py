@@ -86,6 +86,7 @@ async def test_a_sink_that_does_not_need_it_costs_no_request(scenario: Scenario)
     assert heard.requests["GetUnreadMessageCount"] == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", ["GetUnreadMessageCount", "GetUnreadMessages"])
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_service_without_the_read_state_is_synchronised(

@@ -185,6 +185,7 @@ async def journal_of_deliveries(path: Path) -> None:
 KINDS = {"store": opened_and_closed, "signing": journal_of_signing, "delivery": journal_of_deliveries}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("there", [*KINDS, "somebody's"])
 def test_a_database_of_other_work_is_refused_and_left_as_it_is(kind: str, there: str, path: Path) -> None:
@@ -246,6 +247,7 @@ async def look_beside_by_another_name(path: Path) -> None:
     await look_beside(link)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
 @pytest.mark.parametrize("use", [*KINDS.values(), look_beside, look_beside_by_another_name])
@@ -352,6 +354,7 @@ async def test_a_second_store_is_refused_after_its_lock_was_removed(path: Path) 
         pass
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
 @pytest.mark.parametrize("use", [*KINDS.values(), look_beside])
 @pytest.mark.parametrize("special", ["pipe", "folder", "lock is a folder"])

@@ -90,6 +90,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+@pytest.mark.process
 def test_three_lines_do_without_any_plugin_for_async_tests(project: Project) -> None:
     alone = 'async def test_sandbox(directsuite_sandbox):\n    await directsuite_sandbox.add_fax("15550100100")\n'
     project.write("test_mine.py", THREE_LINES + alone)
@@ -97,6 +98,7 @@ def test_three_lines_do_without_any_plugin_for_async_tests(project: Project) -> 
     assert counts == {"passed": 2}, written
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["auto", "strict"])
 def test_three_lines_do_with_pytest_asyncio(project: Project, mode: str) -> None:
     project.write("test_mine.py", THREE_LINES)
@@ -104,6 +106,7 @@ def test_three_lines_do_with_pytest_asyncio(project: Project, mode: str) -> None
     assert counts == {"passed": 1}, written
 
 
+@pytest.mark.process
 def test_suite_opens_in_each_loop_of_pytest_asyncio(project: Project) -> None:
     project.write("__init__.py", "")
     for scope in ("function", "class", "module", "package", "session"):
@@ -116,6 +119,7 @@ def test_suite_opens_in_each_loop_of_pytest_asyncio(project: Project) -> None:
     assert counts == {"passed": 10}, written
 
 
+@pytest.mark.process
 def test_suite_opens_in_the_loop_that_auto_mode_makes_the_default(project: Project) -> None:
     project.write("test_mine.py", IN_THE_LOOP)
     scopes = [f"asyncio_default_{kind}_loop_scope=session" for kind in ("fixture", "test")]
@@ -123,6 +127,7 @@ def test_suite_opens_in_the_loop_that_auto_mode_makes_the_default(project: Proje
     assert counts == {"passed": 2}, written
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("also", [[], ["asyncio"]], ids=["alone", "beside pytest-asyncio"])
 def test_suite_opens_in_the_loop_of_anyio(project: Project, also: list[str]) -> None:
     project.write("conftest.py", 'import pytest\n@pytest.fixture\ndef anyio_backend():\n    return "asyncio"\n')
@@ -131,6 +136,7 @@ def test_suite_opens_in_the_loop_of_anyio(project: Project, also: list[str]) -> 
     assert counts == {"passed": 2}, written
 
 
+@pytest.mark.process
 def test_other_backends_of_anyio_are_refused(project: Project) -> None:
     project.write("conftest.py", 'import pytest\n@pytest.fixture\ndef anyio_backend():\n    return "trio"\n')
     project.write("test_mine.py", "import pytest\npytestmark = pytest.mark.anyio\n" + THREE_LINES)
@@ -139,6 +145,7 @@ def test_other_backends_of_anyio_are_refused(project: Project) -> None:
     assert "Define a fixture anyio_backend that returns 'asyncio'" in written
 
 
+@pytest.mark.process
 def test_sync_test_has_the_sandbox_and_is_told_that_it_has_no_suite(project: Project) -> None:
     project.write(
         "test_mine.py",
@@ -164,24 +171,28 @@ def test_suite(directsuite_suite):
     assert "The fixture directsuite_suite is for async tests. Use directsuite_sandbox in a sync test." in written
 
 
+@pytest.mark.process
 def test_each_test_begins_anew(project: Project) -> None:
     project.write("test_mine.py", ISOLATED)
     counts, written = project.run()
     assert counts == {"passed": 2}, written
 
 
+@pytest.mark.process
 def test_nothing_waits(project: Project) -> None:
     project.write("test_mine.py", NOTHING_WAITS)
     counts, written = project.run()
     assert counts == {"passed": 1}, written
 
 
+@pytest.mark.process
 def test_outage_longer_than_timeout_fails_as_in_production(project: Project) -> None:
     project.write("test_mine.py", LONG_OUTAGE)
     counts, written = project.run()
     assert counts == {"passed": 1}, written
 
 
+@pytest.mark.process
 def test_settings_are_those_of_the_user(project: Project) -> None:
     project.write(
         "test_mine.py",
@@ -203,12 +214,14 @@ async def test_mine(directsuite_suite, directsuite_sandbox):
     assert counts == {"passed": 1}, written
 
 
+@pytest.mark.process
 def test_failing_test_fails(project: Project) -> None:
     project.write("test_mine.py", "async def test_mine(directsuite_suite):\n    assert directsuite_suite is None\n")
     counts, written = project.run()
     assert counts == {"failed": 1}, written
 
 
+@pytest.mark.process
 def test_nothing_is_imported_before_a_fixture_is_used(project: Project) -> None:
     project.write(
         "test_mine.py",
@@ -225,6 +238,7 @@ def test_mine():
     assert counts == {"passed": 1}, written
 
 
+@pytest.mark.process
 def test_missing_pdf_libraries_are_named(project: Project) -> None:
     project.write("conftest.py", 'import sys\nsys.modules["pikepdf"] = None\n')
     project.write(

@@ -66,7 +66,7 @@ def _within_64_bits(value: Any) -> bool:
     return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 @settings(
@@ -254,6 +254,7 @@ def test_a_copy_of_a_converter_reads_as_it_does() -> None:
     assert copied.structure(MESSAGE, ds.MessageDetail).recipients == [ds.Recipient("A@B")]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, MismatchError, ZeroDivisionError])
 @pytest.mark.parametrize(
     ("kind", "path"),
@@ -284,6 +285,7 @@ def test_a_value_that_a_hook_does_not_read_is_skipped_and_counted(kind: Any, pat
     assert report == {path: 1}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, ZeroDivisionError])
 @pytest.mark.parametrize(
     ("kind", "cls", "document", "path"),

@@ -227,6 +227,7 @@ def test_what_is_no_date_is_refused(value: object) -> None:
         read_datetime(value)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "text",
     ["2024-11-06T16:06:15.", "2024-11-06T16:06:15Z[", "Wed, 06 Nov 2024 16:06:15 +0000 (", "Nov 6, 2024 ", "20241106"],

@@ -48,7 +48,7 @@ def alike(cls: type[Model], document: bytes) -> None:
     assert read(cls, document, large=0) == read(cls, document, large=1_000_000)
 
 
-@pytest.mark.by_default(5)
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("cls", LISTING, ids=lambda cls: cls.__name__)
 @settings(max_examples=scale_examples(40))
 @given(data=st.data())

@@ -40,7 +40,7 @@ def test_the_models_of_all_services_are_found() -> None:
     assert len(MODEL_CLASSES) > 50
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -49,7 +49,7 @@ def test_a_model_comes_back_from_the_wire_as_it_was(cls: type[ds.Model], draw: s
     assert CODEC.decode(cls, CODEC.encode(model)) == model
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -80,7 +80,7 @@ def test_members_unknown_at_every_level_go_back_out() -> None:
     assert json.loads(CODEC.encode(answer)) == document
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -94,7 +94,7 @@ def test_a_model_survives_pickle_copy_and_evolve(cls: type[ds.Model], draw: st.D
     assert attrs.evolve(model, extra={**model.extra, "y": 1}) != model
 
 
-@pytest.mark.by_default(16)
+@pytest.mark.exhaustive(limit=16)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -107,6 +107,7 @@ def test_a_decoded_model_is_like_any_other(cls: type[ds.Model], draw: st.DataObj
     }
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_a_model_is_frozen_and_has_no_dict(cls: type[ds.Model]) -> None:
     model = filled(cls, "text")
@@ -119,6 +120,7 @@ def test_a_model_is_frozen_and_has_no_dict(cls: type[ds.Model]) -> None:
 POSITIONAL = ("Login", "Recipient", "MessageHeader", "UserPassword")
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_models_are_keyword_only_save_four(cls: type[ds.Model]) -> None:
     positional = [field.name for field in attrs.fields(cls) if not field.kw_only]
@@ -137,6 +139,7 @@ HARMLESS = {
 """What a repr may show: numbers, states, dates of transport and ids that name no person."""
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_a_repr_lists_only_what_is_harmless(cls: type[ds.Model]) -> None:
     assert set(cls._shown) <= HARMLESS
@@ -144,6 +147,7 @@ def test_a_repr_lists_only_what_is_harmless(cls: type[ds.Model]) -> None:
         assert f"{name}=" in repr(filled(cls, "text"))
 
 
+@pytest.mark.exhaustive
 @every_model
 def test_no_text_of_a_model_appears_in_its_repr(cls: type[ds.Model]) -> None:
     model = filled(cls, SENTINEL)

@@ -110,7 +110,7 @@ def _pieces(text: bytes, size: int) -> Iterator[bytes]:
         yield text[start : start + size]
 
 
-@pytest.mark.by_default(8)
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("size", PIECES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_byte_is_looked_at_a_few_times_at_most(shape: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:

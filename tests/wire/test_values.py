@@ -158,6 +158,7 @@ def test_what_is_not_json_is_refused(text: bytes) -> None:
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -285,6 +286,7 @@ def test_a_list_of_texts_keeps_its_length(unreadable: object) -> None:
     assert report == {"$.folders[]": 1}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", [b"a\xff", rb"\ud83da", rb"a\udc00"])
 @pytest.mark.parametrize(
     ("cls", "document", "path"),

@@ -87,7 +87,7 @@ DIALECTS: dict[str, ResponseChange] = {
 """Fifteen dialects of servers."""
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_a_dialect_is_found_and_imitated(name: str, doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     options = await populate(doctor_runner, sandbox)

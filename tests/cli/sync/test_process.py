@@ -138,6 +138,7 @@ async def test_a_second_signal_breaks_it_off_at_once(sync_runner: SyncRunner) ->
     assert (process.returncode, err) == (0, b"")
 
 
+@pytest.mark.postgres
 async def test_one_of_a_fleet(sync_runner: SyncRunner, conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
     monkeypatch.setenv("DIRECTSUITE_POSTGRES", conninfo)

@@ -61,6 +61,7 @@ async def outcomes(
         return delivery, await collect_changes(tracker)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "recipients",
     [

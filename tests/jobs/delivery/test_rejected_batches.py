@@ -34,7 +34,7 @@ def not_delivered(ended: Mapping[str, bool]) -> set[str]:
     return {smtp_id for smtp_id, good in ended.items() if not good}
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("error", ERRORS)
 async def test_rejected_messages_at_start_do_not_affect_later_ones(
     error: Raised, tracker_factory: TrackerFactory
@@ -55,7 +55,7 @@ async def test_messages_after_rejected_ones_are_delivered_after_restart(tracker_
     assert not_delivered(await ends(tracker_factory, box, ())) == {*IDS[:50]}
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("error", [make_rejection, make_server_error])
 @pytest.mark.parametrize("bad", [{25}, {0, 60, 125, 250, 500, 999}])
 async def test_rejected_messages_are_isolated_after_an_outage(
@@ -91,7 +91,7 @@ async def test_denied_request_ends_no_loop_if_another_succeeds(tracker_factory: 
     assert len(ended) == 1_003
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("last", range(200, 204))
 async def test_an_outage_that_ends_within_a_look_gives_none_up(last: int, tracker_factory: TrackerFactory) -> None:
     box = make_fragile_mailbox(tracker_factory.clinic, RejectingResponder(frozenset(), make_server_error))
@@ -136,7 +136,7 @@ async def test_message_rejected_once_is_not_given_up_in_outage(tracker_factory: 
     )
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_service_that_is_broken_for_all_is_given_up_a_day_later(
     count: int, tracker_factory: TrackerFactory

@@ -11,7 +11,7 @@ from tests.jobs.delivery.thousand import LONG_ROW, ROWS, count_single_requests, 
 AT_MOST = {"one, never confirmed": 11, "1,000 at once": 11, "1,000 within 100 seconds": 40}
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(("messages", "every", "words"), ROWS, ids=[words for *_, words in ROWS])
 async def test_all_messages_are_followed_to_their_ends_in_few_requests(
     messages: int, every: float, words: str, tmp_path: Path

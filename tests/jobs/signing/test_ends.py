@@ -191,7 +191,7 @@ async def test_cancelled_run_leaves_documents_to_next_run(job_factory: JobFactor
     assert job_factory.service.documents_created == 2
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("concurrency", [2, 10])
 async def test_document_that_fails_service_does_not_block_others(concurrency: int, job_factory: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:

@@ -26,6 +26,8 @@ from directsuite.durable.postgres import Connection, Connections, PostgresDataba
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.postgres
+
 T = TypeVar("T")
 NAMES = [f"{number}.pdf" for number in range(12)]
 _LONG_AGO = """

@@ -62,6 +62,7 @@ async def test_a_source_in_trouble_is_waited_for(error: OSError, job_factory: Jo
     assert job_factory.clock.slept == [1, 2, 4, 8, 16, 32]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("error", TROUBLE)
 async def test_one_document_that_can_never_be_read_holds_up_no_other(

@@ -123,7 +123,7 @@ class Bad(FragileService):
         return await FragileService.save(self, pdf)
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
 async def test_a_document_with_which_alone_the_service_fails_is_one_failure(
     documents: int, bad: int, job_factory: JobFactory

@@ -67,6 +67,7 @@ async def test_documents_are_signed_from_storage_to_storage(url: str, job_factor
         assert entry.state is DocumentState.DONE
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("pattern", ["*.pdf", "*.PDF"])
 async def test_endings_in_capital_letters_are_those_of_pdfs_too(pattern: str, url: str) -> None:
     names = ["SCAN.PDF", "b/scan.Pdf", "c.pdf"]

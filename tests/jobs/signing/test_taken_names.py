@@ -135,6 +135,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, job_
     assert failed.problem == NAME_CONFLICT
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "b/a.pdf"])
 async def test_nothing_is_signed_for_a_name_that_can_not_be(
@@ -184,6 +185,7 @@ async def test_changed_document_is_signed_once_earlier_output_is_moved(target: T
     assert (job_factory.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE_BYTES
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("now", [BOB, FileNotFoundError(2, "No such file or directory")], ids=["another", "gone"])
 async def test_published_but_unrecorded_output_is_done_without_source(
     target: Target, job_factory: JobFactory, now: bytes | Exception
@@ -219,6 +221,7 @@ async def test_a_link_that_leads_nowhere_has_its_name(job_factory: JobFactory) -
     assert (job_factory.out / "a.pdf").is_symlink()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["./a.pdf", "b//a.pdf", "b/./a.pdf", "a.pdf/", "a.pdf/."])
 async def test_a_name_that_is_not_in_normal_form_is_refused(name: str, target: Target, job_factory: JobFactory) -> None:
     assert (await job_factory.make_job(yield_pdfs(name), target=target).run()).failed == 1

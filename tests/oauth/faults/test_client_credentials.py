@@ -105,6 +105,7 @@ async def test_lost_token_is_asked_for_again(server: ScriptedServer, service: To
     assert len(service.forms) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ask", [GET_DOC_INFO, FLATTEN], ids=str)
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_token_leaves_the_call_unsent(

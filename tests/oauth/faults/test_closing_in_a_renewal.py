@@ -33,6 +33,7 @@ def _grant(service: TokenService, kind: str, saved: RotationRecorder) -> Grant:
     return service.make_authorization_code(saved) if kind == "code" else service.make_refresh_token(saved)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["refresh token", "code"])
 @pytest.mark.parametrize("grace", [0.0, 0.5, 5.0])
 async def test_closing_waits_for_a_request_that_spends_what_it_sends(

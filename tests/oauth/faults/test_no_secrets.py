@@ -48,6 +48,7 @@ GRANTS: dict[str, Callable[[TokenService], Grant]] = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ask", [GET_DOC_INFO, FLATTEN], ids=str)
 @pytest.mark.parametrize("grant", GRANTS)
 @pytest.mark.parametrize("failure", FAILURES)

@@ -121,7 +121,7 @@ def alike(detail: dict[str, Any]) -> dict[str, Any]:
 SIZES = [(0,), (57,), (4096, 4097, 1), (700_000,), (MEGABYTE,), (3 * MEGABYTE,), (2 * MEGABYTE + 1, 5, 1_000_003)]
 
 
-@pytest.mark.by_default(3)
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.wide
 async def test_a_message_comes_back_as_it_was_sent_whatever_its_size(mail: Mail, sizes: tuple[int, ...]) -> None:
@@ -300,7 +300,7 @@ async def test_the_limit_is_named_and_nothing_is_left(tmp_path: Path, monkeypatc
         assert mail.files == []
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("operation", ["Send", "SaveRawMessages/INBOX.Drafts"])
 async def test_members_other_than_content_must_fit_into_memory(mail: Mail, operation: str) -> None:
     body = b'{"subject": "' + b"x" * (65 * MEGABYTE) + b'"}'

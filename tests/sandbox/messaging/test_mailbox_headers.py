@@ -215,7 +215,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
     """Half a megabyte is quick; what takes the square of it would need minutes."""
@@ -224,7 +224,7 @@ def test_reading_takes_time_in_proportion_to_the_header(pattern: str) -> None:
     assert time.process_time() - began < 20
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("words", ["=?utf-8?q?" + "a" * 60 + "?= ", "=?punycode?q?" + "a" * 60 + "-b?= "])
 def test_reading_takes_time_in_proportion_to_the_encoded_words(words: str) -> None:
     began = time.process_time()

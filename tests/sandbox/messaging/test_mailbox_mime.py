@@ -197,7 +197,7 @@ def test_parts_of_a_digest_are_messages() -> None:
     assert reading.attachments == [MessageAttachment("attachment-1", "message/rfc822", b"Subject: x\r\n\r\ny")]
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     "pattern", [b"--b\r\n", b"--b", b"\r", b"--x\r\n", b"a: b\r\n", b"a\r\n", b" \r\n", b"--b--\r\n"]
 )

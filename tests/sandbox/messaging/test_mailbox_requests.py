@@ -39,6 +39,7 @@ def path_of(template: str) -> str:
     return template.replace("{newFolderName}", "INBOX.B").replace("{", "").replace("}", "")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 async def test_every_operation_refuses_wrong_credentials_with_code_1(mail: MessagingServer, operation: Any) -> None:
     wrong = make_credentials(password="wrong") | {"directAddr": ALICE}
@@ -63,6 +64,7 @@ async def test_missing_credentials_are_wrong_ones(mail: MessagingServer, body: d
     assert await mail.call_rejected("GetUIDs", "INBOX", body=body) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wrap", ["auth", "authentication", None])
 @pytest.mark.parametrize(
     ("operation", "segments"),

@@ -39,13 +39,13 @@ def test_sandbox_serves_the_document(real_values: RealValues) -> None:
     assert answer.json() == DOCUMENT
 
 
-@pytest.mark.by_default(4)
+@pytest.mark.exhaustive(limit=4)
 @each_operation
 def test_valid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     _explore(operation, real_values, GenerationMode.POSITIVE, _QUICK)
 
 
-@pytest.mark.by_default(4)
+@pytest.mark.exhaustive(limit=4)
 @each_operation
 def test_invalid_requests_are_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     _explore(operation, real_values, GenerationMode.NEGATIVE, _QUICK)

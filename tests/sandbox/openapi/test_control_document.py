@@ -36,7 +36,7 @@ def test_every_control_has_an_id_of_its_own() -> None:
     assert len(set(OPERATIONS)) == len(OPERATIONS) == 24
 
 
-@pytest.mark.by_default(8)
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_requests_are_answered_as_documented(operation: str, mode: GenerationMode, running: SandboxThread) -> None:

@@ -75,6 +75,7 @@ def _real_path(real_values: RealValues, operation: DocumentedOperation) -> str:
     return operation.path.format(**{name: quote(value, safe="") for name, value in values.items()})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
 def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     path = _real_path(real_values, operation)
@@ -83,6 +84,7 @@ def test_broken_bodies_are_refused_as_documented(operation: DocumentedOperation,
         assert not is_success(status, content), f"{operation.name} took a body: {meaning}"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
 def test_any_media_type_is_answered_as_documented(operation: DocumentedOperation, real_values: RealValues) -> None:
     path = _real_path(real_values, operation)
@@ -90,6 +92,7 @@ def test_any_media_type_is_answered_as_documented(operation: DocumentedOperation
         _send(real_values, operation, path=path, body=b"{}", headers={"Content-Type": media_type})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_path_parameters, ids=_names)
 def test_hostile_path_segments_are_answered_as_documented(
     operation: DocumentedOperation, real_values: RealValues
@@ -102,6 +105,7 @@ def test_hostile_path_segments_are_answered_as_documented(
             _send(real_values, operation, path=path, body=body, headers={"Content-Type": "application/json"})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "operation", [operation for operation in OPERATIONS if operation.takes_bearer], ids=lambda operation: operation.name
 )
@@ -125,6 +129,7 @@ def test_no_valid_token_is_401(
 _in_body = [operation for operation in OPERATIONS if operation.definition.get("x-credentials", {}).get("in") == "body"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", _in_body, ids=_names)
 @pytest.mark.parametrize("member", ["username", "password"])
 def test_wrong_credentials_in_the_body_are_refused(
@@ -142,6 +147,7 @@ def test_wrong_credentials_in_the_body_are_refused(
     assert answer["code"] == ("011" if operation.name == "login" else 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", with_a_body, ids=_names)
 def test_a_body_without_a_required_member_is_refused(operation: DocumentedOperation, real_values: RealValues) -> None:
     schema = operation.body_schema

@@ -50,6 +50,7 @@ async def run(
         return await answer.read()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_an_example_is_answered_with_success(
     operation: str, populated_sandbox: Sandbox, http: aiohttp.ClientSession

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 TOKEN = "a token of the sandbox"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "path", ["/", f"/page/mail/{ALICE}", "/page/calls", "/docs", "/page/events", "/page/static/page.js"]
 )
@@ -79,6 +80,7 @@ async def test_only_the_pages_own_forms_change_anything(
     assert (populated_sandbox.clock.now() > before) == (status == 303)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
 @pytest.mark.parametrize("path", ["/page/do/POST/reset", "/page/token"])
 async def test_what_is_no_form_is_refused(

@@ -106,7 +106,7 @@ def with_numbers_in_the_catalog() -> bytes:
         return output.getvalue()
 
 
-@pytest.mark.by_default(4)
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize(
     "build",
     [
@@ -162,7 +162,7 @@ def _encrypted(content: bytes, **how: Any) -> bytes:
         return output.getvalue()
 
 
-@pytest.mark.by_default(3)
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(
     "entry", [b"null", b"99 0 R", b"7", b"(text)", b"[ ]", b"<< /T (direct) /FT /Tx >>", b"<< /T 5 /FT /Tx >>"]
 )

@@ -68,7 +68,7 @@ async def test_the_lines_tell_signer_reason_and_time_with_its_zone(signing: Sign
     assert "Alexandra Reason: agreed 2026-03-01 07:00:00 EST" in text
 
 
-@pytest.mark.by_default(1)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("degrees", [0, 90])
 async def test_the_lines_are_readable_on_a_dark_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
     with pikepdf.open(io.BytesIO(documents.make_rotated_page(degrees))) as pdf:

@@ -16,6 +16,8 @@ from directsuite.sync.shared_limits import SharedRate
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import LoggingSink
 
+pytestmark = pytest.mark.postgres
+
 MAILBOX = "alice@direct.example.test"
 JUMPS = ["-2 years", "-1 hour", "1 hour", "2 years"]
 

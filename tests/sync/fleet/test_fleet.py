@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
 
+pytestmark = pytest.mark.postgres
+
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
 
 

@@ -26,6 +26,8 @@ from psycopg import OperationalError, sql
 from directsuite.durable.fleet import FleetEngine
 from directsuite.durable.postgres import Connection, Connections
 
+pytestmark = pytest.mark.postgres
+
 
 @attrs.define(eq=False)
 class Turns:

@@ -14,6 +14,8 @@ from directsuite.sync.postgres import PostgresStore
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import LoggingSink
 
+pytestmark = pytest.mark.postgres
+
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
 
 

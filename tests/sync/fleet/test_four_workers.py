@@ -140,6 +140,7 @@ async def a_scene(conninfo: str) -> AsyncGenerator[SharedStoreScenario]:
                     worker.wait()
 
 
+@pytest.mark.postgres
 @pytest.mark.slow
 async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: str) -> None:
     async with a_scene(conninfo) as scene:
@@ -170,6 +171,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
         assert (await fleet.status()).workers == 0
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
 async def test_postgresql_is_restarted_under_them(shaky_postgres: PostgresServer, times: int) -> None:
     async with a_scene(shaky_postgres.create_database()) as scene:

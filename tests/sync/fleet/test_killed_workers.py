@@ -11,6 +11,7 @@ from tests.sync.killing.traffic import assert_equal, run_with_kills
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.postgres
 @pytest.mark.parametrize("seconds", [4, pytest.param(120, marks=pytest.mark.slow)])
 async def test_nothing_is_missing_and_nothing_doubled(seconds: int, conninfo: str) -> None:
     listed = await run_with_kills(seconds, conninfo)

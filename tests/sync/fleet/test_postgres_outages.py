@@ -29,6 +29,8 @@ from directsuite.sync.postgres import PostgresStore
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.postgres
+
 MAILBOX = "jane.doe@direct.example"
 CHANGE = Change(kind=Kind.NEW, key=Key(MAILBOX, "INBOX", 1, 1))
 

@@ -18,6 +18,8 @@ from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.sinks import PostgresSink
 from tests.examples import scale_examples
 
+pytestmark = pytest.mark.postgres
+
 MAILBOX = "jane.doe@direct.example"
 MESSAGE = MessageDetail(
     uid=1,

@@ -71,6 +71,7 @@ async def a_process(sandbox: Sandbox, conninfo: str, seconds: float) -> asyncio.
     return await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=PIPE, stdout=PIPE)
 
 
+@pytest.mark.postgres
 @pytest.mark.process
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(60, marks=pytest.mark.slow)])
 async def test_four_processes_together_keep_to_the_limits(conninfo: str, seconds: float) -> None:
@@ -103,6 +104,7 @@ async def several(box: ds.Mailbox, times: int) -> None:
         await box.get_message_count()
 
 
+@pytest.mark.postgres
 async def test_a_pause_that_one_was_asked_for_is_kept_by_all(conninfo: str) -> None:
     settings: dict[str, Any] = {"requests_per_second": 50.0, "timeout": 1.0, "retry": ds.RetryPolicy(attempts=1)}
     async with (

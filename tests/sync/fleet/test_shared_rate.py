@@ -62,6 +62,7 @@ async def test_each_process_uses_its_share_while_postgresql_is_away() -> None:
         assert times[-1] - times[0] < 3
 
 
+@pytest.mark.postgres
 async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServer) -> None:
     clock = FakeClock()
     conninfo = shaky_postgres.create_database()
@@ -80,6 +81,7 @@ async def test_postgresql_that_comes_back_is_found(shaky_postgres: PostgresServe
         assert not lost(rate)
 
 
+@pytest.mark.postgres
 async def test_a_pause_that_one_was_asked_for_holds_for_all(conninfo: str) -> None:
     async with (
         SharedRate(conninfo, "x", per_second=100, burst=5, processes=2) as one,
@@ -106,6 +108,7 @@ async def test_a_pause_is_kept_to_where_postgresql_is_away() -> None:
         assert clock.now - began >= 30
 
 
+@pytest.mark.postgres
 async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None:
     clock = FakeClock()
     async with SharedRate(conninfo, "x", per_second=100, burst=5, processes=1, clock=clock) as rate:
@@ -133,6 +136,7 @@ async def test_it_takes_the_place_of_a_service_s_own_rate(conninfo: str) -> None
         assert clock.now - began > 0.6
 
 
+@pytest.mark.postgres
 async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
     clock = FakeClock()
     async with SharedRate(conninfo, "x", per_second=100, burst=3, processes=1, clock=clock) as rate:
@@ -144,6 +148,7 @@ async def test_places_that_were_not_used_lapse(conninfo: str) -> None:
             assert not rate.try_acquire()
 
 
+@pytest.mark.postgres
 async def test_who_needs_one_place_takes_no_more(conninfo: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         rates = [

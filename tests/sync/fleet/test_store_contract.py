@@ -443,6 +443,7 @@ async def test_a_request_is_left_by_another_and_applied_once(
     assert sent.audited_ms is None
 
 
+@pytest.mark.postgres
 async def test_a_fleet_s_turn_for_which_something_is_requested_is_due_at_once(conninfo: str) -> None:
     async with PostgresStore(conninfo) as store:
         table = FleetTable(store.connections, "me", 30.0)

@@ -7,6 +7,7 @@ import itertools
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def _neutral(ids: list[int], found: Any) -> list[MessageRow]:
     return [attrs.evolve(row, folder=ids.index(row.folder)) for row in found]
 
 
+@pytest.mark.postgres
 @settings(max_examples=scale_examples(40))
 @given(commits=st.lists(deltas, max_size=5))
 def test_any_sequence_of_commits_leaves_the_same_in_both(shared_database: str, commits: list[ChangeSet]) -> None:

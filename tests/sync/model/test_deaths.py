@@ -127,6 +127,7 @@ def machine() -> Generator[DyingMachine]:
         made.teardown()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sink", [Callback, Maildir, Loop])
 @pytest.mark.parametrize("told", [0, 1, 9])
 @pytest.mark.parametrize("kind", ["strong", "weak"])

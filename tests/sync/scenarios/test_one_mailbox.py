@@ -85,7 +85,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(scenario: Scenar
     assert read_subjects(path) == ["after", "before", "hers, elsewhere", "his"]
 
 
-@pytest.mark.by_default(2)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("number", "told"),
     [

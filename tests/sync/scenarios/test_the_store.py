@@ -50,6 +50,7 @@ async def test_a_full_disk_is_told_and_got_over(scenario: Scenario, tmp_path: Pa
     assert len(found) == len(set(found)) == 61
 
 
+@pytest.mark.postgres
 async def test_a_postgresql_that_does_not_answer_is_told_and_waited_for(
     scenario: Scenario, tmp_path: Path, shaky_postgres: PostgresServer
 ) -> None:

@@ -111,6 +111,7 @@ async def test_a_delivery_again_leaves_the_flags_of_a_mail_program(tmp_path: Pat
     assert find_only_file(tmp_path).name.endswith(":2,")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("where", [A, SENT])
 @pytest.mark.parametrize("is_read", [None, False, True])
 async def test_a_message_that_comes_back_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:

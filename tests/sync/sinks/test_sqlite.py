@@ -111,6 +111,7 @@ _STORIES: dict[str, tuple[list[Change], list[tuple[Any, ...]], list[tuple[Any, .
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("story", _STORIES)
 @pytest.mark.parametrize("keep_gone", [False, True])
 def test_each_change_twice_is_each_change_once(connection: sqlite3.Connection, story: str, keep_gone: bool) -> None:

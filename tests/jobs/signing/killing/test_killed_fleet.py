@@ -70,6 +70,7 @@ async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str,
                 worker.kill()
 
 
+@pytest.mark.postgres
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGSTOP there")
 @pytest.mark.skipif(shutil.which("pdfsig") is None, reason="pdfsig (poppler-utils) is not installed")
 @pytest.mark.parametrize(
