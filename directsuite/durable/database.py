@@ -4,9 +4,8 @@
     database.execute(statement) ─► one statement, committed immediately
     database.fetch(statement) ───► committed rows
 
-Statements are written for PostgreSQL, in the schema `directsuite`. The table below derives the text for SQLite, if it
-is not given. The parameters are the same. A list is a parameter in `= ANY(:names)` or `<> ALL(:names)`, a list of bytes
-in `= ANY(:names::bytea[])`.
+Statements are written for PostgreSQL, in the schema `directsuite`; the text for SQLite is derived from that, if it is
+not given. A list is a value in `= ANY(:names)` or `<> ALL(:names)`, a list of bytes in `= ANY(:names::bytea[])`.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ _BATCH_ROWS = 50  # rows per INSERT
 
 @attrs.frozen
 class Statement:
-    """A statement in both dialects. `:name` is the placeholder of a value, `:rows` of the rows to insert."""
+    """A statement in both dialects. `:name` is a placeholder of a value, `:rows` of the rows to insert."""
 
     postgres: bytes
     sqlite: str
 
 
 def sql(text: str, *, sqlite: str | None = None) -> Statement:
-    """Return a statement. sqlite: its text for SQLite. None: derive it from `text`."""
+    """Return a statement. sqlite: its text for SQLite; None to derive it."""
     derived = text if sqlite is None else sqlite
     for pattern, other in _SQLITE_REWRITES:
         derived = pattern.sub(other, derived)
@@ -81,7 +80,7 @@ def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
 
 
 def batched(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
-    """Return the rows in batches for INSERT."""
+    """Return the rows in batches of 50 for INSERT."""
     return (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
 
 
@@ -90,23 +89,23 @@ class Tables:
     """Tables to create if they are missing."""
 
     part: str
-    """The name under which PostgreSQL stores their version."""
+    """The name of their version in PostgreSQL."""
     statements: tuple[Statement, ...]
     version: int = 1
 
 
 @attrs.frozen
 class DatabaseRejection:
-    """The database's reason to reject a statement."""
+    """Why the database rejected a statement."""
 
     explanation: str
     is_general: bool
-    """True if the cause is not a row, but for example a full disk."""
+    """True if no row is the cause, but for example a full disk."""
     cause: BaseException | None = None
 
 
 class Transaction(Protocol):
-    """The operations of a `TransactionFn`. Methods raise the driver's errors, and neither begin nor commit."""
+    """The methods for a `TransactionFn`. They raise the driver's errors, and neither begin nor commit."""
 
     @property
     def connection(self) -> Any:
@@ -118,11 +117,11 @@ class Transaction(Protocol):
         ...
 
     def time(self, time: datetime) -> Any:
-        """Convert a time in UTC for a column of times."""
+        """Convert a time in UTC for a column."""
         ...
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute a statement and return its rows."""
+        """Execute a statement, and return its rows."""
         ...
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
@@ -130,7 +129,7 @@ class Transaction(Protocol):
         ...
 
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
-        """Insert rows in batches. Return what the statement returns, in any order."""
+        """Insert rows in batches. Return the rows that the statement returns, in any order."""
         ...
 
     async def ensure(self, tables: Tables) -> None:
@@ -138,23 +137,23 @@ class Transaction(Protocol):
         ...
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return the rejection if the error is the database's and the connection is open, else None."""
+        """Return why the database rejected a statement; None for other errors, or if the connection is closed."""
         ...
 
 
 TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
-"""Runs in one transaction, and may await only its methods, because SQLite's thread has no event loop."""
+"""Runs in one transaction. It may await only the transaction's methods, because SQLite's thread has no event loop."""
 
 
 class Database(Protocol):
-    """An SQLite file or a PostgreSQL schema. Methods raise the given error class."""
+    """An SQLite file or a PostgreSQL schema. Methods raise the database's error class."""
 
     async def open(self, prepare: TransactionFn[object]) -> None:
         """Connect, and run `prepare` in the first transaction."""
         ...
 
     async def aclose(self) -> None:
-        """Finish the transactions in progress, and disconnect."""
+        """Disconnect after the transactions in progress."""
         ...
 
     async def transaction(self, work: TransactionFn[T]) -> T:
@@ -168,12 +167,12 @@ class Database(Protocol):
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return the rows of a reading statement, each converted by `make`, without blocking the event loop."""
+        """Return the rows of a statement that only reads, each converted by `make`."""
         ...
 
 
 class DatabaseContext:
-    """Opens a database within `async with`. Subclasses set `_database` and define its first transaction, `_prepare`."""
+    """Opens a database within `async with`. Subclasses set `_database` and define `_prepare`, the first transaction."""
 
     _database: Database
 

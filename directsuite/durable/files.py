@@ -19,7 +19,7 @@ else:
     import fcntl
 
 DEVICE = re.compile(r"(?i:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9\u00b9\u00b2\u00b3])\s*(?:\.|\Z)")
-"""File names that are devices in Windows, with any text after the first dot."""
+"""Names that are devices in Windows, with any text after the first dot."""
 
 _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV)
 
@@ -27,13 +27,13 @@ _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOS
 _LOCKED_DESCRIPTORS: dict[tuple[int, int, int], list[int]] = {}
 """The descriptors of each locked file, by process id, device and inode.
 
-A record lock does not exclude a second lock by the same process, and closing any descriptor of the file ends it. Unlike
-a lock by flock, forked children do not inherit it.
+A process can lock a file twice with record locks, and closing any descriptor of the file ends them. Unlike locks by
+flock, forked children do not inherit them.
 """
 
 
 class FileLock:
-    """A file that this process has locked, until `release` or the end of the process.
+    """A locked file, until `release` or the end of the process.
 
     Access the file only by `descriptor`, because closing another descriptor ends the lock.
     """
@@ -44,18 +44,18 @@ class FileLock:
         self.descriptor = descriptors[0]
 
     def release(self) -> None:
-        """Unlock and close the file. Do nothing if it is released already."""
+        """Unlock and close the file, unless that is done already."""
         if _LOCKED_DESCRIPTORS.get(self._key) is self._descriptors:
             try:
                 for each in self._descriptors:
                     os.close(each)
             finally:
-                # Last, because these closes would end the lock of a thread that locks the file earlier.
+                # Last, because these closes would end the lock of a thread that had locked the file meanwhile.
                 del _LOCKED_DESCRIPTORS[self._key]
 
 
 def lock_file(path: Path, *, create: bool = True) -> FileLock:
-    """Lock a file for this process, whose children do not inherit the lock.
+    """Lock a file for this process, but not for its children.
 
     create: True to create a missing file, readable by its owner only.
 
@@ -101,7 +101,7 @@ def _lock_descriptor(descriptor: int) -> None:
 
 
 def create_file(path: Path) -> BinaryIO:
-    """Create a file for writing, readable by its owner only. Raises FileExistsError if the name exists."""
+    """Create a file for writing, readable by its owner only. Raises FileExistsError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o600), "wb")
 
@@ -112,7 +112,7 @@ def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[Bina
 
     If `path` is a link, its target is replaced. A FIFO or device is written directly.
 
-    synced: True to flush the content to disk before the rename. Call `sync_folder` to flush the rename.
+    synced: True to flush the content to disk before the rename. `sync_folder` flushes the rename.
     """
     place = find_file(path)
     if place is None:
@@ -158,8 +158,8 @@ def move_new(file: Path, place: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk. Does nothing on Windows, which cannot open folders."""
-    if os.name == "nt":
+    """Flush a folder's entries to disk, except in Windows."""
+    if os.name == "nt":  # cannot open folders
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:

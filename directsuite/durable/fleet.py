@@ -4,10 +4,10 @@
      ▲                   or the shared queue ◄── it died ─┘       └─► the fleet's tables: when the key
      └─────────────────────────────────────────────────────────────── is due again
 
-A key is a number that identifies a piece of recurring work, for example a mailbox. Procrastinate logs it.
+A key is a number that identifies recurring work, for example of a mailbox. Procrastinate logs it.
 
 The queues contain procrastinate's jobs, which only say that a key may be due. The fleet's tables decide which worker
-may write, so a lost or duplicate job does no harm, and jobs are never retried.
+may write, so a lost or duplicate job does no harm.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("directsuite")
 
-_SLACK = 5.0  # seconds after the grace period for a worker to record its end
+_SLACK = 5.0  # seconds after the grace period for a worker's last writes
 _VERSION = 1
-_STALE_SECONDS = (
-    24 * 3600.0
-)  # long, because fleets with other timeouts share the table; `reap` detects dead workers earlier
+_STALE_SECONDS = 24 * 3600.0  # long, because fleets with other timeouts share the table
 _SET_SEARCH_PATH = "SET LOCAL search_path TO directsuite"
 _OPTIONS = "-c search_path=directsuite -c default_transaction_isolation=read\\ committed"
 _CREATE_MIGRATION_TABLE = "CREATE TABLE directsuite.queue_migration (name text PRIMARY KEY)"
@@ -47,10 +45,9 @@ _CORRECT_HEARTBEATS = """
     UPDATE directsuite.procrastinate_workers SET last_heartbeat = clock_timestamp()
     WHERE last_heartbeat > clock_timestamp()
 """
-"""Resets heartbeats from the future, which were written while the clock was ahead: until then, a dead worker would seem
-alive."""
+"""Resets heartbeats written while the clock was ahead. Otherwise, a dead worker would seem alive until then."""
 _LAST_UNTRACKED_MIGRATION = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
-"""The last migration of procrastinate 3.10, which made the tables of databases that record no migrations."""
+"""The last migration of procrastinate 3.10, which created the tables in databases without recorded migrations."""
 
 
 class FleetEngine:
@@ -62,7 +59,7 @@ class FleetEngine:
     run_key: does the work of a key, if it is still due. Must not raise.
     heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the connections' error.
     on_stop: called when no more work starts.
-    concurrency: the maximum number of keys in progress in this worker.
+    concurrency: the maximum number of keys in progress.
     grace: seconds for work in progress to finish at the end.
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
 
@@ -97,23 +94,23 @@ class FleetEngine:
         self._clock = clock
         self._grace = grace
         self._to_wake: dict[int, str | None] = {}
-        self._waking_lock = asyncio.Lock()  # held from the call of `list_due` until workers are woken for all its keys
+        self._waking_lock = asyncio.Lock()  # held while workers are woken for the keys of `list_due`
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Make `run` return when the work in progress has ended, or after the grace period."""
+        """Make `run` return after the work in progress or the grace period."""
         self._stopping.set()
 
     def wake_later(self, key: int, worker: str | None) -> None:
-        """Wake a worker for a key at the next tick. Retry until PostgreSQL accepts the job."""
+        """Wake a worker at the next tick, or when PostgreSQL accepts the job. worker: None for any."""
         self._to_wake[key] = worker
 
     async def wake(self, key: int, worker: str | None) -> None:
-        """Wake a worker for a key. worker: None for any."""
+        """Wake a worker. worker: None for any."""
         await self._queue.wake(key, worker)
 
     async def run(self) -> None:
-        """Work until stopped or cancelled, then give the work in progress the grace period. Can be called once.
+        """Work until stopped or cancelled; the work in progress then has the grace period. Can be called once.
 
         Raises the connections' error if PostgreSQL is not available at the start. Later failures are retried.
         """
@@ -178,7 +175,7 @@ class FleetEngine:
                     raise
 
     async def _end_waking(self, waking: asyncio.Task[object]) -> None:
-        """Wake workers for all keys of `list_due`: other workers do so only after `worker_timeout`."""
+        # Later calls of `list_due` return these keys only after `worker_timeout`.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._grace), self._waking_lock:
                 pass
@@ -190,9 +187,9 @@ class FleetEngine:
 
 
 class FleetQueue:
-    """The jobs of procrastinate that wake workers for keys. Methods raise the connections' error.
+    """Procrastinate's jobs that wake workers for keys. Methods raise the connections' error.
 
-    worker: a short id, because PostgreSQL limits the length of channel names, which contain it.
+    worker: a short id, because PostgreSQL limits channel names, which contain it.
     """
 
     def __init__(
@@ -216,24 +213,23 @@ class FleetQueue:
         self._shared_queue = f"directsuite_{kind}"
         self._app = _make_app(connections)
         self._task: Any = self._app.task(name=self._name, queue=self._shared_queue, pass_context=True)(self._run_job)
-        self._procrastinate_worker: Any = None  # procrastinate's Worker, which is only partly typed
+        self._procrastinate_worker: Any = None  # only partly typed
         self.is_stopping = False
         self._finished_jobs = set[int]()
-        """Jobs whose work ended here since the last call of `release_finished`."""
+        """Jobs whose work ended since the last call of `release_finished`."""
         self._finished_jobs_before = set[int]()
-        """Jobs whose work ended here before that call."""
 
     async def open(self) -> None:
         """Connect, and create or migrate procrastinate's tables.
 
-        Migrations that break older workers ("post") wait until no worker has a heartbeat of the last day. To upgrade
+        Migrations that break older workers ("post") wait until no worker has had a heartbeat for a day. To upgrade
         while workers run, do not skip releases.
         """
         schema = self._app.schema_manager.get_schema().encode()
         shipped = _read_migrations(self._app)
 
         async def prepare(connection: Connection) -> None:
-            """Create the tables, and record the applied migrations."""
+            """Create the tables."""
             # Procrastinate does not record which migrations it has applied.
             error = self._connections.error
             is_new = await ensure_part(connection, "queue", _VERSION, [_SET_SEARCH_PATH, schema], error=error)
@@ -243,7 +239,8 @@ class FleetQueue:
                         await connection.execute(_RECORD_MIGRATION, (name,))
 
         async def migrate(connection: Connection) -> bool:
-            """Apply the next migration in its own transaction, as some require. Return False if there is none."""
+            """Apply the next migration. Return False if there is none."""
+            # In a separate transaction, as some require.
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
@@ -270,7 +267,7 @@ class FleetQueue:
             await self._app.close_async()
 
     async def wake(self, key: int, worker: str | None) -> None:
-        """Wake a worker for a key. worker: None for any."""
+        """Wake a worker. worker: None for any."""
         from procrastinate.exceptions import AlreadyEnqueued
 
         lock = f"{self._shared_queue}:{key}"
@@ -285,21 +282,18 @@ class FleetQueue:
         await self._connections.fetch(_CORRECT_HEARTBEATS)
         with self._translate_errors():
             if self._procrastinate_worker is not None and self._procrastinate_worker.worker_id is not None:
-                # Procrastinate stops its own heartbeats at the first failure, and when it is stopped.
+                # Procrastinate ends its own heartbeats at the first failure, and when it is stopped.
                 await self._app.job_manager.update_heartbeat(self._procrastinate_worker.worker_id)
             stalled = await self._app.job_manager.get_stalled_jobs(
                 task_name=self._name, seconds_since_heartbeat=self._worker_timeout
             )
         for job in stalled:
-            # Not retried, because another job is created for a due key anyway.
+            # Not retried, because due keys get another job.
             with contextlib.suppress(self._connections.error), self._translate_errors():
                 await self._app.job_manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
     async def release_finished(self) -> None:
-        """Delete jobs whose work ended here before the previous call, if procrastinate failed to.
-
-        Procrastinate does not retry that, and `reap` passes over the jobs of living workers.
-        """
+        """Delete jobs whose work ended before the previous call, if procrastinate could not."""
         from procrastinate.jobs import Status
 
         if self._finished_jobs_before:
@@ -310,7 +304,7 @@ class FleetQueue:
         self._finished_jobs_before, self._finished_jobs = self._finished_jobs, set[int]()
 
     async def work(self) -> None:
-        """Run this worker's jobs until `end`, or until PostgreSQL is unavailable for a long time."""
+        """Run this worker's jobs until `end` is called. Raises if PostgreSQL is unavailable for a long time."""
         from procrastinate.worker import Worker
 
         self._procrastinate_worker = Worker(
@@ -329,14 +323,14 @@ class FleetQueue:
             await self._procrastinate_worker.run()
 
     def end(self) -> None:
-        """Make `work` return when the jobs in progress have ended, or after the grace period."""
+        """Make `work` return after the jobs in progress or the grace period."""
         self.is_stopping = True
         if self._procrastinate_worker is not None:
             self._procrastinate_worker.stop()
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Generator[None]:
-        """Replace errors of procrastinate and psycopg, whose texts contain values, by the connections' error."""
+        # Not chained, because the texts of these errors contain values.
         import psycopg
         from procrastinate.exceptions import ProcrastinateException
 
@@ -357,7 +351,7 @@ class FleetQueue:
 
 
 async def _finish(ending: Coroutine[Any, Any, None]) -> None:
-    """Wait until `ending` is complete, even if cancelled repeatedly. Then raise the cancellation."""
+    """Wait until `ending` is complete, even if cancelled. Then raise the cancellation."""
     task, cancelled = asyncio.create_task(ending), None
     while not task.done():
         try:
@@ -394,7 +388,7 @@ def _read_migrations(app: procrastinate.App) -> dict[str, bytes]:
 
 
 def _make_job_manager(connector: Any) -> Any:
-    """Return a job manager that ignores failures to finish a job: `release_finished` or `reap` deletes it later."""
+    # If a job can't be finished, `release_finished` or `reap` deletes it later.
     from procrastinate.exceptions import ConnectorException
     from procrastinate.manager import JobManager
 

@@ -4,7 +4,7 @@
                                 └─ raises: ROLLBACK TO, and only its caller gets the exception
 
 A commit flushes the disk, so one commit for many jobs is faster. A job that is alone needs no SAVEPOINT. Reads use a
-second committer, on a connection where BEGIN locks nothing.
+second committer, whose BEGIN locks nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from directsuite.errors import ClosedError, ConfigurationError
 T = TypeVar("T")
 
 Connect = Callable[[], AbstractContextManager[sqlite3.Connection]]
-"""Opens and closes an autocommit connection (isolation_level=None), in the thread that uses it."""
+"""Opens and closes a connection with isolation_level=None, in the thread that uses it."""
 
-_MAX_TRANSACTION_JOBS = 500  # bounds the wait of the first job
+_MAX_TRANSACTION_JOBS = 500  # limits the wait of the first job
 
 _HINT_NO_TRANSACTION_CONTROL = (
     "The store begins and commits the transaction. Use execute and executemany in it, and not executescript."
@@ -48,7 +48,7 @@ class _Job:
             self.error = error
 
     def resolve(self) -> None:
-        """Pass the result to the caller. Must be called in the thread of its event loop."""
+        # Called in the thread of the caller's event loop.
         if self.future.done():
             return
         if self.error is None:
@@ -60,12 +60,16 @@ class _Job:
 class GroupCommitter:
     """Runs transactions on one connection in one thread, for callers in one event loop. Can be opened once.
 
+    noun: the name of the file in error messages, for example "store".
     begin: the statement that begins a transaction.
-    explain: returns the exception for a caller if the complete transaction fails. Called for each caller.
+    explain: returns the exception for each caller if the complete transaction fails.
     """
 
-    def __init__(self, connect: Connect, *, begin: str, explain: Callable[[BaseException], Exception]) -> None:
+    def __init__(
+        self, connect: Connect, *, noun: str, begin: str, explain: Callable[[BaseException], Exception]
+    ) -> None:
         self._connect = connect
+        self._noun = noun
         self._begin = begin
         self._explain = explain
         self._queue = queue.SimpleQueue[_Job | None]()
@@ -76,11 +80,11 @@ class GroupCommitter:
         self._is_at_work = False
 
     async def open(self) -> None:
-        """Start the thread and connect. Raises exceptions of `connect`. Call aclose() even if this raises."""
+        """Start the thread and connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
         loop = asyncio.get_running_loop()
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
         ended.future.add_done_callback(self._fail_waiting)
-        # A daemon thread, so that a program can exit without aclose(). SQLite survives that at any point.
+        # A daemon thread, so that a program can exit without `aclose`. SQLite survives that at any point.
         threading.Thread(target=self._commit_all, args=(opened, ended), name="directsuite-store", daemon=True).start()
         self._ended = ended.future
         self._process = os.getpid()
@@ -96,7 +100,7 @@ class GroupCommitter:
         if not self._is_open or self._ended is None or self._ended.done():
             raise self._make_closed_error()
         if self._process != os.getpid():
-            raise ConfigurationError("The file was opened before a fork. Open it in the process that uses it.")
+            raise ConfigurationError(f"The {self._noun} was opened before a fork. Open it in the process that uses it.")
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._waiting.add(job)
         self._queue.put(job)
@@ -127,7 +131,7 @@ class GroupCommitter:
         error = None if self._ended is None or not self._ended.done() else self._ended.exception()
         if error is not None:
             return self._explain(error)
-        return ClosedError("The file is closed, or not open yet. Use it within `async with`.")
+        return ClosedError(f"The {self._noun} is closed, or not open yet. Use it within `async with`.")
 
     def _commit_all(self, opened: _Job, ended: _Job) -> None:
         failing = opened
@@ -146,7 +150,7 @@ class GroupCommitter:
         _resolve_jobs([opened, ended])
 
     def _collect_jobs(self) -> list[_Job]:
-        """Wait for jobs, and return those of the next transaction. Return an empty list at the end."""
+        """Wait for the jobs of the next transaction. Return an empty list at the end."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:
@@ -162,10 +166,7 @@ class GroupCommitter:
         return jobs
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
-        """Run the waiting jobs in one transaction. Jobs remain if SQLite rolls it back before they start.
-
-        An exception of the transaction itself fails its jobs.
-        """
+        """Run the waiting jobs in one transaction. Jobs remain if SQLite rolls it back before they start."""
         begun = list[_Job]()
         try:
             if connection.in_transaction:
@@ -194,7 +195,7 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Run one job. If it raises, roll back to its savepoint, or raise if it is alone."""
+        """Run one job. If it fails, roll back to its savepoint, or raise if there is none or SQLite rolled back all."""
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
@@ -217,7 +218,7 @@ class GroupCommitter:
             connection.execute("RELEASE directsuite")
 
     def _authorize(self, action: int, *_: str | None) -> int:
-        # A job must not end the transaction, because it shares it with others.
+        # A job must not end the transaction that it shares with others.
         forbidden = self._is_at_work and action == sqlite3.SQLITE_TRANSACTION
         return sqlite3.SQLITE_DENY if forbidden else sqlite3.SQLITE_OK
 

@@ -1,7 +1,4 @@
-"""A small pool of PostgreSQL connections with a timeout for each call, and a `Database` that uses it.
-
-A broken connection is closed, and the next call opens another.
-"""
+"""A pool of PostgreSQL connections with a timeout for each call, and a `Database` that uses it."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 TIMEOUT = 30.0
-"""The default timeout of a call, in seconds."""
+"""Seconds."""
 
 _MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
 _ROWS_PER_TURN = 2000  # rows converted before the event loop may run other tasks
@@ -60,14 +57,14 @@ _HINT_BY_SQLSTATE = {
     "57014": _SILENT,
     "57": _UNREACHABLE,
 }
-"""Messages by SQLSTATE or its two-character class. The complete code takes precedence."""
+"""Messages by SQLSTATE, or else by its class of two characters."""
 
 _SERVER_ERROR_CLASSES = (
     "08",
     "53",
     "57",
     "58",
-)  # SQLSTATE classes of errors that no single row causes: connection, resources, intervention, system
+)  # SQLSTATE classes of errors that no row causes: connection, resources, intervention, system
 
 _SETTINGS = """
     SELECT set_config('application_name', 'directsuite', false), set_config('client_encoding', 'UTF8', false),
@@ -75,10 +72,10 @@ _SETTINGS = """
         set_config('idle_in_transaction_session_timeout', %(ms)s, false),
         set_config('default_transaction_isolation', 'read committed', false), current_setting('server_encoding')
 """
-"""The timeouts release the locks of a worker that is paused within a transaction."""
+"""The timeouts release the locks of a worker that hangs in a transaction."""
 
 _SCHEMA_LOCK = 0x64732D736368656D
-"""The advisory lock that serialises the creation of tables when the workers of a fleet start."""
+"""The advisory lock for creating tables, because workers may start at the same time."""
 
 _CREATE_VERSION_TABLE = (
     "CREATE TABLE IF NOT EXISTS directsuite.version (part text PRIMARY KEY, version integer NOT NULL)"
@@ -86,7 +83,7 @@ _CREATE_VERSION_TABLE = (
 
 
 def explain(error: psycopg.Error) -> str:
-    """Return a message without values. Do not chain the error, because its text contains values."""
+    """Return a message without values. Do not chain the error, whose text contains values."""
     import psycopg
 
     state = error.sqlstate
@@ -99,7 +96,7 @@ def explain(error: psycopg.Error) -> str:
 
 
 class Connections:
-    """A pool of connections to one database, opened on demand, for one event loop.
+    """A pool of connections to one database, for one event loop. They are opened on demand.
 
     conninfo: a libpq connection string, of PostgreSQL or of a pooler in session mode.
     error: the class of the errors that methods raise.
@@ -123,12 +120,11 @@ class Connections:
         self.timeout = timeout
         self.error = error
         self.connections_made = 0
-        """The number of connections opened so far."""
         self.breaks = 0
-        """The number of failed calls because of a lost connection or a timeout."""
+        """The number of calls that failed because of a lost connection or a timeout."""
         self._free = asyncio.Semaphore(max_connections)
         self._idle: list[Connection] = []
-        self._process: int | None = None  # the process that opened the connections
+        self._process: int | None = None  # that opened the connections
         self._closed = False
         problem = _find_conninfo_problem(self.conninfo)
         if problem is not None:
@@ -141,7 +137,7 @@ class Connections:
         """
 
         async def transact(connection: Connection) -> T:
-            """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
+            """Commit or roll back."""
             async with connection.transaction():
                 return await work(connection)
 
@@ -162,10 +158,7 @@ class Connections:
 
     @contextlib.asynccontextmanager
     async def borrow(self) -> AsyncGenerator[Connection]:
-        """Yield a connection, without a timeout. Close it afterwards if a transaction is still open.
-
-        Raises psycopg's errors unchanged, and ConfigurationError in a forked process, which shares the sockets.
-        """
+        """Yield a connection, without a timeout. Raises psycopg's errors; ConfigurationError in a forked process."""
         from psycopg.pq import TransactionStatus
 
         if self._is_forked():
@@ -184,12 +177,12 @@ class Connections:
                     await connection.close()
 
     async def disconnect(self) -> None:
-        """Close the idle connections, except in a forked process. The next call connects again."""
+        """Close the idle connections, except in a forked process, which shares the sockets. New calls connect again."""
         while self._idle and not self._is_forked():
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close the idle connections now, and the others when their calls end. New calls raise ClosedError."""
+        """Close the idle connections now, and the others after their calls. New calls raise ClosedError."""
         self._closed = True
         await self.disconnect()
 
@@ -200,25 +193,25 @@ class Connections:
             raise ClosedError("The connections to PostgreSQL are closed. Close them only after their last use.")
         bound = asyncio.timeout(self.timeout)
         try:
-            # psycopg waits ten seconds for the server to cancel the statement; the second timeout cuts that short.
+            # psycopg waits ten seconds for the server to cancel the statement; the longer timeout shortens that.
             async with asyncio.timeout(self.timeout + _GRACE), bound, self.borrow() as connection:
                 return await work(connection)
         except psycopg.Error as error:
             failure = self.error(explain(error))
-        except UnicodeEncodeError:  # its text contains the name
+        except UnicodeEncodeError:  # whose text contains the name
             failure = self.error("A name contains a lone surrogate, which PostgreSQL can't store. Rename it.")
         except TimeoutError:
             if not bound.expired():
                 raise
             failure = self.error(_SILENT)
-            await self.disconnect()  # they lead to the same unresponsive server
+            await self.disconnect()  # the idle ones have the same unresponsive server
         self.breaks += failure.explanation in (_UNREACHABLE, _SILENT)
-        raise failure  # outside the except block, so that psycopg's error is not its context
+        raise failure  # here, so that psycopg's error is not its context
 
     def _pop_live_connection(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            # If PostgreSQL has closed the connection, its socket is readable.
+            # A socket that PostgreSQL has closed is readable.
             if not connection.closed and not _is_readable(connection.pgconn.socket):
                 return connection
             connection.pgconn.finish()
@@ -276,7 +269,7 @@ class PostgresDatabase:
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return converted rows, without blocking the event loop."""
+        """Return rows, converted by `make` without blocking the event loop."""
         return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
 
 
@@ -302,7 +295,7 @@ class PostgresTransaction:
         return await _fetch_rows(await self.connection.execute(statement.postgres, values, binary=True))
 
     async def execute_each(self, statement: Statement, rows: Iterable[Values]) -> list[Row]:
-        """Execute a statement for each set of values, in one round trip."""
+        """Execute a statement for each set of values, with one round trip."""
         found, sent = list[Row](), list(rows)
         if not sent:
             return found
@@ -316,7 +309,7 @@ class PostgresTransaction:
         """Insert rows in batches."""
         from psycopg import AsyncRawCursor
 
-        # psycopg does not cache the parsing of queries with more than 50 parameters; a raw cursor parses nothing.
+        # psycopg parses queries with more than 50 parameters each time; a raw cursor does not.
         found = list[Row]()
         async with AsyncRawCursor(self.connection) as cursor:
             for some in batched(rows):
@@ -331,7 +324,7 @@ class PostgresTransaction:
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return the rejection without values, or None for other errors and a closed connection."""
+        """Return why PostgreSQL rejected a statement, without values; None for other errors or a closed connection."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
@@ -387,16 +380,14 @@ async def ensure_part(
     *,
     error: type[DirectSuiteError],
 ) -> bool:
-    """Create the tables of a part if they are missing. Return True if they were created.
+    """Create missing tables. Return True if they were created. Raises `error` if they have another version.
 
-    connection: a connection within a transaction.
-    part: the name under which the version is stored.
-
-    Raises `error` if existing tables have another version.
+    connection: within a transaction.
+    part: the name of the tables' version.
     """
     await lock_schema(connection)
     cursor = await connection.execute("SELECT to_regnamespace('directsuite') IS NULL")
-    if await cursor.fetchone() == (True,):  # IF NOT EXISTS requires the permission to create it even if it exists
+    if await cursor.fetchone() == (True,):  # IF NOT EXISTS always requires the permission to create it
         await connection.execute("CREATE SCHEMA directsuite")
     await connection.execute(_CREATE_VERSION_TABLE)
     cursor = await connection.execute("SELECT version FROM directsuite.version WHERE part = %s", (part,))
@@ -417,7 +408,7 @@ async def ensure_part(
 
 
 async def lock_schema(connection: Connection) -> None:
-    """Lock the schema against concurrent changes until the transaction ends."""
+    """Lock the schema until the transaction ends."""
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
 
 
@@ -425,7 +416,7 @@ async def lock_schema(connection: Connection) -> None:
 def propagate_cancellation() -> Generator[None]:
     """Raise CancelledError at the end of the block if the task was cancelled in it.
 
-    psycopg may lose the cancellation: by asyncio.wait_for in Python 3.11, or by an error of its cleanup.
+    psycopg may lose the cancellation, by asyncio.wait_for in Python 3.11 or an error of its cleanup.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

@@ -1,6 +1,6 @@
 """An SQLite file that one process at a time opens for writing, with transactions in a separate thread.
 
-file.db, -wal, -shm    readable by their owner only; not for network file systems
+file.db, -wal, -shm    readable by their owner only; not on network file systems
 file.db.lock           locked while a process has the file open for writing
 """
 
@@ -45,10 +45,10 @@ T = TypeVar("T")
 _OPEN_DATABASES: dict[tuple[int, int, int], object] = {}
 """The databases open for writing, by process id, device and inode."""
 
-_CHECKPOINT_BYTES = 32 * 1024 * 1024  # size of the write-ahead log at which SQLite transfers it to the database
+_CHECKPOINT_BYTES = 32 * 1024 * 1024  # of the write-ahead log, which SQLite then transfers to the database
 _FILE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
 _ERRORS = (sqlite3.Error, MemoryError)  # sqlite3 raises MemoryError for SQLITE_NOMEM
-_PRIMARY_CODE_MASK = 0xFF  # the bits of an extended error code that contain the primary code
+_PRIMARY_CODE_MASK = 0xFF  # of an extended error code
 _FILE_ERROR_CODES = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -71,28 +71,27 @@ _HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged. Restore a backup, or start with a new file.",
     sqlite3.SQLITE_NOTADB: "The {noun}'s file is not an SQLite database. Use another path for the {noun}.",
     sqlite3.SQLITE_BUSY: "Another program has locked the {noun}'s file. Close the file there.",
-    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check its disk.",
+    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check the disk for errors.",
 }
 
 
 @attrs.frozen(kw_only=True)
 class SqliteFile(Generic[E]):
-    """A kind of SQLite file."""
+    """A kind of SQLite file. error: the class of its errors."""
 
     noun: str
-    """The name of the file in error messages, for example "store"."""
+    """The name in error messages, for example "store"."""
     error: Callable[[str], E]
-    """The class of its errors."""
     application_id: int
-    """The number that identifies the kind in the file."""
+    """Identifies the kind in the file."""
     version: int = 1
-    """The version of the tables. A file of another version is rejected."""
+    """Of the tables. A file of another version is rejected."""
     page_bytes: int = 4096
-    """The page size. Large pages suit large values."""
+    """Large pages suit large values."""
 
     def explain(self, error: BaseException) -> E:
-        """Return the file's error for an exception that prevented a transaction from being committed."""
-        code: int | None = getattr(error, "sqlite_errorcode", None)  # None if it is not an error of SQLite
+        """Return the error of this kind for an exception that prevented a commit."""
+        code: int | None = getattr(error, "sqlite_errorcode", None)
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
         words = f"SQLite rejected a statement of the {self.noun} ({about}). See the cause of this error."
         if isinstance(error, MemoryError):
@@ -105,7 +104,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Raise errors of SQLite within the block as this kind's error."""
+        """Raise errors of SQLite within the block as errors of this kind."""
         try:
             yield
         except _ERRORS as error:
@@ -113,7 +112,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def open_writer(self, path: Path | None) -> Generator[sqlite3.Connection]:
-        """Yield a connection for writing. Create the file if it is missing. path: None for a database in memory."""
+        """Yield a connection for writing. Create a missing file. path: None for memory."""
         with contextlib.ExitStack() as stack:
             if path is not None:
                 stack.enter_context(self._lock(path))
@@ -136,7 +135,7 @@ class SqliteFile(Generic[E]):
     def open_shared(self, path: Path, *, read_only: bool = False) -> Generator[sqlite3.Connection]:
         """Yield an autocommit connection to an existing file, which another process may have open for writing.
 
-        Write only briefly, because the other process waits. Errors of SQLite within the block become this kind's.
+        Write only briefly, because the other process waits. Raises errors of SQLite as errors of this kind.
         """
         try:
             path = Path(os.path.realpath(path))  # SQLite's other files are beside the target of a link
@@ -175,13 +174,13 @@ class SqliteFile(Generic[E]):
         return int(version)
 
     def _create_file(self, path: Path) -> None:
-        """Create the file for its owner only. SQLite gives the same mode to its other files. Raises OSError."""
+        # For its owner only. SQLite gives the same mode to its other files.
         self._validate_regular_file(path)
-        # The caller holds the lock, because closing the file here releases SQLite's own locks of this process.
+        # The caller holds the lock, because closing the file here releases this process's SQLite locks.
         path.touch(0o600)
 
     def _validate_regular_file(self, path: Path) -> None:
-        """Raise an error if the path is a folder, pipe or device, for which SQLite might wait forever."""
+        # SQLite might wait forever for a pipe or device.
         if path.exists() and not path.is_file():
             raise self.error(f"The {self.noun}'s path is not a regular file. Use another path for the {self.noun}.")
 
@@ -205,7 +204,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Generator[None]:
-        """Lock file.db.lock, and the database itself against being opened under a second name in this process."""
+        # file.db.lock, and the database itself, which this process might open under a second name.
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
@@ -223,7 +222,7 @@ class SqliteFile(Generic[E]):
             yield
 
     def _make_open_error(self, error: OSError) -> E:
-        # The message does not contain the path, which may name a person.
+        # Without the path, which may name a person.
         return self.error(
             f"The {self.noun} can't be opened ({explain_os_error(error)}). "
             "Use a path in a folder that this user may write to."
@@ -231,9 +230,9 @@ class SqliteFile(Generic[E]):
 
 
 class SqliteDatabase:
-    """A database in an SQLite file. Concurrent commits share a flush of the disk; reads use a second connection.
+    """A database in an SQLite file. Concurrent commits share a flush; reads use a second connection.
 
-    path: None for a database in memory, which is deleted when it is closed.
+    path: None for a database in memory, which closing deletes.
     shared: True to use an existing file briefly, also while another process has it open for writing.
     """
 
@@ -244,18 +243,22 @@ class SqliteDatabase:
         connect = kind.open_writer if where is None or not shared else kind.open_shared
         self._writer = GroupCommitter(
             functools.partial(connect, where),  # type: ignore[arg-type]
+            noun=kind.noun,
             begin="BEGIN IMMEDIATE",
             explain=kind.explain,
         )
-        # A database in memory has a single connection, so its reads use the writer.
+        # A database in memory has a single connection.
         self._reader = self._writer
         if where is not None:
             self._reader = GroupCommitter(
-                functools.partial(kind.open_shared, where, read_only=True), begin="BEGIN", explain=kind.explain
+                functools.partial(kind.open_shared, where, read_only=True),
+                noun=kind.noun,
+                begin="BEGIN",
+                explain=kind.explain,
             )
 
     async def open(self, prepare: TransactionFn[object]) -> None:
-        """Open the file, and run `prepare` in the first transaction. If shared, do not run it."""
+        """Open the file. Unless it is shared, run `prepare` in the first transaction."""
         try:
             await self._writer.open()
             if not self._shared:
@@ -267,14 +270,14 @@ class SqliteDatabase:
             raise
 
     async def aclose(self) -> None:
-        """Finish the transactions in progress, and close the file."""
+        """Close the file after the transactions in progress."""
         try:
             await self._reader.aclose()
         finally:
             await self._writer.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
+        """Run `work` in a transaction."""
         return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
@@ -284,7 +287,7 @@ class SqliteDatabase:
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return rows, converted in the database's thread."""
+        """Return rows, converted by `make` in the database's thread."""
         return await self._run(
             self._reader, lambda transaction: [make(row) for row in transaction.open_cursor(statement, values)]
         )
@@ -296,21 +299,21 @@ class SqliteDatabase:
 
 @attrs.frozen
 class SqliteTransaction:
-    """Implements `Transaction` in the database's thread. The coroutines never suspend."""
+    """Implements `Transaction`. The coroutines never suspend."""
 
     connection: sqlite3.Connection
     _kind: SqliteFile[Any]
 
     def json(self, value: object) -> str:
-        """Return `value` as JSON text."""
+        """Return JSON text."""
         return msgspec.json.encode(value).decode()
 
     def time(self, time: datetime) -> str:
-        """Return a time in UTC as text in ISO 8601."""
+        """Return a time in UTC in ISO 8601."""
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
     def open_cursor(self, statement: Statement, values: Values) -> sqlite3.Cursor:
-        """Execute a statement. A list of bytes gets a placeholder per item; another list becomes JSON."""
+        """Execute a statement. A list becomes JSON, or a placeholder for each item if it contains bytes."""
         text, bound = statement.sqlite, dict[str, Any]()
         for name, value in values.items():
             if not isinstance(value, list):
@@ -345,7 +348,7 @@ class SqliteTransaction:
             self.connection.execute(statement.sqlite)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return the rejection if the error is SQLite's, else None."""
+        """Return why SQLite rejected a statement; None for other errors."""
         if not isinstance(error, sqlite3.Error):
             return None
         return DatabaseRejection(self._kind.explain(error).explanation, is_about_no_row(error), error)
@@ -357,10 +360,7 @@ def is_about_no_row(error: sqlite3.Error) -> bool:
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that awaits only its transaction, without an event loop. Return its result.
-
-    Raises RuntimeError if it awaits anything else.
-    """
+    """Run a coroutine without an event loop, and return its result. Raises RuntimeError if it suspends."""
     try:
         work.send(None)
     except StopIteration as end:

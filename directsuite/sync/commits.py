@@ -3,11 +3,11 @@
     the store's own sink    changes and rows in one transaction
     any other sink          rows in doubt ──► delivered ──► final rows
 
-A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
-still exists. If not, the sink receives what became of it, even if it never received the change.
+A row in doubt says that the sink may have received the change. After a crash, the change is sent again; or what became
+of the message since, even to a sink that never received the change.
 
-A batch that the sink rejects is halved until the rejected changes are alone. `is_item_scoped` decides whether such a
-change is the cause, and is quarantined, or the sink:
+A batch that the sink rejects is halved until the rejected changes are alone. `is_item_scoped` decides whether the cause
+is such a change, which is quarantined, or the sink:
 
     since the first rejection, the sink           and before that            the cause
     ───────────────────────────────────────────   ────────────────────────   ───────────────────────────────────────
@@ -47,8 +47,8 @@ from directsuite.sync.remote import split_in_half
 
 _BATCH_CHANGES = 500
 _QUARANTINE_REJECTIONS = 3
-"""Rejections of a change alone before it is quarantined: attempts, or rounds if the sink accepts no other change."""
-_MIN_REJECTED_SECONDS = 60.0  # for which a change is rejected alone before it counts as the cause: a sink may restart
+"""Attempts with a change alone before it is quarantined; rounds if the sink accepts no other change."""
+_MIN_REJECTED_SECONDS = 60.0  # before a rejected change counts as the cause, because a sink may restart
 _MAX_REJECTIONS_IN_A_ROW = 5  # of changes not quarantined before; with more, the sink counts as the cause
 
 SYSTEM_ERRNOS = frozenset(
@@ -56,7 +56,7 @@ SYSTEM_ERRNOS = frozenset(
     for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "EIO", "EMFILE", "ENFILE", "ENOMEM")
     if hasattr(errno, name)
 )
-"""Numbers of errors that no message causes."""
+"""Operating system errors that no message causes."""
 
 
 class Deliver(Protocol):
@@ -67,21 +67,18 @@ class Deliver(Protocol):
                 ...  # may be a repetition: identify it by its key and digest
 
     Optional attributes: `sink_name` identifies the sink to the store, which is bound to one sink. If `needs_read_state`
-    is True, new messages have `is_read` if possible, for one or two more requests for each folder with new messages.
+    is True, new messages have `is_read` if possible, for one or two more requests per folder with new messages.
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
-        """Receive changes of one mailbox, in order. Returning confirms them.
-
-        If this raises, all of them are sent again, in halves to find the change that is rejected.
-        """
+        """Receive changes of one mailbox, in order. Returning confirms them; after an exception, all are sent again."""
         ...
 
 
 class SinkError(DirectSuiteError):
     """The sink failed; its own error is the cause. The changes are sent again in a later round.
 
-    is_general: whether no single message can be the cause, as with a full disk.
+    is_general: True if no single message can be the cause, as with a full disk.
     """
 
     def __init__(self, explanation: str, *, is_general: bool = False) -> None:
@@ -95,7 +92,7 @@ class UndecidedRejectionError(SinkError):
 
 @attrs.frozen(kw_only=True)
 class ChangeStep:
-    """One change, and its rows. The attempts of a row count rejections by the sink and failed fetches."""
+    """One change, and its rows."""
 
     change: Change
     old_row: MessageRow | None = None
@@ -104,7 +101,7 @@ class ChangeStep:
     """The row of the key that the message gets."""
 
     def final_rows(self) -> list[MessageRow]:
-        """Return the rows to write after delivery."""
+        """Return the rows to write after the delivery."""
         rows = list[MessageRow]()
         if self.old_row is not None:
             digest = self.old_row.digest if self.new_row is None else None
@@ -116,27 +113,29 @@ class ChangeStep:
         return rows
 
     def rows_in_doubt(self) -> list[MessageRow]:
-        """Return the rows to write before delivery, without unchanged ones."""
+        """Return the changed rows to write before the delivery."""
         rows = list[MessageRow]()
         if self.old_row is not None and self.old_row.state in _KNOWN_TO_SINK_STATES:
             rows.append(attrs.evolve(self.old_row, state=MessageState.UNRESOLVED))
         if self.new_row is not None:
-            was_told_gone = self.old_row is not None and self.old_row.key == self.new_row.key
+            was_reported_gone = self.old_row is not None and self.old_row.key == self.new_row.key
             rows.append(
-                attrs.evolve(self.new_row, state=MessageState.UNRESOLVED if was_told_gone else MessageState.IN_DOUBT)
+                attrs.evolve(
+                    self.new_row, state=MessageState.UNRESOLVED if was_reported_gone else MessageState.IN_DOUBT
+                )
             )
         return rows
 
     @property
     def attempts(self) -> int:
-        """The number of earlier failed attempts."""
+        """The number of earlier rejections by the sink and failed fetches."""
         row = self.new_row or self.old_row
         return 0 if row is None else row.attempts
 
     def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow | None:
-        """Return the row that schedules the next attempt, or None if the change has no row.
+        """Return the row that schedules the next attempt; None if the change has no row.
 
-        maybe_sent: whether the sink may have received the change.
+        maybe_sent: True if the sink may have received the change.
         """
         if self.new_row is None:
             row = self.old_row
@@ -164,21 +163,20 @@ class Rejection:
     """A change that the sink rejects alone."""
 
     accepted: int
-    """The number of accepted batches before the first rejection."""
+    """Batches that the sink accepted before the first rejection."""
     since: float
-    """The first rejection, in monotonic seconds."""
+    """Monotonic seconds of the first rejection."""
     rounds: int = 0
     """Rounds in a row with a rejection."""
     has_message: bool = True
-    """If True, only batches with messages count as accepted: many sinks ignore all other changes."""
+    """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
 
 
 def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
-    """Return True if the change is the cause of its rejection, and not the sink.
+    """Return True if the change is the cause of its rejection, False if the sink is.
 
-    accepted: the number of accepted batches.
+    accepted: the number of batches accepted so far.
     other_rejections: the number of other rejected changes after which the sink accepted nothing.
-    now: monotonic seconds.
     """
     if accepted > rejection.accepted:
         return True
@@ -192,7 +190,7 @@ def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """A process's record of deliveries to its sink, from all mailboxes."""
+    """The deliveries of all mailboxes to this process's sink."""
 
     accepted_with_messages: int = 0
     """Batches with at least one message."""
@@ -200,7 +198,7 @@ class SinkHealth:
     rejections: dict[Key, Rejection] = attrs.field(factory=dict[Key, Rejection])
 
     def record_accepted(self, changes: Sequence[Change]) -> None:
-        """Record that the sink accepted a batch."""
+        """Record an accepted batch."""
         if any(change.message is not None for change in changes):
             self.accepted_with_messages += 1
         else:
@@ -209,15 +207,12 @@ class SinkHealth:
             self.rejections.pop(change.key, None)
 
     def record_rejected(self, change: Change, *, accepted: int, now: float) -> None:
-        """Record that the sink rejected this change alone in a round.
-
-        accepted: the number of accepted batches before.
-        """
+        """Record that the sink rejected a change alone. accepted: the number of batches accepted before."""
         first = Rejection(accepted=accepted, since=now, has_message=change.message is not None)
         self.rejections.setdefault(change.key, first).rounds += 1
 
     def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if this change is the cause of its rejection. now: monotonic seconds."""
+        """Return True if this change is the cause of its rejection."""
         rejection = self.rejections[key]
         others = sum(other != key and not self.has_accepted_others_since(other) for other in self.rejections)
         return is_item_scoped(
@@ -225,16 +220,16 @@ class SinkHealth:
         )
 
     def has_accepted_others_since(self, key: Key) -> bool:
-        """Return True if the sink rejected this change alone, and has accepted others since."""
+        """Return True if the sink has rejected this change alone, and accepted others since."""
         rejection = self.rejections.get(key)
         return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
 
     def forget_rejection(self, key: Key) -> None:
-        """Forget a rejection because the message can't be fetched again."""
+        """Forget a rejection, because the message can't be fetched again."""
         self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
-        """Return the number of accepted batches that matter for a change with or without a message."""
+        """Return the number of accepted batches; with has_message, only of those with messages."""
         return self.accepted_with_messages + (0 if has_message else self.accepted_without)
 
 
@@ -261,22 +256,22 @@ class Commits:
         self.begin()
 
     def begin(self) -> None:
-        """Reset what is counted for each round."""
+        """Reset the counters of the round."""
         self.quarantined = 0
         self.undecided = dict[str, UndecidedRejectionError]()
-        """The error of each folder with a rejected change whose cause is not decided."""
+        """The error of each folder with a rejected change whose cause is undecided."""
         self._rejections_in_a_row = 0
-        # Known rejections of earlier rounds raise the limit. Otherwise, many of them would block the mailbox for ever.
+        # Known rejections raise the limit. Otherwise, many of them would block the mailbox for ever.
         self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
             key.mailbox == self.lease.name for key in self.health.rejections
         )
 
     async def write(self, change_set: ChangeSet) -> None:
-        """Commit rows and folders without notifying the sink."""
+        """Commit rows and folders that the sink needs no change for."""
         await self.store.commit(self.lease, change_set, ())
 
     async def write_batches(self, rows: Iterable[MessageRow], folders: Sequence[StoredFolder] = ()) -> None:
-        """Commit rows in batches, without notifying the sink. Folders are written even without rows."""
+        """Commit rows in batches. Folders are written even without rows."""
         remaining = iter(rows)
         while (some := list(itertools.islice(remaining, _BATCH_CHANGES))) or folders:
             await self.write(ChangeSet(rows=some, folders=list(folders)))
@@ -286,7 +281,9 @@ class Commits:
         """Deliver changes and commit their rows, in batches. Return the delivered changes.
 
         A rejected change is quarantined, or its folder is recorded in `undecided`. Raises SinkError if the sink is the
-        cause. folders: written first.
+        cause.
+
+        folders: written first.
         """
         remaining, delivered = iter(steps), list[Change]()
         while some := list(itertools.islice(remaining, _BATCH_CHANGES)):
@@ -316,7 +313,9 @@ class Commits:
         except (ClosedError, SinkError, StaleLeaseError, StoreError):
             raise
         except Exception as error:
-            text = f"The sink raised {type(error).__name__}. All changes of this batch are sent again."
+            text = (
+                f"The sink raised {type(error).__name__}. Fix the sink. All changes of this batch will be sent again."
+            )
             raise SinkError(text, is_general=_is_general(error)) from error
         if self._deliver is not None:
             await self.store.commit(self.lease, done, ())
@@ -324,12 +323,10 @@ class Commits:
         self._rejections_in_a_row = 0
 
     async def _write_rows_in_doubt(self, steps: Sequence[ChangeStep], folders: Sequence[StoredFolder]) -> None:
-        """Commit rows in doubt before delivery, which a stale lease prevents."""
         rows = [row for step in steps for row in step.rows_in_doubt()]
         await self.store.commit(self.lease, ChangeSet(rows=rows, folders=list(folders)), ())
 
     async def _deliver_one_by_one(self, steps: Sequence[ChangeStep]) -> list[ChangeStep]:
-        """Deliver changes that were rejected together, in ever smaller parts. Return the accepted ones."""
         accepted = {has_message: self.health.count_accepted(has_message) for has_message in (True, False)}
         parts, delivered, rejected = split_in_half(steps), list[ChangeStep](), list[tuple[ChangeStep, SinkError]]()
         while parts:
@@ -386,12 +383,12 @@ class Commits:
         return rejection
 
     def make_key(self, folder: str, row: MessageRow) -> Key:
-        """Return the key of a row's message."""
+        """Return a message's key. folder: its name."""
         return Key(self.lease.name, folder, row.uid_validity, row.uid)
 
 
 def _describe_problem(error: SinkError) -> str:
-    """Return the text to store. The sink's own error text may contain data of a patient."""
+    # The text of the sink's own error may contain data of a patient.
     return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
 

@@ -54,13 +54,10 @@ _CLOCK_DIFFERENCE_MS = 60_000
 _SAMPLE = 10
 
 LEFT_STATES = (MessageState.DELETED, MessageState.UNRESOLVED)
-"""States of messages already known to have left: if such a uid is listed again, its message is fetched.
-
-An UNRESOLVED row can belong to the folder's current numbering or to an earlier one.
-"""
+"""States of messages already known to have left: if such a uid is listed again, its message is fetched."""
 
 _MAYBE_SENT = (MessageState.IN_DOUBT, MessageState.QUARANTINED_UNCONFIRMED)
-"""States which only say that the sink may have received the change. It is sent again, with the same kind."""
+"""States of messages whose change the sink may have received. It is sent again, with the same kind."""
 
 _T = TypeVar("_T")
 
@@ -73,21 +70,20 @@ class FolderMemory:
     """What this process knows about a folder while it holds the mailbox's lease. It is never stored."""
 
     folder: StoredFolder
-    """The folder as it is stored."""
     etag: bytes | None = None
-    """The etag of the last listing that was processed completely, or None."""
+    """Of the last listing that was processed completely."""
     verified_at: float | None = None
-    """When its sentinels last matched, in monotonic seconds; None if not yet."""
+    """When its sentinels last matched, in monotonic seconds."""
     missed_fetches: Counter[int] = attrs.field(factory=Counter[int])
     """How often each uid was listed and requested, but missing from the response."""
     rounds_blocked_by: Counter[str] = attrs.field(factory=Counter[str])
     """The number of rounds in a row in which an unreadable folder, by its name, blocked this one."""
     needs_resync: bool = False
-    """True if a uid seems to hold a different message than recorded."""
+    """True if a uid seems to have another message than recorded."""
     has_unconfirmed_missing: bool = True
-    """True if rows already MISSING when this object was made still have to be confirmed by a second listing."""
+    """True if a second listing must still confirm rows that were MISSING when this object was made."""
     has_lost_message: bool = False
-    """True if a message was found to have moved to another folder since the last snapshot."""
+    """True if a message has moved to another folder since the last snapshot."""
 
     @property
     def name(self) -> str:
@@ -97,8 +93,7 @@ class FolderMemory:
     def invalidate_listing(self) -> list[StoredFolder]:
         """Make the next listing count as changed, even if it is identical.
 
-        Return the folder without its fingerprint, to be written with the changed rows; an empty list if the stored
-        folder has no fingerprint.
+        Return the folder to write with the changed rows; an empty list if it needs no change.
         """
         self.etag = None
         if self.folder.fingerprint is None:
@@ -109,43 +104,34 @@ class FolderMemory:
 
 @attrs.define(eq=False, repr=False)
 class FolderSnapshot:
-    """A folder's listing, together with the recorded states of its messages."""
+    """A folder's listed uids, and the recorded states of its messages."""
 
     state: FolderMemory
     uids: frozenset[int]
-    """The listed uids."""
     recorded: Mapping[int, MessageState]
-    """The recorded state of each uid that has a row."""
     fingerprint: bytes
     etag: bytes | None = None
     """The listing's etag; None in a temporary snapshot."""
     carried_over: int = 0
-    """The number of messages that a full resync carried over to a new numbering."""
+    """Messages that a full resync carried over to a new numbering."""
     missing_confirmed: bool = True
     """True if nothing is missing, or a second listing confirmed what is missing."""
     all_fetched: bool = False
-    """True if all new messages were fetched."""
 
     @property
     def uids_to_fetch(self) -> list[int]:
-        """The uids to fetch, ascending: unknown, back again, or possibly not received by the sink."""
+        """The listed uids without a row, in `LEFT_STATES` or IN_DOUBT, ascending."""
         return sorted(uid for uid in self.uids if self.recorded.get(uid) in (None, MessageState.IN_DOUBT, *LEFT_STATES))
 
     @property
     def uids_missing(self) -> set[int]:
-        """The uids recorded as present that are not listed.
-
-        While `state.has_unconfirmed_missing`, uids already MISSING are included.
-        """
+        """The unlisted uids in `LISTED_STATES`; while `state.has_unconfirmed_missing`, also the MISSING ones."""
         here = (*LISTED_STATES, MessageState.MISSING) if self.state.has_unconfirmed_missing else LISTED_STATES
         return {uid for uid, state in self.recorded.items() if state in here and uid not in self.uids}
 
     @property
     def may_be_renumbered(self) -> bool:
-        """True if the folder may have been renumbered.
-
-        Signs: a new uid below the highest recorded one, a uid that came back, or many messages missing at once.
-        """
+        """True if a new uid is below the highest recorded one, a uid came back, or many messages are missing."""
         highest = max(self.recorded, default=-1)
         late = any(uid <= highest for uid in self.uids - self.recorded.keys())
         returned = any(self.recorded.get(uid) in (*LEFT_STATES, MessageState.MISSING) for uid in self.uids)
@@ -160,7 +146,7 @@ class FolderSnapshot:
         )
 
     def is_confirmed_by(self, second: Iterable[int]) -> bool:
-        """Return True if a second listing has the same uids, plus at most some above the highest known one."""
+        """Return True if a second listing has the same uids, and additional ones only above the highest known uid."""
         listed = frozenset(second)
         highest = max(self.uids | self.recorded.keys(), default=0)
         return self.uids <= listed and all(uid > highest for uid in listed - self.uids)
@@ -170,7 +156,7 @@ class FolderStep(enum.Enum):
     """An action for a folder that was listed."""
 
     NONE = enum.auto()
-    """Nothing: the folder is unchanged."""
+    """The folder is unchanged."""
     VERIFY_SENTINELS = enum.auto()
     """Check the sentinels; if they match, trust the listing."""
     FULL_RESYNC = enum.auto()
@@ -187,10 +173,9 @@ def next_step(state: FolderMemory, changed: FolderSnapshot | None, *, audit: boo
 def may_have_same_numbering(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int]
 ) -> bool:
-    """Return False if nothing can show that the uids identify the same messages as before.
+    """Return True if any row can be compared with the server, or if no listed uid can be a recorded one.
 
-    That is so if no metadata and no content can be compared, unless all recorded messages have left and all listed uids
-    are higher than theirs.
+    The latter: nothing is listed, or all recorded messages have left and all listed uids are higher than theirs.
     """
     if not listed or _comparable_rows(rows, metadata):
         return True
@@ -206,9 +191,9 @@ def has_contradicting_metadata(rows: Mapping[int, MessageRow], metadata: Mapping
 def unproven_rows(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return rows whose metadata do not prove that the message is the recorded one: a sample, or all for an audit.
+    """Return rows to compare by their contents, because their metadata do not prove that the message is the same.
 
-    If their contents match, the folder is unchanged: the service's metadata differ from its messages.
+    All for an audit, otherwise a sample and all MISSING ones.
     """
     proofs = (Match.SAME, Match.LIKELY)
     unproven = [row for row in _comparable_rows(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]
@@ -221,10 +206,10 @@ def unproven_rows(
 def rows_to_compare(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return the rows whose contents must be compared with the server, because their identity proves nothing.
+    """Return the rows with a weak identity, whose contents must be compared with the server.
 
-    These are the rows with a weak identity that came back; all rows with a weak identity if no identity is strong, or
-    for an audit; or, if no identity can be compared, a sample from both ends of the folder.
+    All for an audit, or if no identity is strong; otherwise those that came back. If no identity can be compared, a
+    sample of all rows.
     """
     seen = _comparable_rows(rows, metadata)
     if not seen:
@@ -248,7 +233,7 @@ def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) 
 
 
 def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
-    """Return the MISSING rows that are listed again, as LIVE: no deletion was reported for them."""
+    """Return the MISSING rows that are listed again, as LIVE."""
     return [
         attrs.evolve(row, state=MessageState.LIVE)
         for uid, row in rows.items()
@@ -259,7 +244,7 @@ def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> lis
 def carried_over_pairs(
     folder: StoredFolder, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
 ) -> Iterator[tuple[MessageRow, MessageRow]]:
-    """Yield the old and the new row of each message that can be recognised in a renumbered folder, by ascending uid.
+    """Yield the old and the new row of each message recognised in a renumbered folder, by ascending uid.
 
     Its identity must be strong, and unique among the recorded and the listed messages.
     """
@@ -286,10 +271,9 @@ def carried_over_pairs(
 
 
 def is_due(due_ms: int, now_ms: int, max_pause_ms: int) -> bool:
-    """Return True if a stored time has passed, or is further ahead than it can have been set with a correct clock.
+    """Return True if a stored time has passed, or was stored while a clock was ahead.
 
-    max_pause_ms: how far ahead the time can have been when it was stored. Clocks of several machines may differ by a
-    minute.
+    max_pause_ms: how far ahead the time can have been when it was stored. Clocks may differ by a minute.
     """
     return not now_ms < due_ms <= now_ms + max_pause_ms + _CLOCK_DIFFERENCE_MS
 
@@ -324,8 +308,8 @@ def rows_after_leaving(rows: Iterable[MessageRow]) -> Iterator[MessageRow]:
 def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[FolderRow]:
     """Yield the rows of a message's possible earlier places, most likely first. candidates: rows with its digest.
 
-    The order is: the row with its own key, rows whose deletion has not been reported, rows of the same folder, rows
-    with the same uid. Its own row is skipped if that only says that the sink may have received its change.
+    The order: its own row, rows whose deletion was not reported, rows of the same folder, rows with the same uid. Its
+    own row is skipped if it is in `_MAYBE_SENT`.
     """
 
     def distance(origin: FolderRow) -> tuple[bool, bool, bool, bool]:
@@ -343,10 +327,7 @@ def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[F
 
 
 def has_surely_left(row: MessageRow, origin: MessageRow) -> bool:
-    """Return True if the message at `origin` is known to have left, so that this one can't be a copy of it.
-
-    Otherwise the server has to be asked.
-    """
+    """Return True if `origin` is known to have left its place. If not, `row` may be a copy, and the server knows."""
     return origin.key == row.key or origin.state not in LISTED_STATES
 
 
@@ -355,20 +336,19 @@ def change_kind(row: MessageRow, origin: MessageRow | None) -> Kind:
     if origin is None:
         return Kind.NEW
     # A POISON row has a digest only if a deletion was reported for it.
-    was_told_gone = origin.state in (MessageState.DELETED, MessageState.POISON)
-    return Kind.RESTORED if was_told_gone or origin.key == row.key else Kind.MOVED
+    was_reported_gone = origin.state in (MessageState.DELETED, MessageState.POISON)
+    return Kind.RESTORED if was_reported_gone or origin.key == row.key else Kind.MOVED
 
 
 @attrs.frozen
 class Deletions:
-    """The decision about missing messages: report them as GONE, or wait."""
+    """The missing messages to report as GONE now, and those that wait."""
 
     confirmed: Sequence[FolderRow]
-    """The messages to report now."""
     waiting_since: Mapping[tuple[int, int, int], int]
-    """The round in which each waiting message, by its key, began to wait: it may still turn up in another folder."""
+    """The round in which each message, by its key, began to wait: it may still turn up in another folder."""
     has_retries_later: bool
-    """True if the sink rejected some deletions before, which are reported again later."""
+    """True if the sink has rejected deletions that are not due again yet."""
 
 
 def confirm_deletions(
@@ -380,12 +360,11 @@ def confirm_deletions(
     several_folders: bool,
     any_folder_incomplete: bool,
 ) -> Deletions:
-    """Decide which missing messages to report as GONE, because they can't turn up in another folder any more.
+    """Decide which missing messages to report as GONE.
 
-    candidates: the MISSING and UNRESOLVED rows of folders that were processed completely in this round.
-    several_folders: whether a message can have moved to another folder; if so, it waits for one complete round.
-    any_folder_incomplete: whether another folder was not processed completely. That delays deletions, but for at most
-    `_MAX_ROUNDS_WAITING` rounds.
+    candidates: the MISSING and UNRESOLVED rows of folders that this round processed completely.
+    several_folders: True if a message can be in another folder, so that it waits for one complete round.
+    any_folder_incomplete: True if it waits longer, up to `_MAX_ROUNDS_WAITING` rounds.
     """
     confirmed, still_waiting, postponed = list[FolderRow](), dict[tuple[int, int, int], int](), False
     for name, row in candidates:

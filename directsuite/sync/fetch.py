@@ -57,9 +57,9 @@ from directsuite.sync.remote import (
 from directsuite.sync.verify import is_still_there
 
 MIN_BATCHES_PER_ROUND = 16
-"""Batches that a round may fetch from any folder; a limit, so that other mailboxes get their turn."""
+"""Batches that a round may fetch from a small folder; limited, so that other mailboxes get their turn."""
 MAX_ROUNDS_PER_FOLDER = 64
-"""Rounds within which any folder is fetched, because each round reads the complete listing and all states."""
+"""Rounds that fetch a large folder: few, because each reads the complete listing and all states."""
 
 _MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, until it is quarantined
 _MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
@@ -70,15 +70,14 @@ _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageS
 
 @attrs.frozen
 class CommitResult:
-    """The result of committing messages."""
+    """How many of the messages were committed, from the first one on, and as which changes."""
 
     committed_count: int
-    """Messages processed, from the first one on."""
     changes: Counter[Kind]
 
 
 class FolderFetch:
-    """Fetches the new messages of one snapshot. folders: the mailbox's folders, by name."""
+    """Fetches the new messages of a snapshot. folders: the mailbox's folders, by name."""
 
     def __init__(
         self, commits: Commits, remote: Remote, snapshot: FolderSnapshot, folders: Mapping[str, FolderMemory]
@@ -99,10 +98,7 @@ class FolderFetch:
         self._failures_in_a_row = 0
 
     async def fetch_new(self, report: RoundReport) -> None:
-        """Fetch and commit new messages, until the limit of the round or a message that is listed but not returned.
-
-        Raises errors that the messages do not cause.
-        """
+        """Fetch and commit new messages, up to the round's limit or to a message that the service does not return."""
         done = 0
         if self._uids_to_fetch and self._commits.needs_read_state and isinstance(self._remote, SupportsReadState):
             self._unread = await self._fetch_unread_uids(self._remote)
@@ -118,11 +114,8 @@ class FolderFetch:
         )
 
     async def _fetch_unread_uids(self, remote: SupportsReadState) -> frozenset[int] | None:
-        """Return the uids of unread messages; None if there are many, or the service does not return them.
-
-        The service returns them only with their contents. At first, the limit is a batch; later, the number of new
-        messages, because the folder may have many old unread ones.
-        """
+        """Return the uids of unread messages; None if unknown."""
+        # Only a few, because the service returns them only with their contents.
         is_first_time = self._state.folder.audited_ms is None
         try:
             return await remote.list_unread_uids(
@@ -135,7 +128,7 @@ class FolderFetch:
             return None
 
     async def _process_batch(self, batch: FetchedBatch, report: RoundReport) -> int:
-        """Return how many of the messages are processed; the next round continues with the others."""
+        """Return how many messages are done. The next round continues with the others."""
         if batch.failure is not None:
             await self._quarantine(batch.uids[0], report, type(batch.failure).__name__)
             self._failures_in_a_row += 1
@@ -159,9 +152,9 @@ class FolderFetch:
         return done
 
     async def commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> CommitResult:
-        """Commit messages, each with its digest, in the order of these uids.
+        """Commit messages, each with its digest. uids: theirs, in the same order.
 
-        Stop at a message that differs from the recorded one, and request a full resync.
+        Stop at a message that differs from the recorded one, and set `needs_resync`.
         """
         recorded = await self._read_rows(uids)
         digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
@@ -202,7 +195,7 @@ class FolderFetch:
         return None
 
     async def _may_be_there(self, name: str, row: MessageRow) -> bool:
-        """Return True if a message is still there, or if its folder repeatedly can't be read."""
+        """Return True if the row's message is still there, or its folder could not be read in several rounds."""
         if name in self._unreadable:
             return True
         try:
@@ -234,7 +227,7 @@ class FolderFetch:
         return False
 
     async def _list_other_folder(self, name: str) -> frozenset[int] | None:
-        """Return the uids of another folder; none if the folder was deleted, None if its listing is unreliable."""
+        """Return a folder's uids; none if it was deleted, None if its listing is unreliable."""
         try:
             listed = await self._remote.list_uids(name)
         except ServiceError as error:
@@ -253,7 +246,7 @@ class FolderFetch:
         return uids
 
     def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
-        """Invalidate the listing of a folder that lost a message, which counts as new if it comes back."""
+        # Otherwise the message would not be fetched if it came back.
         if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
             return []
         self._folders[name].has_lost_message = True
@@ -283,7 +276,7 @@ class FolderFetch:
         )
 
     async def _can_any_be_fetched(self) -> bool:
-        """Return True if a sentinel or the newest message can be fetched. If not, the service is the cause."""
+        # If neither a sentinel nor the newest message can be fetched, the service is the cause.
         recorded = [row.uid for row in await self._commits.store.sentinels(self._state.folder)]
         for uid in (*recorded, self._uids_to_fetch[-1]):
             with contextlib.suppress(DirectSuiteError):
@@ -292,21 +285,17 @@ class FolderFetch:
         return False
 
     async def _skip_missed(self, uid: int, report: RoundReport, *, is_empty: bool) -> bool:
-        """Quarantine a message missing from several rounds' responses. Return False if it may just be deleted."""
+        """Quarantine a message. Return False, and do nothing, if it may have been deleted since the listing."""
         if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
             return False
         if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
-            raise ResponseDecodeError("The service lists messages, but returns none. Ask its provider.")
+            raise ResponseDecodeError("The service lists messages, but does not return them. Ask its provider.")
         del self._state.missed_fetches[uid]
-        await self._quarantine(uid, report, "the service lists it, and does not return it")
+        await self._quarantine(uid, report, "The folder lists the message, but the service does not return it.")
         return True
 
     async def _quarantine(self, uid: int, report: RoundReport, problem: str) -> None:
-        """Record that a message can't be fetched, so that it blocks no other, and is retried later.
-
-        Metadata are read once for all messages of the round: that also shows that the service responds.
-        """
-        if self._metadata is None:
+        if self._metadata is None:  # read once for the round; that also shows that the service responds
             expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
             messages = self._remote.iter_metadata(self._state.name)
             try:
@@ -341,10 +330,7 @@ class FolderFetch:
 
 
 def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
-    """Return the uids missing from a response: the first one, and all before the last returned message.
-
-    The others do not count, because a service may return only some messages in one response.
-    """
+    """Return the first absent uid, and those before the last returned one: the service may return the others later."""
     last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
     absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
     return [uid for number, (place, uid) in enumerate(absent) if number == 0 or place < last]
@@ -353,7 +339,7 @@ def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[
 async def retry_quarantined(
     commits: Commits, remote: Remote, state: FolderMemory, row: MessageRow, folders: Mapping[str, FolderMemory]
 ) -> Counter[Kind]:
-    """Fetch a quarantined message again and commit it. Return the changes. folders: as for FolderFetch."""
+    """Fetch a quarantined message again, and commit it. Return the changes. folders: as for FolderFetch."""
     message = await fetch_one(remote, state.name, row.uid)
     listed = None if message is None else await remote.list_uids(state.name)
     if message is not None and listed is not None:  # a message that the folder still has cannot be its origin

@@ -4,7 +4,7 @@
      ▲                 └─ next_due_at and the problem ──► table `schedule`
      └────────────────────────────────────────────────────┘
 
-A worker that dies or hangs during a round loses the mailbox after `worker_timeout`, and its lease at the next claim.
+A worker that dies or hangs loses its mailboxes after `worker_timeout`, and their leases at the next claims.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FleetStatus:
     waiting: int
     """Mailboxes that never had a round."""
     failing: dict[str, int]
-    """Failing mailboxes by problem."""
+    """The number of failing mailboxes by problem."""
     late: float
     """Seconds since the most overdue mailbox was due."""
     workers: int
@@ -67,7 +67,7 @@ class Fleet:
     store: an open store. All processes must use the same database.
     password, deliver, folders, interval: as for `Synchronizer`, and the same in all processes.
     concurrency: the maximum number of concurrent rounds in this process.
-    requests_per_second: the rate of the complete fleet. Enforced only by `directsuite.sync.shared_limits`.
+    requests_per_second: of the complete fleet. Enforced only by `directsuite.sync.shared_limits`.
     tick: seconds between two searches for due mailboxes.
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
     grace: seconds for rounds in progress to finish when this worker ends.
@@ -129,16 +129,15 @@ class Fleet:
         )
         self._connections = store.connections
         self._last_rounds: dict[int, LeasedRound] = {}
-        """The last round of each mailbox in this worker."""
         self._in_progress = set[int]()
 
     async def add(self, names: Iterable[str]) -> int:
-        """Add mailboxes by address. Return how many are new to the fleet. Raises StoreError."""
+        """Add mailboxes by address. Return the number of new ones. Raises StoreError."""
         await self._table.prepare()
         return await self._table.add(names)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Remove mailboxes from the fleet, but not from the store. Return how many were removed. Raises StoreError."""
+        """Remove mailboxes from the fleet, but not from the store. Return their number. Raises StoreError."""
         await self._table.prepare()
         return await self._table.remove(names)
 
@@ -161,7 +160,7 @@ class Fleet:
         await self._worker.bind()
 
     async def run(self) -> None:
-        """Work until stopped or cancelled, then give rounds in progress the grace period. Can be called once.
+        """Work until stopped or cancelled; rounds in progress then have the grace period. Can be called once.
 
         Raises StoreError if PostgreSQL is not available at the start; later failures are retried. Raises
         ConfigurationError if a sink is missing, or the store is bound to another one.
@@ -183,7 +182,6 @@ class Fleet:
             self._worker.forget(self._last_rounds.pop(mailbox).name)
 
     async def _run_round(self, mailbox: int) -> None:
-        """Run a round if it is due. If PostgreSQL fails, wake this worker for it again."""
         try:
             leased = await self._table.claim(mailbox)
             if leased is not None:
@@ -198,7 +196,7 @@ class Fleet:
     async def _run_leased_round(self, leased: LeasedRound) -> None:
         last = self._last_rounds.get(leased.mailbox)
         if last is None or last.round_number != leased.round_number - 1:
-            # Another worker had the last round, so this worker's memory of the mailbox is outdated.
+            # Another worker had the last round.
             self._worker.reset(leased.name, leased.failures)
         self._last_rounds[leased.mailbox] = leased
         breaks = self._connections.breaks
@@ -215,14 +213,13 @@ class Fleet:
 
 @attrs.frozen
 class LeasedRound:
-    """A claimed round, valid until the next is claimed."""
+    """A claimed round, valid until the next claim."""
 
     mailbox: int
     name: str = attrs.field(repr=False)
     round_number: int
-    """The count of the mailbox's rounds, including this one."""
     failures: int
-    """The number of consecutive failed rounds."""
+    """Consecutive failed rounds."""
 
 
 @attrs.frozen
@@ -232,20 +229,20 @@ class FleetMailbox:
     name: str = attrs.field(repr=False)
     rounds: int
     up_to_date_at: float | None
-    """Unix time when it was last up to date. None if never."""
+    """Unix time when it was last up to date, or None."""
     due_at: float
-    """Unix time when the next round is due."""
+    """Unix time of the next round."""
     failures: int
-    """The number of consecutive failed rounds."""
+    """Consecutive failed rounds."""
     problem: str | None
-    """The message about the last failure. None if there is none."""
+    """The message about the last round's failure, or None."""
 
 
 class FleetTable:
     """The tables `schedule` and `worker`. Methods raise StoreError.
 
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
-    max_pause: seconds. A due time further ahead was stored while a clock was ahead, and counts as past.
+    max_pause: seconds. Due times further ahead count as past.
     """
 
     def __init__(
@@ -276,7 +273,7 @@ class FleetTable:
         return await self._database.transaction(add)
 
     async def remove(self, names: Iterable[str]) -> int:
-        """Remove mailboxes from the schedule. Return how many were removed."""
+        """Remove mailboxes. Return their number."""
         return len(await self._database.execute(sql.REMOVE_FROM_SCHEDULE, {"names": list(names)}))
 
     async def heartbeat(self) -> None:
@@ -288,7 +285,7 @@ class FleetTable:
         await self._database.execute(sql.LEAVE, {"worker": self._worker})
 
     async def list_due(self) -> Sequence[tuple[int, str | None]]:
-        """Reserve due mailboxes, to wake workers for. Return each with its last worker, if alive."""
+        """Return due mailboxes not returned within `worker_timeout`, each with its last worker if that is alive."""
         values = {"patience": self._worker_timeout, "longest": self._max_pause, "most": _MAX_DUE_MAILBOXES}
         found = await self._database.execute(sql.TAKE_DUE_MAILBOXES, values)
         return [(mailbox, worker) for mailbox, worker in found]
@@ -300,10 +297,7 @@ class FleetTable:
         return LeasedRound(*found[0]) if found else None
 
     async def finish(self, leased: LeasedRound, next_in: float, problem: str | None, failures: int = 0) -> bool:
-        """Record the end of a round. Return False if a later round has been claimed.
-
-        next_in: seconds until the next round.
-        """
+        """Record the end of a round. Return False if a later round has been claimed. next_in: seconds."""
         values = {"mailbox": leased.mailbox, "fence": leased.round_number}
         outcome = {"next_in": min(next_in, self._max_pause), "problem": problem, "failures": failures}
         return bool(await self._database.execute(sql.FINISH_ROUND, values | outcome))
@@ -313,7 +307,7 @@ class FleetTable:
         await self._database.execute(sql.REASSIGN, {"patience": self._worker_timeout})
 
     async def reschedule_now(self, names: Iterable[str]) -> int:
-        """Make mailboxes due immediately. Return the number found in the fleet."""
+        """Make mailboxes due immediately. Return the number that the fleet has."""
         return len(await self._database.execute(sql.RESCHEDULE_NOW, {"names": list(names)}))
 
     async def list_mailboxes(self) -> Sequence[FleetMailbox]:

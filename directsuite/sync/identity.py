@@ -4,8 +4,8 @@ identity   hash of Message-ID, date and size: strong. Without a Message-ID: hash
 digest     hash of the complete content
 
 A row records the identity of the complete message. Some services return other values in metadata: no size (-1), a date
-without milliseconds, no Message-ID. So metadata can prove that a message is the recorded one (`find_match`); if they do
-not, the content decides (`has_content`).
+without milliseconds, no Message-ID. If the metadata do not prove that a message is the recorded one (`find_match`), the
+content decides (`has_content`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,26 @@ class Match(enum.Enum):
     SAME = enum.auto()
     """The Message-ID is equal, and the dates do not differ."""
     LIKELY = enum.auto()
-    """Date, size, sender and subject are equal, and there is no Message-ID. Another message may have them as well."""
+    """There is no Message-ID; date, size, sender and subject are equal. Another message may have the same."""
     UNPROVEN = enum.auto()
-    """The metadata lack values that the identity needs."""
+    """The metadata lack values of the identity."""
     DIFFERENT = enum.auto()
-    """The Message-ID or date differs: another message, or the service's metadata differ from its messages."""
+    """The Message-ID or date differs: another message, or metadata that differ from the message."""
 
 
 @attrs.frozen
 class Metadata:
-    """The metadata that a full resync needs. size: -1 if unknown."""
+    """The metadata that a full resync needs. size: -1 if unknown. match: with the row of the same uid."""
 
     identity: bytes
     strong: bool
     size: int
     received_ms: int | None
     match: Match = Match.UNPROVEN
-    """The comparison with the row of the same uid."""
 
     @classmethod
     def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
-        """Read a message or its metadata. row: the row of the same uid."""
+        """Read a message or its metadata. row: of the same uid."""
         return cls(
             identity=compute_identity(message),
             strong=is_strong(message),
@@ -77,7 +76,7 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
-    """Compare metadata with a row, except the size and an unknown date."""
+    """Compare metadata with a row, but not the size or an unknown date."""
     if row.identity == compute_identity(message):
         return Match.SAME if is_strong(message) else Match.LIKELY
     if not _may_be_equal(read_received_ms(message), row.received_ms):
@@ -119,7 +118,7 @@ def has_content(message: MessageDetail, row: MessageRow) -> bool:
 
 
 def read_size(message: MessageDetail) -> int:
-    """Return the size; -1 if there is none, or it is too large for a database."""
+    """Return the size in bytes; -1 if it is missing, or too large for a database."""
     return message.size if message.size is not None and is_storable(message.size) else -1
 
 
@@ -129,7 +128,7 @@ def is_storable(number: int) -> bool:
 
 
 def read_received_ms(message: MessageDetail) -> int | None:
-    """Return the received date in milliseconds since 1970, or None."""
+    """Return the received date, or None."""
     return None if message.received_date is None else round(message.received_date.timestamp() * 1000)
 
 
@@ -139,7 +138,7 @@ def to_hex(digest: bytes | None) -> str | None:
 
 
 def compute_sha256(content: bytes, size: int) -> bytes:
-    """Return the first `size` bytes of the SHA-256 hash. SHA instructions make it faster than BLAKE2."""
+    """Return the first `size` bytes of the SHA-256 hash, which SHA instructions make faster than BLAKE2."""
     return hashlib.sha256(content).digest()[:size]
 
 

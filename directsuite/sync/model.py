@@ -1,7 +1,7 @@
 """The records of a synchronisation, and the interface of its store.
 
-Fields named `…_ms` are times in milliseconds since 1970. `number` is the store's number of a mailbox, without personal
-data. A folder is renumbered when the server assigns new uids to its messages.
+Fields named `…_ms` are times in milliseconds since 1970. `number` is the store's number of a mailbox. A folder is
+renumbered when the server assigns new uids to its messages: a new *numbering*, counted by `uid_validity`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Key(ValueSemantics):
     mailbox: str
     folder: str
     uid_validity: int
-    """Counts the folder's renumberings from 1, like UIDVALIDITY in RFC 9051. The service has no such number."""
+    """Counts the folder's numberings from 1, like UIDVALIDITY in RFC 9051. The service has no such number."""
     uid: int
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Change(ValueSemantics):
     message: MessageDetail | None = None
     """The complete message: for NEW and RESTORED, and for MOVED if it had to be fetched."""
     digest: str | None = None
-    """The digest of the content, independent of the message's place."""
+    """The digest of the content. It does not depend on the message's place."""
     is_read: bool | None = None
     """True if the message was marked as read when it was fetched; None if unknown (see `Deliver`)."""
 
@@ -78,7 +78,7 @@ class StoreError(DirectSuiteError):
 
 
 class StaleLeaseError(DirectSuiteError):
-    """Another worker has claimed the mailbox, so that this one writes nothing."""
+    """Another worker has claimed the mailbox, so nothing was written."""
 
 
 class MessageState(enum.IntEnum):
@@ -87,11 +87,11 @@ class MessageState(enum.IntEnum):
     LIVE = 1
     """The sink has it, and the last listing contained it."""
     MISSING = 2
-    """Two listings lack it. It may be in another folder, so that its deletion is not reported yet."""
+    """Two listings lack it. Its deletion is not reported yet, because it may be in another folder."""
     DELETED = 3
     """The sink has received its deletion, or its new key."""
     UNRESOLVED = 4
-    """Its folder was renumbered, or the sink may have received its deletion. It may have a new uid, or come back."""
+    """Its folder was renumbered, or the sink may have received its deletion. It may have a new uid, or return."""
     POISON = 5
     """The service repeatedly can't return it, or the sink rejects it: quarantined, and retried later."""
     IN_DOUBT = 6
@@ -128,13 +128,13 @@ class MessageRow:
     """Bytes; -1 if unknown."""
     received_ms: int | None = None
     attempts: int = 0
-    """Failed attempts since it was quarantined."""
+    """Failed fetches and rejections by the sink."""
     retry_ms: int | None = None
-    """When a quarantined message is retried."""
+    """When it is tried again; None if nothing failed."""
 
     @property
     def key(self) -> tuple[int, int, int]:
-        """The primary key of the row."""
+        """The primary key: folder, uid_validity and uid."""
         return self.folder, self.uid_validity, self.uid
 
 
@@ -153,12 +153,12 @@ class StoredFolder:
 
 @attrs.frozen
 class Lease:
-    """The right to commit for a mailbox, until another worker claims it."""
+    """The right to commit for a mailbox, until a later claim."""
 
     mailbox: int
     name: str = attrs.field(repr=False)
     lease_number: int
-    """Commits are accepted only with the latest number."""
+    """Counts the claims of the mailbox."""
 
 
 def validate_bound_sink(bound: str, sink: str) -> None:
@@ -174,14 +174,11 @@ class ChangeSet:
     """The rows and folders that a commit writes."""
 
     renumbered: list[int] = attrs.field(factory=list[int])
-    """Ids of renumbered folders, written before anything else.
-
-    Their POISON rows become DELETED, all others except DELETED ones UNRESOLVED, and retries are cancelled.
-    """
+    """Ids of renumbered folders. First, their POISON rows become DELETED, and all others except DELETED UNRESOLVED."""
     rows: list[MessageRow] = attrs.field(factory=list[MessageRow])
     """Rows to insert, or to replace by their keys."""
     problems: dict[tuple[int, int, int], str] = attrs.field(factory=dict[tuple[int, int, int], str])
-    """The reasons for new quarantines, by the keys of the rows."""
+    """The reasons for new quarantines, by row."""
     folders: list[StoredFolder] = attrs.field(factory=list[StoredFolder])
 
 
@@ -191,7 +188,7 @@ class OperatorRequest(enum.StrEnum):
     AUDIT = "audit"
     """Compare everything with the server."""
     RETRY = "retry"
-    """Retry everything quarantined or failing immediately."""
+    """Retry quarantined messages and rejected deletions immediately."""
 
 
 @attrs.frozen(kw_only=True)
@@ -224,7 +221,7 @@ class QuarantinedMessage:
     uid_validity: int
     uid: int
     problem: str | None
-    """The class of the error, or a sentence without personal data; None if an earlier release quarantined it."""
+    """The class of the error, or a text without personal data; None if an earlier release quarantined it."""
     attempts: int
     retry_ms: int | None
 
@@ -239,7 +236,7 @@ class RoundReport:
     idle_folders: int = 0
     """Unchanged folders."""
     has_more: bool = False
-    """True if there is more to do immediately."""
+    """True if the next round should follow immediately."""
     has_waiting: bool = False
     """True if missing messages may still turn up in another folder."""
     failed_folders: dict[str, DirectSuiteError] = attrs.field(factory=dict[str, DirectSuiteError], repr=False)
@@ -247,7 +244,7 @@ class RoundReport:
 
 
 class Store(Protocol):
-    """Stores the state of mailboxes. All reads return committed data."""
+    """Stores the state of mailboxes. Reads return committed data."""
 
     @property
     def sink_name(self) -> str | None:
@@ -259,15 +256,15 @@ class Store(Protocol):
         ...
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease of the mailbox; earlier ones become stale."""
+        """Return a new lease of the mailbox, and make earlier ones stale."""
         ...
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. Create it if it is unknown."""
+        """Return a folder. Create it if it is missing."""
         ...
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """Return all known folders."""
+        """Return all recorded folders of the mailbox."""
         ...
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
@@ -279,7 +276,7 @@ class Store(Protocol):
         ...
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """Return the newest and the oldest LIVE row with an identity and a date; none, one or two."""
+        """Return the newest and the oldest LIVE row with an identity and a date: none, one or two rows."""
         ...
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
@@ -296,18 +293,18 @@ class Store(Protocol):
         ...
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write rows and send changes to the store's own sink in one transaction. Raises StaleLeaseError."""
+        """Write rows, and send changes to the store's own sink, in one transaction. Raises StaleLeaseError."""
         ...
 
 
 @runtime_checkable
 class SupportsOperatorRequests(Protocol):
-    """A store in which other processes can put requests of an operator."""
+    """A store in which other processes can record an operator's requests."""
 
     async def pending_requests(self) -> Sequence[str]:
-        """Return the mailboxes with requests, without writing anything."""
+        """Return the mailboxes with requests."""
         ...
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply the requests for a mailbox. Return True if there were any: rows and folders must then be reloaded."""
+        """Apply a mailbox's requests. Return True if there were any; then reload its rows and folders."""
         ...

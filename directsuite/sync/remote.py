@@ -1,7 +1,4 @@
-"""The interface of a mailbox for the synchronisation, its implementation, and fetching in batches.
-
-A batch that fails is halved until the failing message is alone; that one is requested three times.
-"""
+"""The interface of a mailbox for the synchronisation, its implementation, and fetching in batches."""
 
 from __future__ import annotations
 
@@ -36,41 +33,41 @@ from directsuite.wire.parsing import parse
 
 _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999: Python has no later times
+_MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999
 
 
 @attrs.frozen(repr=False)
 class UidListing:
-    """The uids of a folder, ascending. etag: hash of the response."""
+    """The uids of a folder, ascending. etag: a hash of the response."""
 
     uids: array[int]
     etag: bytes
     unusable_count: int = 0
-    """Listed values that are not uids. Each may replace the uid of any message."""
+    """Listed values that are not uids. Any message may be missing because of them."""
 
     @property
     def fingerprint(self) -> bytes:
-        """A hash of the uids, independent of the response's format."""
+        """A hash of the uids."""
         return compute_sha256(self.uids.tobytes(), _HASH_BYTES)
 
 
 class ContradictionError(ResponseDecodeError):
-    """Responses of the service contradict each other. Everything else is synchronised."""
+    """Responses of the service contradict each other. What they do not affect is synchronised."""
 
 
 class Remote(Protocol):
     """One mailbox on the server. Every method raises DirectSuiteError."""
 
     async def list_folders(self) -> list[str]:
-        """Return the names of all folders, including names that no request can contain."""
+        """Return the names of all folders, even if no request can contain them."""
         ...
 
     async def count_messages(self, folder: str) -> int:
-        """Return the number of messages, by another operation than `list_uids`."""
+        """Return the number of messages, without `list_uids`."""
         ...
 
     async def list_uids(self, folder: str, etag: bytes | None = None) -> UidListing | None:
-        """Return the listing of a folder; None if it still has this etag."""
+        """Return a folder's listing; None if it has this etag."""
         ...
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
@@ -78,7 +75,7 @@ class Remote(Protocol):
         ...
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Return the metadata of messages received between two times, inclusive."""
+        """Return the metadata of messages received from begin_ms to end_ms."""
         ...
 
     async def fetch_messages(self, folder: str, uids: Sequence[int]) -> Sequence[MessageDetail]:
@@ -88,16 +85,16 @@ class Remote(Protocol):
     async def fetch_and_measure(
         self, folder: str, uids: Sequence[int]
     ) -> tuple[Sequence[MessageDetail] | ResponseDecodeError, int]:
-        """Return the messages, or the error of too large a response; and the size of the response in bytes."""
+        """Return the messages, or the error of a response that is too large; and its size in bytes."""
         ...
 
 
 @runtime_checkable
 class SupportsReadState(Protocol):
-    """A remote that can return which messages are unread."""
+    """A remote with read states."""
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
-        """Return the uids of unread messages, or None if there are more than max_count."""
+        """Return the uids of unread messages; None if there are more than max_count, or if they are uncertain."""
         ...
 
 
@@ -120,7 +117,7 @@ class DirectRemote:
         bodies: list[bytes] = []
 
         def retain_body(exchanged: ExchangeInfo) -> object:
-            """Store the body of a response."""
+            """Store the body."""
             bodies.append(exchanged.response.body)
             return SKIP_DECODING if compute_sha256(bodies[-1], _HASH_BYTES) == etag else None
 
@@ -139,7 +136,7 @@ class DirectRemote:
         return UidListing(array("q", sorted(uids)), b"" if unusable else now, unusable)
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
-        """Call GetMessageMetaData, and decode the response while it is received."""
+        """Call GetMessageMetaData. The response is decoded while it is received."""
         return self._mailbox.iter_metadata(folder)
 
     async def list_unread_uids(self, folder: str, max_count: int) -> frozenset[int] | None:
@@ -153,10 +150,7 @@ class DirectRemote:
         return uids if len(uids) == count else None
 
     async def list_metadata_between(self, folder: str, begin_ms: int, end_ms: int) -> Sequence[MessageDetail]:
-        """Call SearchMessagesMetadataByReceivedDate, with times limited to its range.
-
-        The earliest end is 1, because 0 would mean no end.
-        """
+        """Call SearchMessagesMetadataByReceivedDate, with times in its range: an end of 0 would mean no end."""
         begin, end = (min(max(first, each), _MAX_TIME_MS) for first, each in ((0, begin_ms), (1, end_ms)))
         times = (_EPOCH + timedelta(milliseconds=each) for each in (begin, end))
         return await self._mailbox.search_messages_metadata_by_received_date(folder, *times)
@@ -174,14 +168,13 @@ class DirectRemote:
 
 
 def find_name_problem(folder: str) -> str | None:
-    """Return why no request can contain the folder's name, as the end of a sentence; None if one can."""
+    """Return why no request can contain a folder's name, as a predicate; None if one can."""
     if folder in ("", ".", ".."):
         return "consists of dots" if folder else "is empty"
     return "contains NUL" if "\0" in folder else None
 
 
 def _read_damaged_list(body: bytes) -> list[object]:
-    """Return the uids of a response that could not be decoded. Raises ValueError if it has none."""
     document = parse(body)
     members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
     listed = members.get("uids")
@@ -204,22 +197,22 @@ _T = TypeVar("_T")
 
 
 def may_be_about_messages(error: DirectSuiteError) -> bool:
-    """Return True if a requested message may be the cause of a failure."""
+    """Return True if a requested message may be the cause of an error."""
     return find_error_scope(error) in (ErrorScope.ITEM, ErrorScope.UNCERTAIN) and not isinstance(error, NotFoundError)
 
 
 def has_unreadable_content(error: DirectSuiteError) -> bool:
-    """Return True if the service returned a message with unreadable content. Retries do not help."""
+    """Return True if the service returned a message with unreadable content, so that a retry is useless."""
     return isinstance(error, ResponseDecodeError) and error.path in CONTENT_PATHS
 
 
 def may_mean_missing_folder(error: DirectSuiteError) -> bool:
-    """Return True if a request may have been rejected because the folder does not exist: that has no separate code."""
+    """Return True if the folder may not exist. The service has no error code for that."""
     return isinstance(error, ServiceError) and find_error_scope(error) is ErrorScope.ITEM
 
 
 async def find_count(remote: Remote, folder: str) -> int | None:
-    """Return the result of GetMessageCount, or None if the service rejects this operation."""
+    """Return the number of messages, or None if the service rejects this operation."""
     try:
         return await remote.count_messages(folder)
     except ServiceError as error:
@@ -231,8 +224,10 @@ async def find_count(remote: Remote, folder: str) -> int | None:
 async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
     """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
 
-    Services have returned no uids while all other operations still returned the messages. If GetMessageCount reports
-    more messages or is rejected, GetMessageMetaData must return messages of the listing only.
+    Services have listed no uids although they still had the messages. If GetMessageCount reports more messages or is
+    rejected, GetMessageMetaData must return messages of the listing only.
+
+    count: the result of GetMessageCount; None if it is rejected.
     """
     if count is not None and count <= len(listing):
         return
@@ -246,17 +241,14 @@ async def require_agreement(remote: Remote, folder: str, listing: Collection[int
 
 
 async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
-    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list.
-
-    Services may reject a request because of one missing message. The others are then requested again.
-    """
+    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
     try:
         messages = await remote.fetch_messages(folder, uids)
     except DirectSuiteError as error:
         if isinstance(error, TransportError) or find_error_scope(error) not in (ErrorScope.ITEM, ErrorScope.UNCERTAIN):
             raise
         is_returned = has_unreadable_content(error) or (isinstance(error, ResponseDecodeError) and error.too_large)
-        if not is_returned and len(uids) > 1:
+        if not is_returned and len(uids) > 1:  # a service may reject all because of one missing message
             for part in split_in_half(uids):
                 await require_absence(remote, folder, part)
     else:
@@ -269,26 +261,30 @@ async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> N
 
 
 def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """Return the second and the first half of a batch, or a single item alone."""
+    """Return the second and the first half of the items; a single item in one part."""
     half = len(items) // 2
     return [items[half:], items[:half]] if half else [items]
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class FetchedBatch:
-    """The response for some uids. failure: the error of a single uid."""
+    """The messages returned for some uids, or the error of the request."""
 
     uids: Sequence[int]
     messages: Sequence[MessageDetail] = ()
     digests: Sequence[bytes] = attrs.field(
         default=attrs.Factory(lambda fetched: [compute_digest(each) for each in fetched.messages], takes_self=True)
     )
-    """One for each message, computed while the previous batch is written."""
+    """Of each message, computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
 
 
 async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
-    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause."""
+    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause.
+
+    A batch that fails is halved until the failing message is alone. That one is requested three times, and yielded with
+    its error.
+    """
     cut = Batches(
         uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
     )
@@ -320,7 +316,7 @@ async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches
 
 
 async def fetch_one(remote: Remote, folder: str, uid: int) -> MessageDetail | None:
-    """Fetch one message with one request. Return None if it does not exist or can't be fetched."""
+    """Fetch one message. Return None if it does not exist or can't be fetched."""
     fetched = await _fetch(remote, folder, [uid], 1)
     return next((each for each in fetched.messages if each.uid == uid), None)
 

@@ -9,7 +9,7 @@
         ▼
     confirm deletions ──► MISSING or UNRESOLVED for a complete round ──► GONE
 
-The decisions are in `decide`. Each commit is one transaction; after a crash, a new process continues from the last one.
+The decisions are in `decide`. After a crash, a new process continues from the last commit.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ _MAX_RETRIES_PER_ROUND = 20
 class MailboxRounds:
     """The rounds of one mailbox while its lease is valid.
 
-    folders: the names of the folders; None for all.
-    now_ms: returns the time in milliseconds since 1970.
-    health: the state of the sink, shared by all mailboxes.
+    folders: their names; None for all.
+    health: of the sink, shared by all mailboxes.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class MailboxRounds:
         self._now_ms = now_ms
         self._health = health or SinkHealth()
         self.mailbox: int | None = None
-        """The store's number of the mailbox, or None before the first round."""
+        """The store's number of the mailbox; None before the first round."""
         self._commits: Commits | None = None
         self._round_number = 0
         self._has_unconfirmed_commit = False
@@ -106,10 +105,13 @@ class MailboxRounds:
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
     async def run_round(self, *, audit: bool = False) -> RoundReport:
-        """Run one round. Raises errors that affect the entire mailbox. audit: compare everything."""
+        """Run one round. Raises errors that affect the entire mailbox.
+
+        audit: True for a full resync of all folders.
+        """
         try:
             return await self._run_round(audit=audit)
-        except BaseException:  # also cancellation: the commit in progress may or may not have been written
+        except BaseException:  # also cancellation: the commit in progress may have been written
             self._reset()
             self._has_unconfirmed_commit = True
             raise
@@ -126,7 +128,7 @@ class MailboxRounds:
         commits = self._commits
         commits.begin()
         if self._has_unconfirmed_commit:
-            await commits.write(ChangeSet())  # waits for that commit, so that later reads see its rows
+            await commits.write(ChangeSet())  # waits for that commit
             self._has_unconfirmed_commit = False
         snapshots = await self._take_snapshots(commits, report, audit=audit)
         for snapshot in snapshots:
@@ -157,7 +159,6 @@ class MailboxRounds:
             report.failed_folders[name] = error
 
     async def _take_snapshots(self, commits: Commits, report: RoundReport, *, audit: bool) -> list[FolderSnapshot]:
-        """Return a snapshot of each changed folder."""
         names: Sequence[str] | None = self._names
         if names is None:
             names = await self._list_names(commits, report)
@@ -174,7 +175,7 @@ class MailboxRounds:
         return snapshots
 
     async def _list_names(self, commits: Commits, report: RoundReport) -> Sequence[str]:
-        """Return the folders to synchronise in this round. Record folders that were deleted."""
+        """Return the folders to synchronise. Record deleted ones."""
         listed = await self._remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
@@ -194,11 +195,7 @@ class MailboxRounds:
         return list(names)
 
     async def _has_vanished(self, commits: Commits, name: str) -> bool:
-        """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
-
-        They may be in another folder, for example if it was renamed. While other operations still find the folder, it
-        is synchronised like any other.
-        """
+        """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing."""
         state = self._folders.get(name) or FolderMemory(await self._store.folder(commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
         try:
@@ -207,7 +204,7 @@ class MailboxRounds:
                 return False
         except DirectSuiteError as error:
             if not may_mean_missing_folder(error):
-                return False  # the listing of the folder's messages fails as well, and is reported
+                return False  # listing its messages fails as well, and is reported
         self._folders.pop(name, None)
         await self._write_missing(commits, state, rows)
         self._has_waiting_rows = True
@@ -216,7 +213,6 @@ class MailboxRounds:
     async def _take_snapshot(
         self, commits: Commits, name: str, report: RoundReport, *, audit: bool
     ) -> FolderSnapshot | None:
-        """Return a snapshot of the folder, or None if it is unchanged."""
         state = self._folders.get(name)
         if state is None:
             state = self._folders[name] = FolderMemory(await self._store.folder(commits.lease, name))
@@ -233,7 +229,7 @@ class MailboxRounds:
                     return changed
             case FolderStep.FULL_RESYNC:
                 pass
-        self._has_waiting_rows = True  # a full resync may leave MISSING and UNRESOLVED rows
+        self._has_waiting_rows = True  # after a full resync
         snapshot = await full_resync(commits, self._remote, state, audit=audit)
         state.verified_at = self._clock.monotonic()
         if audit:
@@ -266,7 +262,7 @@ class MailboxRounds:
     async def _confirm_missing(self, commits: Commits, snapshot: FolderSnapshot) -> None:
         """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs does not return them.
 
-        If many are missing, another operation must agree as well. New messages of the second listing count from now on.
+        If many are missing, GetMessageCount or GetMessageMetaData must agree as well.
         """
         missing = snapshot.uids_missing
         if not missing:
@@ -276,7 +272,7 @@ class MailboxRounds:
         count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
-            return  # the folder has changed again: the next round decides
+            return  # the folder has changed again, so the next round decides
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
@@ -295,7 +291,7 @@ class MailboxRounds:
             self._has_waiting_rows = self._has_waiting_rows or report.quarantined > 0
 
     async def _finish(self, commits: Commits, snapshot: FolderSnapshot) -> None:
-        """Record that the listing has been processed completely, if it has."""
+        """Record that the listing was processed completely, if it was."""
         state = snapshot.state
         snapshot.all_fetched = snapshot.all_fetched and not state.has_lost_message
         if not (snapshot.all_fetched and snapshot.missing_confirmed) or state.needs_resync:
@@ -316,7 +312,7 @@ class MailboxRounds:
             state = self._folders.get(name)
             is_due = is_retry_due(row, now_ms)
             if self._health.has_accepted_others_since(commits.make_key(name, row)):
-                is_due = True  # the cause of its rejection can be decided now
+                is_due = True  # now the cause of its rejection can be decided
             if is_due and state is not None and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
@@ -329,7 +325,6 @@ class MailboxRounds:
     async def _confirm_deletions(
         self, commits: Commits, incomplete: Collection[str], report: RoundReport, *, several_folders: bool
     ) -> None:
-        """Report deletions. incomplete: folders whose missing messages have to wait."""
         missing = [
             each
             for state in (MessageState.MISSING, MessageState.UNRESOLVED)

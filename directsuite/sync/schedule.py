@@ -1,8 +1,8 @@
 """Running and scheduling the rounds of mailboxes.
 
-MailboxWorker   runs a round of any mailbox, and computes when its next one is due
-Schedule        the mailboxes of one process, in the order in which they are due
-PollSchedule    how long mailboxes rest between two polls, so that all polls fit into the requests per second
+MailboxWorker   runs rounds, and computes when the next one is due
+Schedule        the mailboxes of one process, by due time
+PollSchedule    the pause between two polls of a mailbox, so that all polls fit into the requests per second
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from directsuite.sync.status import NO_SUCH_FOLDER, MailboxProgress, RoundFinish
 _LOGGER = logging.getLogger("directsuite")
 
 Passwords = Callable[[str], Awaitable[str | Secret]]
-"""An async function that returns the password of a mailbox. It is called when needed; no store keeps passwords."""
+"""An async function that returns a mailbox's password. It is called when needed; passwords are not stored."""
 
 _DEFAULT_SINK_NAME = "deliver"
 _JITTER = 0.1
-# More rounds in a row without progress mean that the server's responses contradict each other.
+# After that, the server's responses seem to contradict each other.
 _MAX_ROUNDS_WITHOUT_PROGRESS = 4
 _BACKOFF = Backoff(30.0, 3600.0)
-_SINK_BACKOFF = Backoff(30.0, 300.0)  # operators repair a sink sooner than the password of a mailbox
-_STORE_RETRY_DELAY = 10.0  # seconds; short, because a retry of the store costs no request
+_SINK_BACKOFF = Backoff(30.0, 300.0)  # shorter, because operators repair a sink soon
+_STORE_RETRY_DELAY = 10.0  # seconds; short, because a retry costs no request
 
 _MIN_INTERVAL = 30.0  # seconds between two polls of a mailbox
 _MIN_ACTIVE_INTERVAL = 10.0
@@ -56,12 +56,11 @@ _DUE_NOW = float("-inf")
 
 @attrs.frozen(kw_only=True)
 class RoundResult:
-    """The result of a round."""
+    """The result of a round. next_in: seconds until the next one."""
 
     report: RoundReport | None
     """None if the round failed for the entire mailbox."""
     next_in: float
-    """Seconds until the next round."""
     no_progress: bool = False
     """True if several rounds in a row had more to do, but did nothing."""
 
@@ -86,7 +85,7 @@ class _MailboxMemory:
 
 
 class MailboxWorker:
-    """Runs rounds of any mailbox, and computes when the next one is due."""
+    """Runs rounds, and computes when the next one is due."""
 
     def __init__(
         self,
@@ -110,19 +109,19 @@ class MailboxWorker:
         self._now = now
         self._requests = store if isinstance(store, SupportsOperatorRequests) else None
         self.requested_mailboxes: Collection[str] | None = None
-        """Mailboxes with operator requests, if the caller polls for them; None: each round checks its mailbox."""
+        """Mailboxes with operator requests, if the caller looks for them; None: each round looks for its own."""
         self._mailboxes: dict[str, _MailboxMemory] = {}
         self._health = SinkHealth()
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
-        """The progress of each mailbox that had a round in this process, by its address."""
+        """The progress of each mailbox that had a round in this process, by address."""
         return MappingProxyType({name: mailbox.status for name, mailbox in self._mailboxes.items()})
 
     async def bind(self) -> None:
         """Bind the store to the sink, before the first round.
 
-        Raises StoreError, and ConfigurationError if no sink or two were given, or the store is bound to another.
+        Raises StoreError; ConfigurationError if no sink or two were given, or the store is bound to another.
         """
         name = self._store.sink_name
         if self.deliver is not None:
@@ -138,7 +137,7 @@ class MailboxWorker:
         await self._store.bind(name)
 
     def get_status(self, name: str) -> SyncStatus:
-        """Return the status of a mailbox; WAITING if it had no round in this process."""
+        """Return a mailbox's status; WAITING if it had no round in this process."""
         return self._mailboxes[name].status.status if name in self._mailboxes else SyncStatus.WAITING
 
     def reset(self, name: str, failures: int = 0) -> None:
@@ -151,7 +150,7 @@ class MailboxWorker:
         self._poll_schedule.forget(name)
 
     async def run_round(self, name: str) -> RoundResult:
-        """Run one round. A failure is recorded in the mailbox's status and affects no other mailbox."""
+        """Run one round. A failure is recorded in the mailbox's status, and not raised."""
         mailbox = self._mailboxes.setdefault(name, _MailboxMemory(MailboxProgress(name=name)))
         status, began = mailbox.status, self._clock.monotonic()
         status.rounds += 1
@@ -183,7 +182,7 @@ class MailboxWorker:
         name = mailbox.status.name
         requests = self._requests if self.requested_mailboxes is None or name in self.requested_mailboxes else None
         if requests is not None and await requests.apply_requests(name):
-            mailbox.rounds = None  # they hold rows read before the requests were applied
+            mailbox.rounds = None  # its rows are older than the requests
         if mailbox.rounds is None:
             mailbox.remote = await self._open(mailbox.status)
             mailbox.rounds = MailboxRounds(
@@ -205,7 +204,7 @@ class MailboxWorker:
         try:
             return DirectRemote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
         except DirectSuiteError:
-            if status.number is None:  # no round has claimed the mailbox yet, and the event needs its number
+            if status.number is None:  # the event needs it, and no round has claimed the mailbox yet
                 with contextlib.suppress(StoreError):
                     status.number = (await self._store.claim(status.name)).mailbox
             raise
@@ -272,7 +271,7 @@ class MailboxWorker:
 class _ScheduledMailbox:
     name: str
     entry: int = 0
-    """The number of its newest heap entry: older ones are ignored."""
+    """The number of its newest heap entry. Older ones are ignored."""
     has_backlog: bool = False
     busy: bool = False
     is_due_again: bool = False
@@ -287,8 +286,7 @@ class Schedule:
 
         later ──► ready: without a backlog, or with one ──► busy ──► later
 
-    Mailboxes with a backlog get at most half of `concurrency`, so that they do not delay the others. Each step takes
-    logarithmic time.
+    Mailboxes with a backlog, more work for another round, get at most half of `concurrency`.
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
@@ -302,7 +300,7 @@ class Schedule:
             self._push(scheduled, now)
 
     def start(self, now: float) -> list[str]:
-        """Return the mailboxes whose rounds must start now, longest due first, and count them as busy."""
+        """Return the mailboxes to run now, longest due first. They are busy until `finish`."""
         while self._later and self._later[0][0] <= now:
             entry = heapq.heappop(self._later)
             if not _is_outdated(entry):
@@ -316,7 +314,7 @@ class Schedule:
         return started
 
     def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
-        """Record that a round has ended. due: monotonic seconds of the next one."""
+        """Record the end of a round. due: monotonic seconds of the next one."""
         scheduled = self._scheduled[name]
         self._free += 1
         self._free_for_backlogs += scheduled.has_backlog
@@ -325,7 +323,7 @@ class Schedule:
         scheduled.is_due_again = False
 
     def reschedule_now(self, name: str) -> None:
-        """Make a mailbox due before all others; if its round is in progress, after that round."""
+        """Make a mailbox due before all others; if it is busy, after its round."""
         scheduled = self._scheduled.get(name)
         if scheduled is None:
             return
@@ -335,7 +333,7 @@ class Schedule:
             self._push(scheduled, _DUE_NOW)
 
     def find_next_due(self) -> float | None:
-        """Return when the next resting mailbox is due, in monotonic seconds, or None."""
+        """Return when the next mailbox is due, in monotonic seconds; None if all are ready or busy."""
         while self._later and _is_outdated(self._later[0]):
             heapq.heappop(self._later)
         return self._later[0][0] if self._later else None
@@ -354,9 +352,9 @@ class Schedule:
 
 
 class PollSchedule:
-    """Computes how often mailboxes are polled. A mailbox is active for an hour after a change.
+    """Computes the pause between two polls of a mailbox, which is active for an hour after a change.
 
-    interval: seconds between two polls of an inactive mailbox; None: as often as the requests allow.
+    interval: seconds for an inactive mailbox; None: as often as the requests allow.
     folders: the folders of each mailbox; None: all, counted during the rounds.
     requests_per_second: shared by all processes.
     """
@@ -372,7 +370,7 @@ class PollSchedule:
         INTERVAL.allow_none().require("interval", interval)
         POSITIVE.require("requests_per_second", requests_per_second)
         self.mailboxes: int | None = None
-        """The number of mailboxes in all processes; None: those known to this one."""
+        """The number of mailboxes in all processes; None: those of this one."""
         self._interval = interval
         self._is_learning = folders is None
         self._min_requests = 1 if folders is None else len(folders)
@@ -384,7 +382,7 @@ class PollSchedule:
         """Ordered by time."""
 
     def learn(self, name: str, report: RoundReport) -> None:
-        """Update the mailbox's requests per poll, and its activity."""
+        """Record the mailbox's requests per poll, and whether it is active."""
         requests = self._requests.get(name, self._min_requests)
         if self._is_learning:  # one for the list of folders, and one for each folder
             requests = max(requests, 1 + report.idle_folders + len(report.failed_folders))
@@ -400,7 +398,7 @@ class PollSchedule:
         self._active_until.pop(name, None)
 
     def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
-        """Return the seconds until the next poll. waiting: whether that poll is needed to decide something."""
+        """Return the seconds until the next poll. waiting: True to shorten them, because something is undecided."""
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
         hot = len(self._active_until) / max(1, len(self._requests))
@@ -408,7 +406,7 @@ class PollSchedule:
         of_all = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
         if of_hot >= of_all:
             return of_all
-        if waiting:  # at least _MIN_INTERVAL: a missing message may come back before it is reported as GONE
+        if waiting:  # at least _MIN_INTERVAL, because a missing message may come back
             return min(of_all, max(of_hot, _MIN_INTERVAL))
         if name in self._active_until:
             return of_hot
@@ -420,7 +418,7 @@ class PollSchedule:
         )
 
     def _compute_poll_seconds(self, share: float) -> float:
-        """Return the seconds for polling this share of all mailboxes once."""
+        # For one poll of this share of all mailboxes.
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._min_requests) / here * mailboxes * share
@@ -432,14 +430,12 @@ def _add_jitter(seconds: float) -> float:
 
 
 def _report_fault(error: BaseException) -> str:
-    """Log the traceback without values, and return a sentence for the operator."""
     fault = f"directsuite itself failed ({type(error).__name__}). Report this as a bug."
     _LOGGER.error("sync: %s\n%s", fault, "".join(traceback.format_tb(error.__traceback__)))
     return fault
 
 
 def _back_off(status: MailboxProgress, error: BaseException | None = None) -> float:
-    """Return the seconds until the next round. error: the reason if the entire mailbox failed."""
     if isinstance(error, StoreError) and not isinstance(error, StaleLeaseError):
         return _add_jitter(_STORE_RETRY_DELAY)
     backoff = _SINK_BACKOFF if isinstance(error, SinkError) else _BACKOFF

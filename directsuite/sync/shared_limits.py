@@ -7,7 +7,7 @@ async with SharedLimits(conninfo, processes=4, connections=20) as shared:
 A slot is the permission to send one request at a given time. Each process leases slots from PostgreSQL:
 
     try_acquire ◄── leased slots ◄── take_slots, one row for all processes (GCRA)
-     │                                 └─ if PostgreSQL fails, this process uses its share of the rate
+     │                                 └─ if PostgreSQL fails: this process's share of the rate
      └─ a slot that is older than its slack lapses
 """
 
@@ -31,8 +31,8 @@ from directsuite.sync.model import StoreError
 
 __all__ = ["SharedLimits"]
 
-_TIMEOUT = 2.0  # seconds for PostgreSQL to respond; no request is sent during that time
-_RETRY_DELAY = 1.0  # seconds until the next attempt after PostgreSQL failed
+_TIMEOUT = 2.0  # seconds for PostgreSQL to respond; no request is sent meanwhile
+_RETRY_DELAY = 1.0  # seconds after a failure of PostgreSQL
 _MAX_LEASE_AHEAD = 1.0  # seconds; slots further ahead would delay the effect of a pause
 _MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds; a later time was stored while a clock was ahead
 _MIN_WAIT = 0.005  # seconds until PostgreSQL may have responded
@@ -41,13 +41,13 @@ _SLACK = 0.05  # seconds for which a slot may be used late, if the burst permits
 
 @scrub_class
 class SharedLimits:
-    """The limits of each service that suites in several processes share: `DirectSuite(shared_limits=...)`.
+    """Limits that suites in several processes share: `DirectSuite(shared_limits=...)`.
 
     The settings' requests_per_second and burst then apply to all processes together, and must be the same in each. A
     response that requests a pause pauses all processes. Open it before the suite, in the same event loop.
 
     conninfo: as for `PostgresStore`. Connections are opened at the first call of a service.
-    processes: the maximum number of processes. If PostgreSQL fails, each uses an equal share of the rate.
+    processes: their maximum number. If PostgreSQL fails, each uses an equal share of the rate.
     connections: the total for one service, divided equally among the processes. None: max_connections in each.
     name: identifies the group of processes, if several groups use the database.
 
@@ -62,11 +62,11 @@ class SharedLimits:
         AT_LEAST_ONE.require("processes", processes)
         AT_LEAST_ONE.allow_none().require("connections", connections)
         if connections is not None and connections < processes:
-            raise ConfigurationError("connections must be at least the number of processes")
+            raise ConfigurationError(f"connections must be at least {processes}, the number of processes")
         Connections(self._conninfo, error=StoreError)
         self._processes = processes
         self.connections = None if connections is None else connections // processes
-        """The maximum number of connections from this process to each service. None: use the settings."""
+        """The maximum number of connections of this process to each service. None: use the settings."""
         self._name = name
         self._rates: list[SharedRate] = []
 
@@ -79,7 +79,7 @@ class SharedLimits:
         await self.aclose()
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
-        """Return the shared rate limiter of a service. Called by the suite."""
+        """Return the rate limiter of a service. Called by the suite."""
         rate = SharedRate(
             self._conninfo,
             f"{self._name} {service}",
@@ -92,7 +92,7 @@ class SharedLimits:
         return rate
 
     async def aclose(self) -> None:
-        """Stop all requests to PostgreSQL, and close the connections."""
+        """Cancel requests to PostgreSQL, and close the connections."""
         for part in self._rates:
             await part.aclose()
 
@@ -100,11 +100,10 @@ class SharedLimits:
 class SharedRate:
     """A rate limiter that all processes with the same `name` share.
 
-    Any second has at most per_second + burst requests, apart from PostgreSQL's response time. A burst of 1 counts as 2,
-    because some of it compensates for that time.
+    Any second has at most per_second + burst requests, apart from PostgreSQL's response time. To compensate for that, a
+    burst of 1 counts as 2.
 
-    conninfo: as for `PostgresStore`.
-    processes: the number of processes. If PostgreSQL fails, this process uses its share of per_second.
+    conninfo, processes: as for `SharedLimits`.
     lease: the maximum number of slots leased at a time.
 
     Raises ConfigurationError if conninfo is invalid or psycopg is not installed.
@@ -128,7 +127,7 @@ class SharedRate:
         self._max_lease = lease
         self._lease_size = 1
         self._clock = clock or SystemClock()
-        # Part of the burst permits late use of slots, the rest early use.
+        # Part of the burst permits the late use of slots, the rest their early use.
         early = self.interval * max(1, burst - 1)
         self._slack = min(early, max(_SLACK, 2 * self.interval))
         self._tolerance = early - self._slack
@@ -152,7 +151,7 @@ class SharedRate:
 
     @property
     def is_lost(self) -> bool:
-        """True if PostgreSQL failed, so that this process uses its share of the rate."""
+        """True while PostgreSQL fails, so that this process uses its share of the rate."""
         return self._is_lost
 
     def try_acquire(self) -> bool:
@@ -172,7 +171,7 @@ class SharedRate:
         return goes
 
     def seconds_until_slot(self) -> float:
-        """Return the estimated number of seconds until the next request is allowed. It may take longer."""
+        """Return the estimated seconds until the next slot. It may take longer."""
         now = self._clock.monotonic()
         if self._is_lost:
             return self._share.seconds_until_slot()
@@ -187,7 +186,7 @@ class SharedRate:
             await self._clock.sleep(self.seconds_until_slot())
 
     def pause(self, seconds: float) -> bool:
-        """Block all requests for `seconds`, here immediately, in other processes in the background.
+        """Block all requests, here immediately, in other processes in the background.
 
         Return False if a pause at least as long is already in effect.
         """
@@ -199,12 +198,12 @@ class SharedRate:
         return news
 
     async def push_back(self, seconds: float) -> None:
-        """Block all requests for `seconds`. Return when the pause applies to the next leases of other processes."""
+        """Block all requests. Return when the pause applies to the next leases of other processes."""
         self._pause_locally(seconds)
         await self._push_back(seconds)
 
     async def aclose(self) -> None:
-        """Cancel the requests to PostgreSQL in progress, and close the connections."""
+        """Cancel requests to PostgreSQL, and close the connections."""
         tasks = [*self._pushing, *([] if self._asking is None else [self._asking])]
         for task in tasks:
             task.cancel()
@@ -226,10 +225,10 @@ class SharedRate:
             values = {"rate": self._name, "seconds": seconds + self._tolerance}
             await self._database.execute(sql.PUSH_BACK, values)
         except DirectSuiteError:
-            self._mark_lost()  # other processes get a response with a pause themselves
+            self._mark_lost()  # the service pauses other processes itself
 
     def _request_slots(self, now: float) -> None:
-        # The lease grows only while this process uses all its slots; unused slots lapse.
+        # The lease grows only while this process uses all its slots.
         if now >= self._ask_at and (self._asking is None or self._asking.done()):
             goes_on = now <= self._last_slot_at + self._slack
             self._lease_size = min(2 * self._lease_size, self._max_lease) if goes_on else 1

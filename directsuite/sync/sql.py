@@ -6,9 +6,9 @@ sink: the sink to which the store is bound, at most one row
 quarantine: the problem of each quarantined msg
 
 Only in PostgreSQL, for several processes:
-schedule: when the next round of a fleet's mailbox is due; its fence counts the claimed rounds
-worker: the workers of a fleet, with their last heartbeats
-rate: when the next request to a service is allowed, for all processes that share the rate
+schedule: when the next round of a mailbox is due; its fence counts the claimed rounds
+worker: the last heartbeat of each worker of a fleet
+rate: when the next request to a service is allowed
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ REMOVE_FROM_SCHEDULE = sql("""
 HEARTBEAT = sql("""
     INSERT INTO directsuite.worker VALUES (:worker, now()) ON CONFLICT (id) DO UPDATE SET seen_at = now()
 """)
-# A time too far in the future was set while a clock was ahead, and counts as past.
+# A time too far ahead was set while a clock was ahead, and counts as past.
 _IS_DUE = "(next_due_at <= now() OR next_due_at > now() + make_interval(secs => :longest))"
 _IS_RECENT = "BETWEEN now() - make_interval(secs => :patience) AND now() + make_interval(secs => :patience)"
 LEAVE = sql("""

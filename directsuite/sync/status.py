@@ -1,7 +1,7 @@
 """The progress of each mailbox, messages about its problems, and the status file that other processes read.
 
 The messages contain no mailbox, folder or secret. The status file is not in the store, because polling an idle mailbox
-must not write to the database. It contains mailboxes and folders, so only its owner may read it.
+must not write to the database. It names mailboxes and folders, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -50,40 +50,38 @@ class SyncStatus(enum.StrEnum):
     UP_TO_DATE = "up to date"
     """The sink has all messages of the last listings."""
     FAILING = "failing"
-    """The last round failed completely or for a folder. It will be tried again."""
+    """The last round failed, completely or for a folder. Another one follows."""
 
 
 @scrub_class
 @attrs.define(kw_only=True, repr=False)
 class MailboxProgress:
-    """The status of one mailbox, and counters since the start of this process."""
+    """The status of a mailbox, and counters since the start of this process."""
 
     name: str
     """The address."""
     status: SyncStatus = SyncStatus.WAITING
     up_to_date_at: float | None = None
-    """Unix time when it was last up to date. None if never."""
+    """Unix time when it was last up to date, or None."""
     rounds: int = 0
     changes: Counter[Kind] = attrs.field(factory=Counter[Kind])
-    """The number of changes delivered to the sink, by kind."""
+    """Changes that the sink accepted."""
     quarantined: int = 0
     """Messages that could not be fetched, or that the sink rejected."""
     failures: int = 0
-    """The number of consecutive failed rounds."""
+    """Consecutive failed rounds."""
     problem: str | None = None
-    """The problem and what to do, without names. None if there is none."""
+    """The problem of the last round and what to do, without names; None if there is none."""
     failing_since: float | None = None
     """Unix time of the first of these failures."""
     folders: dict[str, str] = attrs.field(factory=dict[str, str])
     """The problem of each failed folder."""
     number: int | None = None
-    """The mailbox's number in the store. None before the first round."""
+    """The mailbox's number in the store; None before the first round."""
 
     def lag(self, now: float) -> float | None:
-        """Return the seconds since it was last up to date, or None if it never was.
-
-        now: Unix time. A time after it was set while a clock was ahead, and counts as equally long ago.
-        """
+        """Return the seconds since it was last up to date, or None if it never was. now: Unix time."""
+        # A later time was stored while a clock was ahead.
         return None if self.up_to_date_at is None else abs(now - self.up_to_date_at)
 
     def __repr__(self) -> str:
@@ -95,39 +93,43 @@ class RoundFinished(Event):
     """A round of a mailbox has ended. The five fields after `mailbox` count messages."""
 
     mailbox: int | None = None
-    """The mailbox's number in the store, as in MailboxProgress."""
+    """The mailbox's number in the store."""
     new: int = 0
     moved: int = 0
     restored: int = 0
     gone: int = 0
     quarantined: int = 0
     idle_folders: int = 0
-    """The number of unchanged folders."""
+    """Unchanged folders."""
     failed_folders: int = 0
     more: bool = False
-    """True if more messages can be fetched immediately."""
+    """True if the next round follows immediately."""
     elapsed: float = 0.0
-    """The duration of the round in seconds."""
+    """Seconds."""
     failure: str | None = None
-    """The type of the error if the complete mailbox failed, else None."""
+    """The class of the error if the complete mailbox failed, else None."""
     problem: str | None = None
-    """The problem and what to do, without names. None if there is none."""
+    """The problem and what to do, without names; None if there is none."""
 
 
-NO_SUCH_FOLDER = "There is no such folder on the server. Create it there, or leave it out here."
+NO_SUCH_FOLDER = "The server has no such folder. Create it there, or remove it from the folders to synchronise."
 
 _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
     AuthenticationError: "The service rejected the password. Provide the correct one.",
-    CircuitOpenError: "The service has not responded for a while. It will be tried again automatically.",
+    CircuitOpenError: "The service has not responded for a while. It will be called again automatically. "
+    "If this continues, ask its provider.",
     ConnectFailedError: "The service can't be reached. Check the network and message_url.",
-    ConnectionLostError: "The service closes connections early. It will be tried again automatically.",
-    DeadlineExceededError: "The service does not respond in time. It will be tried again automatically.",
+    ConnectionLostError: "The service closes connections early. It will be called again automatically. "
+    "If this continues, ask its provider.",
+    DeadlineExceededError: "The service does not respond in time. It will be called again automatically. "
+    "If this continues, ask its provider.",
     NotFoundError: "The service does not know the mailbox or the path. Check the address and message_url.",
     PermissionDeniedError: "The service denies access to the mailbox. Ask its provider to grant access.",
     RateLimitedError: "The service receives too many requests. Lower requests_per_second.",
-    ServerError: "The service has an internal error. It will be tried again automatically. Its provider may know more.",
+    ServerError: "The service has an internal error. It will be called again automatically. "
+    "If this continues, ask its provider.",
 }
-"""Messages by class of error; the nearest base class counts. Other errors explain themselves."""
+"""Messages by class of error; the nearest base class counts. Other errors have their own."""
 
 _HINT_DISK_FULL = (
     "The disk of the sink is full. Free some space. Changes that were not written will be delivered again."
@@ -146,7 +148,7 @@ _HINT_BY_ERRNO: Mapping[int, str] = {
 
 
 def describe_problem(error: DirectSuiteError) -> str:
-    """Return the message about a problem for the operator, without names."""
+    """Return the message for the operator, without names."""
     if isinstance(error, SinkError):
         return _describe_sink_problem(error)
     return next((_HINT_BY_ERROR[kind] for kind in type(error).__mro__ if kind in _HINT_BY_ERROR), error.explanation)
@@ -160,7 +162,7 @@ def _describe_sink_problem(error: SinkError) -> str:
     if number is None:
         return error.explanation
     other = (
-        f"The sink can't be written ({os.strerror(number)}). Check its disk. "
+        f"The sink can't be written ({os.strerror(number)}). Check its folder and disk. "
         "Changes that were not written will be delivered again."
     )
     return _HINT_BY_ERRNO.get(number, other)
@@ -177,7 +179,7 @@ class WorkerStatus:
 
     pid: int
     host: str | None = None
-    """The host name of the process. None in reports of the first release."""
+    """None in reports of the first release."""
     started: float
     written_at: float
     ended: bool = False
@@ -188,7 +190,7 @@ class WorkerStatus:
         return abs(now - self.written_at)
 
     def is_killed(self) -> bool:
-        """Return True if the process died without a last report. False if that is unknown, as on another host."""
+        """Return True if the process is known to have died without a last report. Unknown on another host."""
         if (
             self.ended or self.host != socket.gethostname() or sys.platform == "win32"
         ):  # where os.kill terminates the process
@@ -203,15 +205,13 @@ class WorkerStatus:
 
 
 def build_status_path(store: Path) -> Path:
-    """Return the path of the status file that belongs to a store."""
+    """Return the path of a store's status file."""
     return store.with_name(f"{store.name}.status.json")
 
 
 def write_status(path: Path, status: WorkerStatus) -> None:
-    """Replace the status file. Raises OSError.
-
-    The file is padded with spaces: on a full disk it can be overwritten in place, to show that problem.
-    """
+    """Replace the status file. Raises OSError."""
+    # With the padding, it can be overwritten in place on a full disk, to show that problem.
     text = json.dumps(_to_document(status), ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "backslashreplace"
     )
@@ -229,7 +229,7 @@ def write_status(path: Path, status: WorkerStatus) -> None:
 
 
 def read_status(path: Path) -> WorkerStatus | None:
-    """Return the last report, or None if it is missing, unreadable or of another version."""
+    """Return the last report; None if it is missing, unreadable or of another version."""
     try:
         document = json.loads(path.read_bytes())
         if document["version"] != _VERSION:

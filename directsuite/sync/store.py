@@ -3,7 +3,7 @@
     claim ─► Lease ─► folder, states, rows … ─► commit(lease, change_set, changes)
                                                    └─ StaleLeaseError if another process has claimed the mailbox
 
-A sink that writes to the same database does so in the same transaction, so its data and the state agree.
+A sink in the same database writes in the same transaction, so its data and the state agree.
 """
 
 from __future__ import annotations
@@ -65,10 +65,7 @@ class StoreSink(Protocol):
         ...
 
     async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
-        """Write changes, without beginning or committing a transaction. An exception rolls back the commit.
-
-        `DatabaseStore.commit` raises SinkError for an error of the database, and any other exception unchanged.
-        """
+        """Write changes, without beginning or committing a transaction. An exception rolls back the commit."""
         ...
 
 
@@ -89,7 +86,7 @@ class DatabaseStore:
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect, and create missing tables. Raises StoreError, and exceptions of the sink."""
+        """Connect, and create missing tables. Also raises exceptions of the sink."""
         await self.database.open(self._prepare)
 
     async def _prepare(self, transaction: Transaction) -> None:
@@ -99,12 +96,12 @@ class DatabaseStore:
             await self._sink.prepare(transaction)
 
     async def aclose(self) -> None:
-        """Finish the transactions in progress, and close the store."""
+        """Close the store after the transactions in progress."""
         await self.database.aclose()
 
     @property
     def sink_name(self) -> str | None:
-        """The name of the store's sink. None if it has no sink."""
+        """The name of the store's sink; None if it has none."""
         if self._sink is None:
             return None
         name: str = getattr(self._sink, "sink_name", type(self._sink).__qualname__)
@@ -122,12 +119,12 @@ class DatabaseStore:
         await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease of a mailbox, which permits commits. Earlier ones become stale."""
+        """Return a new lease of a mailbox. `commit` rejects earlier ones with StaleLeaseError."""
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. If it is missing, create it, or raise StaleLeaseError if the lease is stale."""
+        """Return a folder. If it is missing, create it; raise StaleLeaseError if the lease is stale."""
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
@@ -142,25 +139,25 @@ class DatabaseStore:
         return folder
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
-        """Return all recorded folders of the mailbox."""
+        """Return the mailbox's folders."""
         return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _make_folder)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """Return the state of each recorded uid of the folder's uid_validity."""
+        """Return the state of each uid of the folder's numbering."""
         return dict(await self.database.fetch(sql.STATES, _make_folder_values(folder), _make_uid_and_state))
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """Return rows of the folder's uid_validity, by ascending uid. uids: None for all rows."""
+        """Return rows of the folder's numbering, by ascending uid. uids: None for all."""
         if uids is None:
             return await self.database.fetch(sql.ROWS, _make_folder_values(folder), _make_row)
         return await self.database.fetch(sql.ROWS_BY_UID, _make_folder_values(folder) | {"uids": list(uids)}, _make_row)
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """Return the newest and the oldest row, by uid, that are LIVE with an identity and a date: zero to two rows."""
+        """Return the newest and the oldest LIVE row with an identity and a date: none, one or two rows."""
         return await self.database.fetch(sql.SENTINELS, _make_folder_values(folder), _make_row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows with one of the digests, each with its folder's name, ordered by key."""
+        """Return the mailbox's rows with one of the digests, each with its folder's name."""
         if not (wanted := list(set(digests))):
             return ()
         found = await self.database.fetch(
@@ -171,24 +168,21 @@ class DatabaseStore:
     async def in_state(
         self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
     ) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows in a state, each with its folder's name, by folder, uid_validity and uid.
-
-        but: names of folders to leave out.
-        """
+        """Return the mailbox's rows in a state, each with its folder's name. but: folders to exclude."""
         statement = sql.IN_STATE if state in _UNINDEXED_STATES else sql.IN_UNFINISHED_STATE
         values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
         return await self.database.fetch(statement, values, _make_folder_row)
 
     async def commit(self, lease: Lease, change_set: ChangeSet, changes: Sequence[Change]) -> None:
-        """Write a change set, and pass the changes to the store's sink, in one transaction.
+        """Write rows, and pass the changes to the store's sink, in one transaction.
 
-        Raises StaleLeaseError if the lease is stale, SinkError for an error of the database in the sink, and other
-        exceptions of the sink unchanged.
+        Raises StaleLeaseError; SinkError if the sink fails with an error of the database, and its other exceptions
+        unchanged.
         """
         rejections = list[DatabaseRejection]()
 
         async def work(transaction: Transaction) -> None:
-            """Write the change set, and call the sink."""
+            """Write the rows, and call the sink."""
             await _validate_lease(transaction, lease)
             await _apply(transaction, lease, change_set)
             if self._sink is not None and changes:
@@ -208,7 +202,7 @@ class DatabaseStore:
         raise SinkError(rejection.explanation, is_general=rejection.is_general) from rejection.cause
 
     async def request(self, kind: OperatorRequest, names: Iterable[str] = ()) -> Sequence[str]:
-        """Record a request of the operator for known mailboxes, and return their names. names: empty for all."""
+        """Record an operator's request for known mailboxes, and return their names. names: empty for all."""
         wanted = set(names)
 
         async def work(transaction: Transaction) -> list[str]:
@@ -221,11 +215,11 @@ class DatabaseStore:
         return await self.database.transaction(work)
 
     async def pending_requests(self) -> Sequence[str]:
-        """Return the names of the mailboxes with pending requests."""
+        """Return the mailboxes with requests."""
         return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply a mailbox's pending requests. If this returns True, reload its rows and folders."""
+        """Apply a mailbox's requests. Return True if there were any; then reload its rows and folders."""
         if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 
@@ -240,7 +234,7 @@ class DatabaseStore:
         return await self.database.transaction(work)
 
     async def status(self) -> Sequence[MailboxStatus]:
-        """Return the recorded status of every mailbox, by name."""
+        """Return the status of every mailbox, by name."""
         found = await self.database.fetch(sql.STATUS)
         by_mailbox = itertools.groupby(found, key=operator.itemgetter(0, 1))
         return [
@@ -267,9 +261,11 @@ class SqliteStore(DatabaseStore):
 
 
 async def _validate_lease(transaction: Transaction, lease: Lease) -> None:
-    # The row lock prevents claims until the transaction ends.
+    # The row lock delays claims until the transaction ends.
     if await transaction.execute(sql.LOCK_LEASE, {"mailbox": lease.mailbox}) != [(lease.lease_number,)]:
-        raise StaleLeaseError("Another worker has claimed the mailbox. Claim it again before the next round.")
+        raise StaleLeaseError(
+            "Another worker has claimed the mailbox, so nothing was written. Let only one worker synchronise it."
+        )
 
 
 async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) -> None:

@@ -2,8 +2,7 @@
 
     due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
 
-Mailboxes with a backlog have at most half of the concurrent rounds, so that they do not delay the others. The suite's
-own limits apply to all requests.
+The suite's limits apply to all requests.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ class Synchronizer:
     folders: names of the folders; None for all of each mailbox.
     interval: seconds between two polls of a mailbox without changes; None: as often as 90 % of `requests_per_second`
     allow, at most every 30 seconds.
-    concurrency: the number of mailboxes synchronised at the same time.
+    concurrency: the maximum number of concurrent rounds.
     requests_per_second: as in the suite's settings.
-    clock, now: replaced in tests.
+    clock, now: for tests.
     """
 
     def __init__(
@@ -88,18 +87,18 @@ class Synchronizer:
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
-        """The progress of each mailbox, by its address."""
+        """The progress of each mailbox, by address."""
         known = self._worker.status
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `once` and `run` do first. Raises the same errors."""
+        """Bind the store to the sink, as `once` and `run` do first. Also raises StoreError."""
         await self._worker.bind()
 
     async def once(self) -> Mapping[str, MailboxProgress]:
         """Bring each mailbox up to date once, and return the status, which includes failures.
 
-        Raises ConfigurationError if no sink was given, if two were given, or if the store is bound to another.
+        Raises ConfigurationError if no sink or two were given, or the store is bound to another.
         """
         free = asyncio.Semaphore(self._concurrency)
 
@@ -125,7 +124,7 @@ class Synchronizer:
     async def run(self) -> None:
         """Synchronise all mailboxes until `stop` is called or the task is cancelled.
 
-        Cancelling interrupts rounds in progress; a later run repeats them. Raises ConfigurationError as `once` does.
+        A later run repeats rounds that a cancellation interrupts. Raises ConfigurationError as `once`.
         """
         try:
             await self.bind()
@@ -154,8 +153,8 @@ class Synchronizer:
                     await keep(change)
 
         If the loop is left within its body, the next run yields that change again, with its complete batch. Call
-        `changes.refuse()` for a change that cannot be stored: the loop continues with the others. If a step is
-        interrupted, for example by `asyncio.timeout`, the next one continues at the same place.
+        `changes.refuse()` for a change that cannot be stored, and continue with the next. A step that is interrupted,
+        for example by `asyncio.timeout`, can be repeated.
 
         Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """
@@ -188,7 +187,6 @@ class Synchronizer:
         self._changed.set()
 
     async def _poll_requests(self, schedule: Schedule) -> None:
-        """Make mailboxes with operator requests due; their rounds apply the requests."""
         while self._requests is not None:
             await self._clock.sleep(_REQUEST_POLL_INTERVAL)
             with contextlib.suppress(StoreError, ClosedError):  # the rounds report such errors

@@ -1,7 +1,7 @@
 """Checking whether the uids of a folder still identify the recorded messages.
 
-Sentinels are the newest and the oldest recorded message. A renumbered folder rarely keeps both. If they do not match, a
-full resync compares everything.
+Sentinels are the newest and the oldest recorded message, because a renumbered folder rarely has both unchanged. If they
+do not match, a full resync compares everything.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _COMPARE_BATCH_MESSAGES = 20
 
 
 async def verify_sentinels(store: Store, remote: Remote, state: FolderMemory, listed: Collection[int] | None) -> bool:
-    """Return True if the newest and the oldest recorded message that are listed are unchanged.
+    """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
 
-    If a uid has another message, request a full resync. listed: None for all uids.
+    If a uid has another message, set `needs_resync`. listed: None for all uids.
     """
     rows = await store.sentinels(state.folder)
     if listed is not None and any(row.uid not in listed for row in rows):
@@ -66,12 +66,12 @@ async def _is_unchanged(remote: Remote, state: FolderMemory, row: MessageRow) ->
 
 
 async def is_still_there(remote: Remote, folder: str, row: MessageRow) -> bool:
-    """Return True if a uid still has the row's message. Metadata can prove it even if it can't be fetched."""
+    """Return True if a uid still has the row's message, by its metadata or its content."""
     return await _has_same_message(remote, folder, row) is True
 
 
 async def _has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
-    """Return whether a uid still has the row's message; None if nothing proves either."""
+    """Return whether a uid still has the row's message; None if nothing can be compared."""
     if row.identity is None:
         return await compare_contents(remote, folder, [row]) is not False
     if row.received_ms is None and row.digest is not None:  # cheaper than the metadata of all messages
@@ -104,10 +104,7 @@ async def _scan_metadata(remote: Remote, folder: str, uid: int) -> MessageDetail
 
 
 async def compare_contents(remote: Remote, folder: str, rows: Sequence[MessageRow]) -> bool | None:
-    """Return whether the uids have the contents of the rows; None if none can be compared.
-
-    A message that can't be fetched, or is not returned, is not compared.
-    """
+    """Return whether the uids have the contents of the rows; None if no message could be fetched and compared."""
     comparable, result = [row for row in rows if row.digest is not None], None
     for start in range(0, len(comparable), _COMPARE_BATCH_MESSAGES):
         compared = await _compare_batch_contents(remote, folder, comparable[start : start + _COMPARE_BATCH_MESSAGES])
@@ -138,8 +135,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
         contents differ ─────────────► new numbering: messages with a strong and unique identity are carried over;
                                        others are fetched again, and recognised by their contents
 
-    audit: whether to compare the contents of all messages without a Message-ID. Otherwise only those that came back are
-    compared, or all if no Message-ID proves anything.
+    audit: True to compare the contents of all messages whose metadata prove nothing: see `rows_to_compare`.
     """
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.iter_metadata(state.name)
@@ -150,7 +146,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
     }
     listing = await remote.list_uids(state.name) or UidListing(array("q"), b"")
     listed = frozenset(listing.uids)
-    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer than the metadata
+    metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
     carried_over = 0
     if not state.needs_resync and await _has_same_numbering(remote, state.name, rows, metadata, listed, audit=audit):
         await _record_revived(commits, state, rows, listed)
@@ -196,7 +192,6 @@ async def _record_revived(
 async def _renumber(
     commits: Commits, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
 ) -> int:
-    """Return the number of messages carried over to the new numbering."""
     folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
     await commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
     state.folder = folder

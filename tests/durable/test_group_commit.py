@@ -59,7 +59,7 @@ def transactions(
         finally:
             connection.close()
 
-    return GroupCommitter(connect, begin=begin, explain=explain)
+    return GroupCommitter(connect, noun="store", begin=begin, explain=explain)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def service(kind: type[ds.ServiceError], **more: Any) -> ds.ServiceError:
         (MaildirError("the Maildir is odd"), "the Maildir is odd"),
         (of_the_sink(OSError(errno.EDQUOT, NAMED, f"/mail/{NAMED}")), "disk of the sink is full"),
         (of_the_sink(PermissionError(errno.EACCES, NAMED, f"/mail/{NAMED}")), "can't be written"),
-        (of_the_sink(OSError(errno.ENOTCONN, NAMED)), "Check its disk"),
+        (of_the_sink(OSError(errno.ENOTCONN, NAMED)), "Check its folder and disk"),
         (of_the_sink(KeyError(NAMED)), "the sink raised KeyError"),
         (of_the_sink(full_database()), "disk of the store is full"),
     ],

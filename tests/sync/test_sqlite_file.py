@@ -440,7 +440,7 @@ def test_a_forked_child_gets_an_error_and_its_parent_goes_on(path: Path) -> None
     command = [sys.executable, "-W", "ignore", "-c", _USE_IN_CHILD, str(path)]
     lines = subprocess.run(command, capture_output=True, cwd=_HERE, text=True, timeout=60, check=True).stdout
     refused, *others = lines.splitlines()
-    assert refused.startswith("ConfigurationError('The file was opened before a fork")
+    assert refused.startswith("ConfigurationError('The store was opened before a fork")
     assert others == ["closed in the child", "closed in the parent"]
 
 

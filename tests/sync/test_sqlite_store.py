@@ -170,7 +170,7 @@ async def test_other_mailboxes_are_left_alone(store: SqliteStore, lease: Lease, 
 async def test_a_stale_lease_writes_nothing(store: SqliteStore, lease: Lease, inbox: StoredFolder) -> None:
     again = await store.claim(MAILBOX)
     assert again.lease_number == lease.lease_number + 1
-    with pytest.raises(StaleLeaseError, match="Claim it again"):
+    with pytest.raises(StaleLeaseError, match="Let only one worker"):
         await store.commit(lease, ChangeSet(rows=[make_row(inbox, 1)]), [make_new_change(inbox, 1)])
     assert (await store.states(inbox), await read_keys(store)) == ({}, [])
     await store.commit(again, ChangeSet(rows=[make_row(inbox, 1)]), [make_new_change(inbox, 1)])

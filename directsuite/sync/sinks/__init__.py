@@ -1,8 +1,8 @@
 """Sinks, which receive the changes of a synchronisation.
 
-MaildirSink   files for mail programs          at least once, one file per message
-TableSink     tables in the store's database   exactly once, in the store's transaction
-Changes       an `async for` loop              a change is done when the loop requests the next
+MaildirSink   files for mail programs          at least once
+TableSink     tables in the store's database   exactly once
+Changes       an `async for` loop              at least once
 """
 
 from directsuite.sync.sinks.iterator import Changes, ChangeStream, UnacknowledgedError

@@ -1,12 +1,11 @@
 """Serialisation of a received message to RFC 5322, with the same bytes on every version of Python.
 
-The generator of the standard library is not used: its folding depends on the version, and it rejects malformed values,
-which a hostile sender may have written. Here, line breaks in a header become spaces, and other text than ASCII becomes
-encoded words (RFC 2047), or UTF-8 for an address without an ASCII form (RFC 6532).
+The standard library's generator folds differently in each version, and rejects malformed values, which a sender may
+have written. Here, line breaks in a header become spaces. Text that is not ASCII becomes encoded words (RFC 2047), or
+UTF-8 in an address without an ASCII form (RFC 6532).
 
 The text is quoted-printable and files are base64, so neither can contain the boundary. RFC 2045 forbids both for types
-such as message/rfc822. These are written without an encoding, and with a boundary that they do not contain. If that
-would change the content, it becomes a file of type application/octet-stream.
+such as message/rfc822. Such content is written unchanged, or becomes a file of type application/octet-stream.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _BOUNDARY = "=_directsuite"
 _MAX_HEADER_BYTES = 262_144  # of a message part; parsing more takes seconds
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 _MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
-"""Message types that may contain other bytes than ASCII."""
+"""Types that may contain other bytes than ASCII."""
 
 
 @attrs.frozen
@@ -58,7 +57,7 @@ class _Part:
     media_type: str
     content: bytes
     encoding: str
-    """base64, or 7bit, 8bit or binary for content that is written unchanged."""
+    """base64; 7bit, 8bit or binary for unchanged content."""
     attachment: Attachment
 
     def format_header(self) -> bytes:
@@ -88,8 +87,8 @@ class _Part:
 def iter_eml(message: MessageDetail) -> Iterator[bytes]:
     """Yield the message in pieces. Lines end with a line feed, as in a Maildir.
 
-    From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are made from the message's fields. Other header lines
-    are copied, except Content-* and MIME-Version.
+    From, To, Cc, Bcc, Reply-To, Subject, Date and Message-ID are made from the message's fields. Other headers are
+    copied, except Content-* and MIME-Version.
     """
     yield _format_header(message)
     text = _fold_header("Content-Type", ["text/html;" if message.html_body else "text/plain;", 'charset="utf-8"'])
@@ -123,10 +122,7 @@ def _make_part(attachment: Attachment) -> _Part:
 
 
 def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
-    """Return 7bit, 8bit or binary, or None if content of a message type cannot be written unchanged.
-
-    text: the content with the line ends of the file.
-    """
+    """Return 7bit, 8bit or binary; None if the content can't be written unchanged. text: with the file's line ends."""
     has_mixed_line_ends = text != content and content.count(b"\n") != content.count(b"\r\n")
     if has_mixed_line_ends or b"\r" in text or b"\0" in text:
         return None
@@ -153,7 +149,6 @@ def _find_boundary(parts: Sequence[_Part]) -> str:
 
 
 def _format_parameters(content_type: str) -> list[str]:
-    """Return the formatted parameters of a content type, without the file name."""
     header = Message()
     header["Content-Type"] = _to_one_line(content_type[:_MAX_CONTENT_TYPE_CHARS])
     parameters = dict[str, str]()
@@ -215,7 +210,7 @@ def _to_one_line(value: str) -> str:
 
 
 def _format_subject(value: str) -> list[str]:
-    """Return the words of a subject, encoded if folding would change its spaces."""
+    # Encoded if folding would change its spaces.
     text = _BREAKS.sub(
         lambda found: " " if found[0].strip(" ") else found[0], replace_lone_surrogates(value[:_MAX_VALUE_CHARS])
     )
@@ -233,10 +228,7 @@ def _encode_words(text: str) -> list[str]:
 
 
 def _format_address(value: str) -> list[str]:
-    """Return the words of an address with an optional name, or of several addresses without names.
-
-    Invalid addresses become the name of an empty group (RFC 5322, 3.4).
-    """
+    """Return an address with an optional name, or several without; anything else as the name of an empty group."""
     text = _to_one_line(value[:_MAX_VALUE_CHARS])
     if all(addresses := [_parse_addr_spec(each.strip(" ")) for each in text.split(",")]):
         return [f"{address}," for address in addresses[:-1]] + addresses[-1:]
@@ -253,7 +245,7 @@ def _format_address(value: str) -> list[str]:
 
 
 def _parse_addr_spec(text: str) -> str:
-    """Return the address, with its domain in ASCII form if that is equivalent, or "" if it is not an address."""
+    """Return the address, with its domain in ASCII form if that is equivalent; "" if the text is not one."""
     if not _ADDRESS.fullmatch(text) or "=?" in text or len(text.encode()) > _MAX_WORD_CHARS:
         return ""
     local, at, domain = text.rpartition("@")
@@ -277,7 +269,6 @@ def _encode_text(body: str | None) -> bytes:
 
 
 def _shorten_filename(filename: str) -> str:
-    """Return the file name as one line. If it is too long, shorten it before the extension."""
     name = _to_one_line(filename)
     if len(name.encode()) <= _MAX_FILENAME_BYTES:
         return name

@@ -1,8 +1,8 @@
-"""A sink for an `async for` loop. The request for the next change acknowledges the previous one.
+"""A sink for an `async for` loop. Requesting the next change acknowledges the previous one: that one is done.
 
 deliver(batch) ──► waiting, one batch per mailbox ──► the loop's body ──► requests the next ──┐
        └──────────────── returns when the batch is acknowledged ◄─────────────────────────────┘
-                         raises when the loop is left before that
+                         raises if the loop is left before
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ from directsuite.sync.model import Change
 
 
 class UnacknowledgedError(SinkError):
-    """The loop was left before it acknowledged a change. The complete batch will be delivered again.
-
-    No change is quarantined for that. Call `refuse` to reject a change.
-    """
+    """The loop was left before it acknowledged a change. The complete batch will be delivered again."""
 
     def __init__(self, explanation: str) -> None:
         super().__init__(explanation, is_general=True)
@@ -54,9 +51,9 @@ class Changes:
             async for change in changes:
                 await keep(change)
 
-    A change is done when the loop requests the next one. If the loop is left by `break` or an exception before that,
-    and without `acknowledge`, the complete batch is delivered again, for example to another loop. The loop ends when
-    this object is closed. Call `refuse` for a change that cannot be stored, and continue with the next.
+    If the loop is left by `break` or an exception before it requests the next change, and without `acknowledge`, the
+    complete batch is delivered again, for example to another loop. Call `refuse` for a change that cannot be stored,
+    and continue with the next. The loop ends when this object is closed.
     """
 
     def __init__(self) -> None:
@@ -69,10 +66,11 @@ class Changes:
     async def deliver(self, changes: Sequence[Change]) -> None:
         """Wait until all changes are done.
 
-        Raises UnacknowledgedError if the loop is left first, SinkError if it refuses a change, ClosedError if closed.
+        Raises UnacknowledgedError if the loop is left first, SinkError if it refuses a change, ClosedError if this
+        object is closed.
         """
         if self._closed:
-            raise ClosedError("the changes are closed, so no loop can receive them")
+            raise ClosedError("The Changes object is closed, so no loop can receive its changes. Create another.")
         if not changes:
             return
         batch = _Batch(changes, asyncio.get_running_loop().create_future())
@@ -84,7 +82,7 @@ class Changes:
             self._forget(batch)
 
     def acknowledge(self) -> None:
-        """Mark the current change as done before the loop requests the next one."""
+        """Mark the current change as done, before the loop requests the next one."""
         batch = self._current
         if batch is not None and batch.reported_count == len(batch.changes):
             self._current = None
@@ -92,16 +90,16 @@ class Changes:
                 batch.done.set_result(None)
 
     def refuse(self) -> None:
-        """Reject the current change. It is quarantined once others succeed, and delivered again later."""
-        self._fail_current(SinkError("the loop over the changes refused this change"))
+        """Reject the current change. It is quarantined when the loop has accepted others, and delivered again later."""
+        self._fail_current(SinkError("The loop over the changes has refused this change."))
 
     async def aclose(self) -> None:
-        """End the loop and all deliveries. The next synchronisation delivers the remaining changes again."""
+        """End the loop and all deliveries. The next synchronisation delivers unacknowledged changes again."""
         self._closed = True
         self._arrived.set()
-        self._fail_current(ClosedError("the changes were closed before these were done"))
+        self._fail_current(ClosedError("The Changes object was closed before this change was done."))
         for batch in self._waiting:
-            batch.fail(ClosedError("the changes were closed before these were done"))
+            batch.fail(ClosedError("The Changes object was closed before this change was done."))
         self._waiting.clear()
 
     async def __aenter__(self) -> Self:
@@ -137,7 +135,7 @@ class Changes:
     def _leave(self, token: object) -> None:
         if self._loop is token:
             self._loop = None
-            self._fail_current(UnacknowledgedError("the loop over the changes was left before this change was done"))
+            self._fail_current(UnacknowledgedError("The loop over the changes was left before this change was done."))
 
     def _fail_current(self, error: DirectSuiteError) -> None:
         if self._current is not None:
@@ -153,10 +151,7 @@ class Changes:
 
 @scrub_class
 class ChangeStream(AsyncIterator[Change]):
-    """The changes of a synchronisation that runs while they are read. Returned by its method `changes`.
-
-    If a step is interrupted, for example by a timeout, the next step continues at the same change.
-    """
+    """The changes of a synchronisation that runs while they are read: see `Synchronizer.changes`."""
 
     def __init__(self, changes: Changes, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """run: synchronises until cancelled, then closes `changes`. Its errors end the stream."""
@@ -198,7 +193,7 @@ class ChangeStream(AsyncIterator[Change]):
         await self.aclose()
 
     def refuse(self) -> None:
-        """Reject the last change. It is quarantined once others succeed, and delivered again later."""
+        """Reject the last change. It is quarantined when the loop has accepted others, and delivered again later."""
         self._changes.refuse()
 
     def __del__(self) -> None:
@@ -208,7 +203,7 @@ class ChangeStream(AsyncIterator[Change]):
 
 
 class ChangeLoop:
-    """One loop over `Changes`. It is left by `aclose`, or when the object is deleted, for example after `break`."""
+    """One loop over `Changes`. It is left by `aclose`, or when the object is deleted, as after `break`."""
 
     def __init__(self, ask: Callable[[], Awaitable[Change]], leave: Callable[[], None]) -> None:
         self._ask = ask

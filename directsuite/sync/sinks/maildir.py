@@ -6,12 +6,12 @@
         directsuite-gone/                       empty files: the flags of deleted messages, for 30 days
 
 A file name consists of a time, a hash of the message's key and a hash of its digest, so a change that is delivered
-again finds its file. A read message is written to cur/ with the flag S, any other to new/. Existing files are never
-rewritten. Flags that a mail program has set survive a move, and a deletion that is undone.
+again finds its file. A read message is written to cur/ with the flag S, any other to new/. Files are not rewritten.
+Flags set by a mail program survive a move, and a deletion that is undone.
 
 Directory names follow Maildir++, in modified UTF-7 (RFC 3501, 5.1.3), and differ for different folders:
 
-    INBOX ──────────► (the mailbox's own directory)
+    INBOX ──────────► (the mailbox's directory)
     INBOX.Sent ─────► .Sent
     INBOX.A.B/C ────► .A.B%2FC        printable ASCII that a file name cannot contain is percent-encoded
     Bücher ─────────► .%~B&APw-cher   the prefix %~ marks folders outside INBOX
@@ -57,12 +57,12 @@ _READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
 _MAX_SCANS = 3  # a mail program may rename files during a scan
 
 _MAX_NAME_BYTES = 200  # file systems allow 255
-_SHORT_NAME_CHARS = 20  # kept of a name that is too long; a character takes at most 8 bytes
+_SHORT_NAME_CHARS = 20  # of a name that is too long; a character takes at most 8 bytes
 _UNSAFE_CHARS = re.compile(r"""[^ -~]+|[&%/\\:*?"<>|~]""")
 
 
 class MaildirError(SinkError):
-    """The files could not be written. errno: the error number of the operating system, or None."""
+    """The files could not be written. errno: the operating system's error number, or None."""
 
     def __init__(self, explanation: str, *, errno: int | None = None) -> None:
         super().__init__(explanation, is_general=errno in SYSTEM_ERRNOS)
@@ -71,19 +71,16 @@ class MaildirError(SinkError):
 
 @attrs.define
 class _CachedMaildir:
-    """The keys that a delivery found. The next delivery uses them if `new` and `cur` are unchanged.
-
-    Used for new messages only. Other changes need the paths, so the directories are listed.
-    """
+    """The keys of a Maildir's files: for new messages, if `new` and `cur` are unchanged. Others need the paths."""
 
     keys: set[int] = attrs.field(factory=set[int])
-    """The first 64 bits of each key, including keys of removed files: a tenth of the memory of the names."""
+    """The first 64 bits of each key, also of removed files. The names need ten times as much memory."""
     change_stamps: tuple[tuple[int, int], ...] = ()
     """The inode and ctime in nanoseconds of `new` and `cur`."""
 
 
 class _MaildirCache:
-    """The keys of recently written Maildirs, because listing a large directory is slow."""
+    # Listing a large directory is slow.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,16 +88,14 @@ class _MaildirCache:
         self._keys = 0
 
     def pop(self, path: Path) -> _CachedMaildir:
-        """Remove and return the entry of a Maildir, or return an empty one."""
         with self._lock:
             known = self._known.pop(path, _CachedMaildir())
             self._keys -= len(known.keys)
             return known
 
     def store(self, path: Path, known: _CachedMaildir) -> None:
-        """Store the entry of a Maildir. Drop the oldest entries if there are too many keys."""
         with self._lock:
-            if path in self._known:  # two concurrent deliveries: each entry lacks keys
+            if path in self._known:  # of a concurrent delivery: each entry lacks keys
                 self._keys -= len(self._known.pop(path).keys)
                 return
             self._known[path] = known
@@ -116,11 +111,11 @@ class MaildirSink:
     folder: the parent directory of the Maildirs, created if its own parent exists.
     keep_gone: True to keep the files of deleted messages.
 
-    Raises MaildirError if a file cannot be written. The error names no file, because names contain the mailbox.
+    Raises MaildirError if a file cannot be written. It names no file, because names contain the mailbox.
     """
 
     needs_read_state = True
-    """Requests `Change.is_read` of new messages: see `Deliver`."""
+    """Requests `Change.is_read`: see `Deliver`."""
 
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = to_path(folder, "folder")
@@ -128,7 +123,7 @@ class MaildirSink:
         self._cache = _MaildirCache()
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(PermissionError):  # the parent may not be readable
+            with contextlib.suppress(PermissionError):  # the parent may be unreadable
                 sync_folder(self._root.parent)
         except OSError as error:
             reason = explain_os_error(error)
@@ -140,11 +135,11 @@ class MaildirSink:
 
     @property
     def sink_name(self) -> str:
-        """The name to which a store is bound: the hashed path, because a path may contain a person's name."""
+        """The name for the store: the hashed path, because a path may contain a person's name."""
         return f"maildir {hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:32]}"
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Write the changes and flush them to disk. If cancelled, finish the change in progress first."""
+        """Write the changes and flush them to disk. A cancellation takes effect after the change in progress."""
         stop = threading.Event()
         work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
         try:
@@ -168,8 +163,8 @@ class MaildirSink:
             delivery.sync()
         except OSError as error:
             failure = MaildirError(
-                f"the Maildir can't be written ({explain_os_error(error)}): check its disk and permissions; "
-                "the changes will be delivered again",
+                f"The Maildir can't be written ({explain_os_error(error)}). Check its disk and permissions. "
+                "The changes will be delivered again.",
                 errno=error.errno,
             )
         else:
@@ -178,7 +173,7 @@ class MaildirSink:
 
 
 class _Maildir:
-    """One Maildir, with its files that have a key of the current delivery."""
+    """A Maildir, with its files that have a key of the current delivery."""
 
     def __init__(self, path: Path, keys: set[str], known: _CachedMaildir) -> None:
         self.path = path
@@ -188,7 +183,6 @@ class _Maildir:
         self._has_saved_flags = False
 
     def begin(self) -> None:
-        """Create the Maildir if it is missing, clean up after a crash, and scan if the cache is outdated."""
         for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
             with contextlib.suppress(FileExistsError):
                 directory.mkdir(0o700)
@@ -213,7 +207,6 @@ class _Maildir:
                         self._files[found["key"], found["digest"]] = self.path / place / name
 
     def find(self, key: str, digest: str | None) -> Path | None:
-        """Return the file of a message, or None. digest: None accepts any file with the key."""
         if digest is not None:
             return self._files.get((key, digest))
         return next((path for (each, _), path in self._files.items() if each == key), None)
@@ -222,7 +215,6 @@ class _Maildir:
         return [path for (each, other), path in self._files.items() if each == key and other != digest]
 
     def write(self, name: str, message: MessageDetail, flags: str | None) -> None:
-        """Write a file. flags: None writes it to new/, otherwise it goes to cur/ with these flags."""
         temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
         path = self.path / "new" / name if flags is None else self.path / "cur" / f"{name}{flags}"
         with replace_file(path, temporary=temporary, synced=True) as file:
@@ -242,7 +234,6 @@ class _Maildir:
         self._files = {identifier: each for identifier, each in self._files.items() if each != path}
 
     def save_flags(self, path: Path) -> None:
-        """Record the flags of a file in cur/ before it is deleted, for 30 days."""
         found = _NAME.fullmatch(path.name)
         if path.parent.name != "cur" or found is None:
             return
@@ -253,7 +244,6 @@ class _Maildir:
         self._has_saved_flags = True
 
     def find_saved_flags(self, key: str, digest: str | None) -> Path | None:
-        """Return the record that `save_flags` made, or None."""
         saved, start = self.path / _DELETED_FLAGS_DIR, f"{key}-{digest}"
         with contextlib.suppress(FileNotFoundError):
             return next((saved / name for name in _list_names(saved) if name.startswith(start)), None)
@@ -266,7 +256,6 @@ class _Maildir:
                 Path(path).unlink(missing_ok=True)
 
     def sync(self) -> _CachedMaildir:
-        """Flush the directories to disk. Return the entry for the cache."""
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
         if self._has_saved_flags:
@@ -295,8 +284,7 @@ class _Delivery:
             maildir.begin()
 
     def apply(self, change: Change) -> None:
-        """Apply a change. Scan again if a mail program has moved a file."""
-        for _ in range(_MAX_SCANS - 1):
+        for _ in range(_MAX_SCANS - 1):  # a mail program may move a file
             with contextlib.suppress(FileNotFoundError):
                 return self._apply(change)
             for maildir in self._maildirs.values():
@@ -391,7 +379,7 @@ def _list_names(directory: Path) -> list[str]:
 
 
 def build_mailbox_dir(mailbox: str) -> str:
-    """Return the name of a mailbox's directory. For most Direct addresses, it is the address."""
+    """Return the name of a mailbox's directory: for most Direct addresses, the address."""
     name = _encode_component(mailbox)
     if name.startswith(".") or DEVICE.match(name):
         name = f"%{ord(name[0]):02X}{name[1:]}"
@@ -399,7 +387,7 @@ def build_mailbox_dir(mailbox: str) -> str:
 
 
 def build_folder_dir(folder: str) -> str:
-    """Return the name of a folder's directory inside the mailbox's, empty for INBOX."""
+    """Return the name of a folder's directory in the mailbox's; empty for INBOX."""
     if folder == INBOX:
         return ""
     root, dot, below = folder.partition(".")
@@ -427,7 +415,7 @@ def _encode_match(odd: re.Match[str]) -> str:
 
 
 def _encode_end(name: str) -> str:
-    """Percent-encode a final space or dot, which Windows drops."""
+    # Windows drops a final space or dot.
     return f"{name[:-1]}%{ord(name[-1]):02X}" if name.endswith((" ", ".")) else name
 
 

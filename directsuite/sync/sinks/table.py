@@ -2,8 +2,8 @@
 
     message ──► attachment (by message.id, in the order of number)
 
-`message.present` is false for a deleted message that is retained. Present messages have unique keys. In PostgreSQL,
-the tables are in the schema `directsuite`.
+`message.present` is false for a deleted message that is retained. Present messages have unique keys. In PostgreSQL, the
+schema is `directsuite`.
 """
 
 from __future__ import annotations
@@ -127,14 +127,12 @@ class TableSink:
         await self._write_new(transaction, run)
 
     async def _write_new(self, transaction: Transaction, run: dict[_StoredKey, Change]) -> None:
-        """Insert new messages in batches, except those whose key exists."""
         taken = await _read_ids(transaction, run)
         for key in taken:
             await self._put(transaction, run[key])
         await _insert(transaction, {key: change for key, change in run.items() if key not in taken})
 
     async def _put(self, transaction: Transaction, change: Change) -> None:
-        """Move or insert a message, if it does not have its key already."""
         here, before = await _find_message_id(transaction, _SELECT_PRESENT, change.key, change.digest), None
         if change.previous is not None:
             before = await _find_message_id(transaction, _SELECT_PRESENT, change.previous, change.digest)
@@ -161,7 +159,7 @@ class TableSink:
 async def _find_message_id(
     transaction: Transaction, select: Statement, key: Key, digest: str | None = None
 ) -> int | None:
-    """Return the id of the first message with the key, and with the digest if both digests are known."""
+    # An unknown digest equals any.
     rows = await transaction.execute(select, _make_key_values(key))
     return next((found for found, its in rows if digest is None or its is None or its == digest), None)
 
@@ -170,7 +168,7 @@ async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dic
     found = dict[_StoredKey, int]()
     for folder, keys_there in itertools.groupby(sorted(keys), key=_get_folder_key):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
-        # The ids are aggregated, because SQLite releases and reacquires the GIL for each row.
+        # Aggregated, because SQLite releases and reacquires the GIL for each row.
         ((pairs,),) = await transaction.execute(_SELECT_IDS, values | {"uids": [uid for *_, uid in keys_there]})
         for pair in pairs.split(",") if pairs else ():
             uid, number = map(int, pair.split())
@@ -219,7 +217,7 @@ def _make_stored_key(key: Key) -> _StoredKey:
 
 @functools.lru_cache(maxsize=64)
 def _encode_name(name: str) -> str:
-    """Escape NUL, surrogates and backslashes, so that different names stay different."""
+    # Different names stay different.
     name = name.replace("\\", "\\\\").replace("\0", "\\0")
     return name.encode("utf-8", "backslashreplace").decode()
 

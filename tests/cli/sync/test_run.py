@@ -102,7 +102,7 @@ async def test_a_mistyped_folder_is_told_in_words_that_fit(sync_runner: SyncRunn
         "run", "--mailbox", ALICE, "--passwords", sync_runner.write_passwords(), "--once", "--folder", "INBOX.Snet"
     )
     assert ended.status == 1
-    assert "There is no such folder on the server. Create it there, or leave it out here." in ended.out
+    assert "The server has no such folder. Create it there, or remove it from the folders to synchronise." in ended.out
 
 
 async def test_failed_mailbox_is_reported_by_number_and_others_continue(sync_runner: SyncRunner) -> None:

@@ -72,7 +72,7 @@ async def test_a_folder_that_is_deleted_is_told_and_found_again(scenario: Scenar
         await scenario.box.delete_messages_by_uids("INBOX.Short", [1], forever=True)
         await scenario.box.delete_folder("INBOX.Short")
         await worker.advance_until(lambda: worker.get_status(ALICE) is SyncStatus.FAILING, within=SOON)
-        assert "no such folder on the server" in worker.get_problem(ALICE)
+        assert "server has no such folder" in worker.get_problem(ALICE)
         assert list(worker.read_status()[ALICE].progress.folders) == ["INBOX.Short"]
         await goes_on(worker, scenario, "his")
         await worker.advance(HOUR_SECONDS)
