@@ -1,4 +1,4 @@
-"""The interface to a database, which is either SQLite or PostgreSQL.
+"""The interface to a database in SQLite or PostgreSQL.
 
     database.transaction(work) ──► work(transaction): committed if it returns, rolled back if it raises
     database.execute(statement) ─► one statement, committed immediately
@@ -142,7 +142,7 @@ class Transaction(Protocol):
 
 
 TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
-"""Runs in one transaction. It may await only the transaction's methods, because SQLite's thread has no event loop."""
+"""May await only the transaction's methods, because SQLite's thread has no event loop."""
 
 
 class Database(Protocol):
@@ -153,7 +153,7 @@ class Database(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Disconnect after the transactions in progress."""
+        """Disconnect. Transactions in progress are completed."""
         ...
 
     async def transaction(self, work: TransactionFn[T]) -> T:

@@ -27,8 +27,8 @@ _NO_HARD_LINK_ERRNOS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOS
 _LOCKED_DESCRIPTORS: dict[tuple[int, int, int], list[int]] = {}
 """The descriptors of each locked file, by process id, device and inode.
 
-A process can lock a file twice with record locks, and closing any descriptor of the file ends them. Unlike locks by
-flock, forked children do not inherit them.
+A process can lock a file twice with record locks, and closing any descriptor of the file ends them. Forked children do
+not inherit them, unlike locks by flock.
 """
 
 
@@ -50,7 +50,7 @@ class FileLock:
                 for each in self._descriptors:
                     os.close(each)
             finally:
-                # Last, because these closes would end the lock of a thread that had locked the file meanwhile.
+                # Last: a thread that locked the file before this would lose its lock to these closes.
                 del _LOCKED_DESCRIPTORS[self._key]
 
 
@@ -59,8 +59,7 @@ def lock_file(path: Path, *, create: bool = True) -> FileLock:
 
     create: True to create a missing file, readable by its owner only.
 
-    Raises BlockingIOError if it is locked, here or in another process, and OSError if it cannot be opened or the file
-    system does not support locks.
+    Raises BlockingIOError if it is locked, here or in another process; other OSErrors if it cannot be opened or locked.
     """
     with contextlib.suppress(FileNotFoundError):
         if make_lock_key(path.stat()) in _LOCKED_DESCRIPTORS:
@@ -137,7 +136,7 @@ def replace_file(path: Path, *, temporary: Path, synced: bool) -> Generator[Bina
 def move_new(file: Path, place: Path) -> bool:
     """Rename a file within its file system. Return False, and do nothing, if the new name exists.
 
-    Without hard links, a file that another process creates at the same time may be replaced.
+    Without hard links, a file that is created at the same time may be replaced.
     """
     try:
         if os.name == "nt":

@@ -45,22 +45,22 @@ _CORRECT_HEARTBEATS = """
     UPDATE directsuite.procrastinate_workers SET last_heartbeat = clock_timestamp()
     WHERE last_heartbeat > clock_timestamp()
 """
-"""Resets heartbeats written while the clock was ahead. Otherwise, a dead worker would seem alive until then."""
+"""Resets heartbeats written while the clock was ahead, because a dead worker would seem alive."""
 _LAST_UNTRACKED_MIGRATION = "03.04.00_50_post_add_retry_failed_job_procedure.sql"
-"""The last migration of procrastinate 3.10, which created the tables in databases without recorded migrations."""
+"""The last migration in databases without recorded migrations, whose tables are of procrastinate 3.10."""
 
 
 class FleetEngine:
     """Dispatches due keys to the workers of the fleet, and runs the keys that this worker gets.
 
     kind: the kind of work, the same in all processes.
-    worker: the unique id of this worker.
+    worker: the worker's unique id.
     list_due: returns due keys, each with the worker to wake, or None for any. Called every `tick` seconds.
     run_key: does the work of a key, if it is still due. Must not raise.
     heartbeat: called every third of `worker_timeout`. Like `list_due`, it may raise the connections' error.
     on_stop: called when no more work starts.
     concurrency: the maximum number of keys in progress.
-    grace: seconds for work in progress to finish at the end.
+    grace: seconds for work in progress at the end.
     worker_timeout: seconds without a heartbeat after which a worker counts as dead.
 
     Raises ConfigurationError if procrastinate is not installed.
@@ -102,7 +102,7 @@ class FleetEngine:
         self._stopping.set()
 
     def wake_later(self, key: int, worker: str | None) -> None:
-        """Wake a worker at the next tick, or when PostgreSQL accepts the job. worker: None for any."""
+        """Wake a worker at the next tick. Retry until PostgreSQL accepts the job. worker: None for any."""
         self._to_wake[key] = worker
 
     async def wake(self, key: int, worker: str | None) -> None:
@@ -156,7 +156,7 @@ class FleetEngine:
     async def _end(
         self, working: asyncio.Task[object], waking: asyncio.Task[object], *others: asyncio.Task[object]
     ) -> None:
-        self._queue.end()  # procrastinate may lose a cancellation or turn it into an error
+        self._queue.end()  # procrastinate may lose a cancellation
         await asyncio.gather(self._end_waking(waking), asyncio.wait([working], timeout=self._grace + _SLACK))
         await self._queue.aclose()  # ends waits for PostgreSQL if it is not available
         await _cancel(working, *others)  # last, so that heartbeats continue during the grace period
@@ -240,7 +240,7 @@ class FleetQueue:
 
         async def migrate(connection: Connection) -> bool:
             """Apply the next migration. Return False if there is none."""
-            # In a separate transaction, as some require.
+            # In a separate transaction, because some require that.
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})
@@ -282,7 +282,7 @@ class FleetQueue:
         await self._connections.fetch(_CORRECT_HEARTBEATS)
         with self._translate_errors():
             if self._procrastinate_worker is not None and self._procrastinate_worker.worker_id is not None:
-                # Procrastinate ends its own heartbeats at the first failure, and when it is stopped.
+                # Procrastinate's own heartbeats end at a failure, and when it is stopped.
                 await self._app.job_manager.update_heartbeat(self._procrastinate_worker.worker_id)
             stalled = await self._app.job_manager.get_stalled_jobs(
                 task_name=self._name, seconds_since_heartbeat=self._worker_timeout
@@ -351,7 +351,7 @@ class FleetQueue:
 
 
 async def _finish(ending: Coroutine[Any, Any, None]) -> None:
-    """Wait until `ending` is complete, even if cancelled. Then raise the cancellation."""
+    """Wait for `ending`, even if cancelled. Then raise the cancellation."""
     task, cancelled = asyncio.create_task(ending), None
     while not task.done():
         try:

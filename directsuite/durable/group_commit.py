@@ -3,8 +3,8 @@
     run ─► queue ─► BEGIN ─► SAVEPOINT, job, RELEASE ─► … ─► COMMIT ─► callers get their results
                                 └─ raises: ROLLBACK TO, and only its caller gets the exception
 
-A commit flushes the disk, so one commit for many jobs is faster. A job that is alone needs no SAVEPOINT. Reads use a
-second committer, whose BEGIN locks nothing.
+A commit flushes the disk, so one commit for many jobs is faster. Reads use a second committer, whose BEGIN locks
+nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class GroupCommitter:
         """Run `work` in a transaction, and return its result after the commit. Roll it back if it raises.
 
         If the caller is cancelled, the work may be committed anyway. Raises ClosedError if not open, and
-        ConfigurationError in a forked process, which does not have the thread.
+        ConfigurationError in a forked process.
         """
         if not self._is_open or self._ended is None or self._ended.done():
             raise self._make_closed_error()
@@ -111,9 +111,9 @@ class GroupCommitter:
         return result
 
     async def aclose(self) -> None:
-        """Finish the queued jobs, disconnect, and end the thread. Raises the error that ended the thread, if any.
+        """Finish the queued jobs, disconnect, and end the thread. Do nothing in a forked process.
 
-        Does nothing in a forked process, because the file and the thread belong to its parent.
+        Raises the error that ended the thread, if any.
         """
         self._is_open = False
         if self._ended is not None and self._process == os.getpid():
@@ -150,7 +150,7 @@ class GroupCommitter:
         _resolve_jobs([opened, ended])
 
     def _collect_jobs(self) -> list[_Job]:
-        """Wait for the jobs of the next transaction. Return an empty list at the end."""
+        """Wait for the next transaction's jobs. Return none at the end."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:
@@ -166,7 +166,7 @@ class GroupCommitter:
         return jobs
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
-        """Run the waiting jobs in one transaction. Jobs remain if SQLite rolls it back before they start."""
+        """Run the waiting jobs. Some remain if SQLite rolls the transaction back before they start."""
         begun = list[_Job]()
         try:
             if connection.in_transaction:
@@ -180,7 +180,7 @@ class GroupCommitter:
                     self._attempt(connection, job, is_alone=is_alone)
             if not connection.in_transaction:
                 raise sqlite3.OperationalError(
-                    "SQLite has rolled back the transaction, and a job has suppressed the error."
+                    "SQLite has rolled back the transaction, but its function has suppressed the error. Let the error pass."
                 )
             connection.commit()
         except BaseException as error:  # noqa: BLE001  the callers get it
@@ -195,7 +195,7 @@ class GroupCommitter:
                     connection.rollback()
 
     def _attempt(self, connection: sqlite3.Connection, job: _Job, *, is_alone: bool) -> None:
-        """Run one job. If it fails, roll back to its savepoint, or raise if there is none or SQLite rolled back all."""
+        """Run one job. If it fails, roll back to its savepoint, or raise if that is not possible."""
         if not is_alone:
             connection.execute("SAVEPOINT directsuite")
         self._is_at_work = True
@@ -206,7 +206,7 @@ class GroupCommitter:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
                 error.add_note(_HINT_NO_TRANSACTION_CONTROL)
             job.fail(
-                RuntimeError("The function passed to the transaction raised StopIteration.")
+                RuntimeError("The function passed to the transaction raised StopIteration. Raise another exception.")
                 if isinstance(error, StopIteration)
                 else error
             )

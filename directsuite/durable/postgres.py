@@ -36,7 +36,7 @@ T = TypeVar("T")
 Connection: TypeAlias = "psycopg.AsyncConnection[tuple[Any, ...]]"
 
 TIMEOUT = 30.0
-"""Seconds."""
+"""Default seconds for a call."""
 
 _MAX_SETTING_MS = 2**31 - 1  # the largest value of PostgreSQL's timeout settings
 _ROWS_PER_TURN = 2000  # rows converted before the event loop may run other tasks
@@ -92,7 +92,7 @@ def explain(error: psycopg.Error) -> str:
             return _UNREACHABLE
         return f"{_REJECTED} ({type(error).__name__})."
     advice = (_HINT_BY_SQLSTATE.get(state[:length]) for length in (5, 2))
-    return next(filter(None, advice), f"{_REJECTED} (SQLSTATE {state}).")
+    return next(filter(None, advice), f"{_REJECTED} (SQLSTATE {state}). See PostgreSQL's log.")
 
 
 class Connections:
@@ -177,12 +177,12 @@ class Connections:
                     await connection.close()
 
     async def disconnect(self) -> None:
-        """Close the idle connections, except in a forked process, which shares the sockets. New calls connect again."""
+        """Close the idle connections, except in a forked process. The next call connects again."""
         while self._idle and not self._is_forked():
             await self._idle.pop().close()
 
     async def aclose(self) -> None:
-        """Close the idle connections now, and the others after their calls. New calls raise ClosedError."""
+        """Close the idle connections, and the others after their calls. New calls raise ClosedError."""
         self._closed = True
         await self.disconnect()
 
@@ -269,7 +269,7 @@ class PostgresDatabase:
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
     ) -> list[Any]:
-        """Return rows, converted by `make` without blocking the event loop."""
+        """Return converted rows, without blocking the event loop."""
         return await _convert_rows(await self.connections.fetch(statement.postgres, values), make)
 
 
@@ -319,12 +319,12 @@ class PostgresTransaction:
         return found
 
     async def ensure(self, tables: Tables) -> None:
-        """Create missing tables. Raises the database's error for another version."""
+        """Create missing tables. Raises the connections' error for another version."""
         statements = [statement.postgres for statement in tables.statements]
         await ensure_part(self.connection, tables.part, tables.version, statements, error=self._connections.error)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return why PostgreSQL rejected a statement, without values; None for other errors or a closed connection."""
+        """Return why PostgreSQL rejected a statement; None for other errors, or if the connection is closed."""
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
@@ -416,7 +416,7 @@ async def lock_schema(connection: Connection) -> None:
 def propagate_cancellation() -> Generator[None]:
     """Raise CancelledError at the end of the block if the task was cancelled in it.
 
-    psycopg may lose the cancellation, by asyncio.wait_for in Python 3.11 or an error of its cleanup.
+    psycopg may lose it: in Python 3.11, or by an error of its cleanup.
     """
     task = asyncio.current_task()
     before = 0 if task is None else task.cancelling()

@@ -104,7 +104,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def translate_errors(self) -> Generator[None]:
-        """Raise errors of SQLite within the block as errors of this kind."""
+        """Raise errors of SQLite as errors of this kind."""
         try:
             yield
         except _ERRORS as error:
@@ -138,7 +138,7 @@ class SqliteFile(Generic[E]):
         Write only briefly, because the other process waits. Raises errors of SQLite as errors of this kind.
         """
         try:
-            path = Path(os.path.realpath(path))  # SQLite's other files are beside the target of a link
+            path = Path(os.path.realpath(path))  # SQLite's other files are beside a link's target
             is_there = path.exists()
             self._validate_regular_file(path)
         except OSError as error:
@@ -204,7 +204,7 @@ class SqliteFile(Generic[E]):
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Generator[None]:
-        # file.db.lock, and the database itself, which this process might open under a second name.
+        # Also the database itself, which this process might open under a second name.
         with contextlib.ExitStack() as stack:
             try:
                 stack.callback(lock_file(path.with_name(f"{path.name}.lock")).release)
@@ -232,8 +232,8 @@ class SqliteFile(Generic[E]):
 class SqliteDatabase:
     """A database in an SQLite file. Concurrent commits share a flush; reads use a second connection.
 
-    path: None for a database in memory, which closing deletes.
-    shared: True to use an existing file briefly, also while another process has it open for writing.
+    path: None for memory.
+    shared: True to use an existing file that another process may have open for writing.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile[Any], *, shared: bool = False) -> None:
@@ -348,7 +348,7 @@ class SqliteTransaction:
             self.connection.execute(statement.sqlite)
 
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
-        """Return why SQLite rejected a statement; None for other errors."""
+        """Return why SQLite rejected a statement, or None."""
         if not isinstance(error, sqlite3.Error):
             return None
         return DatabaseRejection(self._kind.explain(error).explanation, is_about_no_row(error), error)

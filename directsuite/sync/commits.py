@@ -3,8 +3,8 @@
     the store's own sink    changes and rows in one transaction
     any other sink          rows in doubt ──► delivered ──► final rows
 
-A row in doubt says that the sink may have received the change. After a crash, the change is sent again; or what became
-of the message since, even to a sink that never received the change.
+A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
+still exists. If not, the sink receives what became of it, even if it never received the change.
 
 A batch that the sink rejects is halved until the rejected changes are alone. `is_item_scoped` decides whether the cause
 is such a change, which is quarantined, or the sink:
@@ -128,7 +128,7 @@ class ChangeStep:
 
     @property
     def attempts(self) -> int:
-        """The number of earlier rejections by the sink and failed fetches."""
+        """Earlier rejections by the sink and failed fetches."""
         row = self.new_row or self.old_row
         return 0 if row is None else row.attempts
 
@@ -190,7 +190,7 @@ def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int
 
 @attrs.define(eq=False)
 class SinkHealth:
-    """The deliveries of all mailboxes to this process's sink."""
+    """A record of this process's deliveries, for all mailboxes."""
 
     accepted_with_messages: int = 0
     """Batches with at least one message."""
@@ -229,7 +229,7 @@ class SinkHealth:
         self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
-        """Return the number of accepted batches; with has_message, only of those with messages."""
+        """Return the number of accepted batches. has_message: True to count only those with messages."""
         return self.accepted_with_messages + (0 if has_message else self.accepted_without)
 
 
@@ -267,7 +267,7 @@ class Commits:
         )
 
     async def write(self, change_set: ChangeSet) -> None:
-        """Commit rows and folders that the sink needs no change for."""
+        """Commit rows and folders, without changes for the sink."""
         await self.store.commit(self.lease, change_set, ())
 
     async def write_batches(self, rows: Iterable[MessageRow], folders: Sequence[StoredFolder] = ()) -> None:

@@ -70,9 +70,10 @@ _MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageS
 
 @attrs.frozen
 class CommitResult:
-    """How many of the messages were committed, from the first one on, and as which changes."""
+    """The result of committing messages."""
 
     committed_count: int
+    """Messages from the first one on."""
     changes: Counter[Kind]
 
 

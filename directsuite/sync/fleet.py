@@ -4,7 +4,7 @@
      ▲                 └─ next_due_at and the problem ──► table `schedule`
      └────────────────────────────────────────────────────┘
 
-A worker that dies or hangs loses its mailboxes after `worker_timeout`, and their leases at the next claims.
+A worker that dies or hangs loses its mailboxes after `worker_timeout`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Fleet:
         return await self._table.remove(names)
 
     async def status(self) -> FleetStatus:
-        """Return the status of the fleet. Raises StoreError."""
+        """Return the fleet's status. Raises StoreError."""
         await self._table.prepare()
         return await self._table.read_status()
 
@@ -235,13 +235,13 @@ class FleetMailbox:
     failures: int
     """Consecutive failed rounds."""
     problem: str | None
-    """The message about the last round's failure, or None."""
+    """Of the last round, or None."""
 
 
 class FleetTable:
     """The tables `schedule` and `worker`. Methods raise StoreError.
 
-    worker_timeout: seconds without a heartbeat after which a worker counts as dead.
+    worker_timeout: as for `Fleet`.
     max_pause: seconds. Due times further ahead count as past.
     """
 
@@ -319,7 +319,7 @@ class FleetTable:
         return {mailbox for (mailbox,) in await self._database.fetch(sql.WORKER_MAILBOXES, {"worker": self._worker})}
 
     async def read_status(self) -> FleetStatus:
-        """Return the status of the fleet."""
+        """Return the fleet's status."""
         values = {"patience": self._worker_timeout}
         ((mailboxes, waiting, late, workers),) = await self._database.fetch(sql.FLEET_STATUS, values)
         failing = {str(problem): count for problem, count in await self._database.fetch(sql.PROBLEMS)}

@@ -1,6 +1,6 @@
 """Identities and digests, which recognise a message wherever it is.
 
-identity   hash of Message-ID, date and size: strong. Without a Message-ID: hash of date, size, sender and subject: weak
+identity   hash of Message-ID, date and size: strong; or of date, size, sender and subject, without a Message-ID: weak
 digest     hash of the complete content
 
 A row records the identity of the complete message. Some services return other values in metadata: no size (-1), a date

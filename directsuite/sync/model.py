@@ -174,7 +174,7 @@ class ChangeSet:
     """The rows and folders that a commit writes."""
 
     renumbered: list[int] = attrs.field(factory=list[int])
-    """Ids of renumbered folders. First, their POISON rows become DELETED, and all others except DELETED UNRESOLVED."""
+    """Ids of renumbered folders. First, POISON rows become DELETED, and the others, except DELETED, UNRESOLVED."""
     rows: list[MessageRow] = attrs.field(factory=list[MessageRow])
     """Rows to insert, or to replace by their keys."""
     problems: dict[tuple[int, int, int], str] = attrs.field(factory=dict[tuple[int, int, int], str])

@@ -272,7 +272,7 @@ class MailboxRounds:
         count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self._remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
-            return  # the folder has changed again, so the next round decides
+            return  # the folder has changed again
         await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
         await require_absence(self._remote, snapshot.state.name, sample(sorted(missing)))
         snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag

@@ -56,10 +56,9 @@ _DUE_NOW = float("-inf")
 
 @attrs.frozen(kw_only=True)
 class RoundResult:
-    """The result of a round. next_in: seconds until the next one."""
+    """The result of a round. next_in: seconds until the next one. report: None if the entire mailbox failed."""
 
     report: RoundReport | None
-    """None if the round failed for the entire mailbox."""
     next_in: float
     no_progress: bool = False
     """True if several rounds in a row had more to do, but did nothing."""
@@ -282,11 +281,11 @@ _Heap = list[tuple[float, int, _ScheduledMailbox]]
 
 
 class Schedule:
-    """The mailboxes of one process, ordered by due time. At first, all are due at `now`.
+    """The mailboxes of one process, ordered by due time.
 
         later ──► ready: without a backlog, or with one ──► busy ──► later
 
-    Mailboxes with a backlog, more work for another round, get at most half of `concurrency`.
+    Mailboxes with a backlog, which need another round immediately, get at most half of `concurrency`.
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
@@ -352,7 +351,7 @@ class Schedule:
 
 
 class PollSchedule:
-    """Computes the pause between two polls of a mailbox, which is active for an hour after a change.
+    """Computes the pause between two polls. A mailbox is active for an hour after a change.
 
     interval: seconds for an inactive mailbox; None: as often as the requests allow.
     folders: the folders of each mailbox; None: all, counted during the rounds.

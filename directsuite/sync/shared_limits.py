@@ -31,7 +31,7 @@ from directsuite.sync.model import StoreError
 
 __all__ = ["SharedLimits"]
 
-_TIMEOUT = 2.0  # seconds for PostgreSQL to respond; no request is sent meanwhile
+_TIMEOUT = 2.0  # seconds for PostgreSQL to respond; without slots, no request is sent
 _RETRY_DELAY = 1.0  # seconds after a failure of PostgreSQL
 _MAX_LEASE_AHEAD = 1.0  # seconds; slots further ahead would delay the effect of a pause
 _MAX_AHEAD = MAX_RETRY_AFTER + 60.0  # seconds; a later time was stored while a clock was ahead
@@ -106,7 +106,7 @@ class SharedRate:
     conninfo, processes: as for `SharedLimits`.
     lease: the maximum number of slots leased at a time.
 
-    Raises ConfigurationError if conninfo is invalid or psycopg is not installed.
+    Raises ConfigurationError as `SharedLimits`.
     """
 
     def __init__(

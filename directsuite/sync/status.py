@@ -103,7 +103,7 @@ class RoundFinished(Event):
     """Unchanged folders."""
     failed_folders: int = 0
     more: bool = False
-    """True if the next round follows immediately."""
+    """True if there is more to do immediately."""
     elapsed: float = 0.0
     """Seconds."""
     failure: str | None = None
@@ -129,7 +129,7 @@ _HINT_BY_ERROR: Mapping[type[DirectSuiteError], str] = {
     ServerError: "The service has an internal error. It will be called again automatically. "
     "If this continues, ask its provider.",
 }
-"""Messages by class of error; the nearest base class counts. Other errors have their own."""
+"""By class of error; the nearest base class counts. Other errors have their own messages."""
 
 _HINT_DISK_FULL = (
     "The disk of the sink is full. Free some space. Changes that were not written will be delivered again."
@@ -190,7 +190,7 @@ class WorkerStatus:
         return abs(now - self.written_at)
 
     def is_killed(self) -> bool:
-        """Return True if the process is known to have died without a last report. Unknown on another host."""
+        """Return True if the process died without a last report. False if that is unknown, as on another host."""
         if (
             self.ended or self.host != socket.gethostname() or sys.platform == "win32"
         ):  # where os.kill terminates the process

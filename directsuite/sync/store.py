@@ -1,9 +1,7 @@
 """The store: the recorded state of mailboxes, in SQLite for one process or in PostgreSQL for several.
 
-    claim ─► Lease ─► folder, states, rows … ─► commit(lease, change_set, changes)
-                                                   └─ StaleLeaseError if another process has claimed the mailbox
-
-A sink in the same database writes in the same transaction, so its data and the state agree.
+claim ─► Lease ─► folder, states, rows … ─► commit(lease, change_set, changes)
+                                               └─ StaleLeaseError if another process has claimed the mailbox
 """
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class DatabaseStore:
             await self._sink.prepare(transaction)
 
     async def aclose(self) -> None:
-        """Close the store after the transactions in progress."""
+        """Close the store. Transactions in progress are completed."""
         await self.database.aclose()
 
     @property
@@ -119,12 +117,12 @@ class DatabaseStore:
         await self.database.transaction(work)
 
     async def claim(self, mailbox: str) -> Lease:
-        """Return a new lease of a mailbox. `commit` rejects earlier ones with StaleLeaseError."""
+        """Return a new lease of the mailbox, and make earlier ones stale."""
         (found,) = await self.database.execute(sql.CLAIM, {"name": mailbox})
         return Lease(*found)
 
     async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. If it is missing, create it; raise StaleLeaseError if the lease is stale."""
+        """Return a folder. Create it if it is missing. Raises StaleLeaseError."""
         named = {"mailbox": lease.mailbox, "name": name}
 
         async def make(transaction: Transaction) -> None:
@@ -143,17 +141,17 @@ class DatabaseStore:
         return await self.database.fetch(sql.FOLDERS, {"mailbox": lease.mailbox}, _make_folder)
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
-        """Return the state of each uid of the folder's numbering."""
+        """Return the state of each uid of the current numbering."""
         return dict(await self.database.fetch(sql.STATES, _make_folder_values(folder), _make_uid_and_state))
 
     async def rows(self, folder: StoredFolder, uids: Collection[int] | None = None) -> Sequence[MessageRow]:
-        """Return rows of the folder's numbering, by ascending uid. uids: None for all."""
+        """Return rows of the current numbering, by ascending uid."""
         if uids is None:
             return await self.database.fetch(sql.ROWS, _make_folder_values(folder), _make_row)
         return await self.database.fetch(sql.ROWS_BY_UID, _make_folder_values(folder) | {"uids": list(uids)}, _make_row)
 
     async def sentinels(self, folder: StoredFolder) -> Sequence[MessageRow]:
-        """Return the newest and the oldest LIVE row with an identity and a date: none, one or two rows."""
+        """Return the newest and the oldest LIVE row with an identity and a date."""
         return await self.database.fetch(sql.SENTINELS, _make_folder_values(folder), _make_row)
 
     async def with_digests(self, lease: Lease, digests: Iterable[bytes]) -> Sequence[tuple[str, MessageRow]]:
@@ -168,7 +166,7 @@ class DatabaseStore:
     async def in_state(
         self, lease: Lease, state: MessageState, *, but: Collection[str] = ()
     ) -> Sequence[tuple[str, MessageRow]]:
-        """Return the mailbox's rows in a state, each with its folder's name. but: folders to exclude."""
+        """Return the mailbox's rows in a state, each with its folder's name."""
         statement = sql.IN_STATE if state in _UNINDEXED_STATES else sql.IN_UNFINISHED_STATE
         values = {"mailbox": lease.mailbox, "state": int(state), "but": list(but)}
         return await self.database.fetch(statement, values, _make_folder_row)
@@ -219,7 +217,7 @@ class DatabaseStore:
         return [name for (name,) in await self.database.fetch(sql.PENDING_REQUESTS)]
 
     async def apply_requests(self, mailbox: str) -> bool:
-        """Apply a mailbox's requests. Return True if there were any; then reload its rows and folders."""
+        """Apply a mailbox's requests. Return True if there were any."""
         if not await self.database.fetch(sql.HAS_REQUESTS, {"name": mailbox}):
             return False
 

@@ -1,8 +1,6 @@
 """Synchronising many mailboxes in one process.
 
-    due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
-
-The suite's limits apply to all requests.
+due ──► a round of one mailbox ──► due again: immediately, soon, after its interval, or later after a failure
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ class Synchronizer:
     deliver: the sink, which receives each change at least once; None if the store has a sink, which receives it exactly
     once.
     folders: names of the folders; None for all of each mailbox.
-    interval: seconds between two polls of a mailbox without changes; None: as often as 90 % of `requests_per_second`
-    allow, at most every 30 seconds.
+    interval: seconds between two polls of a mailbox without changes; None: as few as 90 % of `requests_per_second`
+    allow, at least 30.
     concurrency: the maximum number of concurrent rounds.
     requests_per_second: as in the suite's settings.
     clock, now: for tests.
@@ -92,7 +90,7 @@ class Synchronizer:
         return {name: known.get(name) or MailboxProgress(name=name) for name in self._names}
 
     async def bind(self) -> None:
-        """Bind the store to the sink, as `once` and `run` do first. Also raises StoreError."""
+        """Bind the store to the sink, as `once` and `run` do first. Raises their ConfigurationError, and StoreError."""
         await self._worker.bind()
 
     async def once(self) -> Mapping[str, MailboxProgress]:
@@ -153,8 +151,8 @@ class Synchronizer:
                     await keep(change)
 
         If the loop is left within its body, the next run yields that change again, with its complete batch. Call
-        `changes.refuse()` for a change that cannot be stored, and continue with the next. A step that is interrupted,
-        for example by `asyncio.timeout`, can be repeated.
+        `changes.refuse()` for a change that cannot be stored, and continue with the next. If a step is interrupted, for
+        example by `asyncio.timeout`, the next one continues at the same change.
 
         Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
         """

@@ -1,7 +1,6 @@
 """Checking whether the uids of a folder still identify the recorded messages.
 
-Sentinels are the newest and the oldest recorded message, because a renumbered folder rarely has both unchanged. If they
-do not match, a full resync compares everything.
+Sentinels are the newest and the oldest recorded message, because a renumbered folder rarely has both unchanged.
 """
 
 from __future__ import annotations

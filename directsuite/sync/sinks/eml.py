@@ -49,7 +49,7 @@ _BOUNDARY = "=_directsuite"
 _MAX_HEADER_BYTES = 262_144  # of a message part; parsing more takes seconds
 _MAX_LINE_BYTES = 998  # RFC 5322, 2.1.1
 _MAY_BE_8BIT = re.compile(r"message/(?:rfc822|news|global.*)")
-"""Types that may contain other bytes than ASCII."""
+"""Types that may contain non-ASCII bytes."""
 
 
 @attrs.frozen

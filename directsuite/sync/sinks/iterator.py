@@ -94,7 +94,7 @@ class Changes:
         self._fail_current(SinkError("The loop over the changes has refused this change."))
 
     async def aclose(self) -> None:
-        """End the loop and all deliveries. The next synchronisation delivers unacknowledged changes again."""
+        """End the loop and all deliveries. The remaining changes will be delivered again."""
         self._closed = True
         self._arrived.set()
         self._fail_current(ClosedError("The Changes object was closed before this change was done."))
@@ -135,7 +135,11 @@ class Changes:
     def _leave(self, token: object) -> None:
         if self._loop is token:
             self._loop = None
-            self._fail_current(UnacknowledgedError("The loop over the changes was left before this change was done."))
+            self._fail_current(
+                UnacknowledgedError(
+                    "The loop over the changes was left before this change was done. It will be delivered again."
+                )
+            )
 
     def _fail_current(self, error: DirectSuiteError) -> None:
         if self._current is not None:

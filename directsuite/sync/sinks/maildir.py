@@ -71,7 +71,7 @@ class MaildirError(SinkError):
 
 @attrs.define
 class _CachedMaildir:
-    """The keys of a Maildir's files: for new messages, if `new` and `cur` are unchanged. Others need the paths."""
+    """The keys of a Maildir's files. New messages need no listing if `new` and `cur` are unchanged."""
 
     keys: set[int] = attrs.field(factory=set[int])
     """The first 64 bits of each key, also of removed files. The names need ten times as much memory."""
@@ -111,7 +111,7 @@ class MaildirSink:
     folder: the parent directory of the Maildirs, created if its own parent exists.
     keep_gone: True to keep the files of deleted messages.
 
-    Raises MaildirError if a file cannot be written. It names no file, because names contain the mailbox.
+    Raises MaildirError if a file cannot be written. It names no file, because the path contains the mailbox.
     """
 
     needs_read_state = True
@@ -139,7 +139,7 @@ class MaildirSink:
         return f"maildir {hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:32]}"
 
     async def __call__(self, changes: Sequence[Change]) -> None:
-        """Write the changes and flush them to disk. A cancellation takes effect after the change in progress."""
+        """Write the changes and flush them to disk. If cancelled, finish the change in progress first."""
         stop = threading.Event()
         work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
         try:

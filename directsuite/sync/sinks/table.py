@@ -2,8 +2,8 @@
 
     message ──► attachment (by message.id, in the order of number)
 
-`message.present` is false for a deleted message that is retained. Present messages have unique keys. In PostgreSQL, the
-schema is `directsuite`.
+`message.present` is false for a retained deleted message. Present messages have unique keys. In PostgreSQL, the schema
+is `directsuite`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _DELETE = sql("DELETE FROM directsuite.message WHERE id = :id")
 class TableSink:
     """Writes changes to the tables `message` and `attachment` of the store's database.
 
-    keep_gone: True to retain deleted messages, with present = false.
+    keep_gone: True to retain deleted messages.
 
     The column recipients is a JSON array of {"type", "email"}, headers one of {"name", "value"}. Times in SQLite are
     ISO 8601 in UTC. NUL and lone surrogates are replaced by U+FFFD.
