@@ -180,7 +180,7 @@ class GroupCommitter:
                     self._attempt(connection, job, is_alone=is_alone)
             if not connection.in_transaction:
                 raise sqlite3.OperationalError(
-                    "SQLite has rolled back the transaction, but its function has suppressed the error. Let the error pass."
+                    "SQLite has rolled back the transaction, but a function suppressed the error. Let it raise."
                 )
             connection.commit()
         except BaseException as error:  # noqa: BLE001  the callers get it
