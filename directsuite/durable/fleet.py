@@ -240,7 +240,7 @@ class FleetQueue:
 
         async def migrate(connection: Connection) -> bool:
             """Apply the next migration. Return False if there is none."""
-            # In a separate transaction, because some require that.
+            # In a separate transaction, as some require.
             await lock_schema(connection)
             cursor = await connection.execute("SELECT name FROM directsuite.queue_migration")
             pending = sorted(shipped.keys() - {name for (name,) in await cursor.fetchall()})

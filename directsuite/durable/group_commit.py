@@ -80,7 +80,7 @@ class GroupCommitter:
         self._is_at_work = False
 
     async def open(self) -> None:
-        """Start the thread and connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
+        """Start the thread and connect. Raises exceptions of `connect`. Call `aclose` even if this raises."""
         loop = asyncio.get_running_loop()
         opened, ended = (_Job(lambda _: None, loop.create_future()) for _ in range(2))
         ended.future.add_done_callback(self._fail_waiting)
@@ -150,7 +150,7 @@ class GroupCommitter:
         _resolve_jobs([opened, ended])
 
     def _collect_jobs(self) -> list[_Job]:
-        """Wait for the next transaction's jobs. Return none at the end."""
+        """Wait for the next transaction's jobs. Return an empty list at the end."""
         jobs = list[_Job]()
         job = self._queue.get()
         while job is not None:

@@ -71,7 +71,10 @@ class Deliver(Protocol):
     """
 
     def __call__(self, changes: Sequence[Change], /) -> Awaitable[object]:
-        """Receive changes of one mailbox, in order. Returning confirms them; after an exception, all are sent again."""
+        """Receive changes of one mailbox, in order. Returning confirms them.
+
+        After an exception, all are sent again, in halves to find a rejected change.
+        """
         ...
 
 
@@ -173,7 +176,7 @@ class Rejection:
 
 
 def is_item_scoped(rejection: Rejection, *, accepted: int, other_rejections: int, now: float) -> bool:
-    """Return True if the change is the cause of its rejection, False if the sink is.
+    """Return True if the change is the cause of its rejection, not the sink.
 
     accepted: the number of batches accepted so far.
     other_rejections: the number of other rejected changes after which the sink accepted nothing.
@@ -225,7 +228,7 @@ class SinkHealth:
         return rejection is not None and self.count_accepted(rejection.has_message) > rejection.accepted
 
     def forget_rejection(self, key: Key) -> None:
-        """Forget a rejection, because the message can't be fetched again."""
+        """Forget a rejection."""
         self.rejections.pop(key, None)
 
     def count_accepted(self, has_message: bool) -> int:
@@ -261,7 +264,7 @@ class Commits:
         self.undecided = dict[str, UndecidedRejectionError]()
         """The error of each folder with a rejected change whose cause is undecided."""
         self._rejections_in_a_row = 0
-        # Known rejections raise the limit. Otherwise, many of them would block the mailbox for ever.
+        # Known rejections raise the limit, because many of them would block the mailbox.
         self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * sum(
             key.mailbox == self.lease.name for key in self.health.rejections
         )

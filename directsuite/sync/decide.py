@@ -67,7 +67,7 @@ FolderRow = tuple[str, MessageRow]
 
 @attrs.define(eq=False, repr=False)
 class FolderMemory:
-    """What this process knows about a folder while it holds the mailbox's lease. It is never stored."""
+    """What this process knows about a folder while it holds the lease. It is not stored."""
 
     folder: StoredFolder
     etag: bytes | None = None
@@ -206,10 +206,10 @@ def unproven_rows(
 def rows_to_compare(
     rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
 ) -> Sequence[MessageRow]:
-    """Return the rows with a weak identity, whose contents must be compared with the server.
+    """Return the rows whose contents must be compared with the server, because their identity proves nothing.
 
-    All for an audit, or if no identity is strong; otherwise those that came back. If no identity can be compared, a
-    sample of all rows.
+    Rows with a weak identity: all for an audit, or if no identity is strong, otherwise the ones that came back. If no
+    identity can be compared: a sample of all rows.
     """
     seen = _comparable_rows(rows, metadata)
     if not seen:
@@ -327,7 +327,7 @@ def rank_origins(row: MessageRow, candidates: Iterable[FolderRow]) -> Iterator[F
 
 
 def has_surely_left(row: MessageRow, origin: MessageRow) -> bool:
-    """Return True if `origin` is known to have left its place. If not, `row` may be a copy, and the server knows."""
+    """Return True if `origin` is known to have left its place. If not, `row` may be a copy: ask the server."""
     return origin.key == row.key or origin.state not in LISTED_STATES
 
 
@@ -364,7 +364,8 @@ def confirm_deletions(
 
     candidates: the MISSING and UNRESOLVED rows of folders that this round processed completely.
     several_folders: True if a message can be in another folder, so that it waits for one complete round.
-    any_folder_incomplete: True if it waits longer, up to `_MAX_ROUNDS_WAITING` rounds.
+    any_folder_incomplete: True if another folder was not processed completely, so that it waits up to
+    `_MAX_ROUNDS_WAITING` rounds.
     """
     confirmed, still_waiting, postponed = list[FolderRow](), dict[tuple[int, int, int], int](), False
     for name, row in candidates:

@@ -67,7 +67,7 @@ class Change(ValueSemantics):
     digest: str | None = None
     """The digest of the content. It does not depend on the message's place."""
     is_read: bool | None = None
-    """True if the message was marked as read when it was fetched; None if unknown (see `Deliver`)."""
+    """True if the message was read when it was fetched; None if unknown (see `Deliver`)."""
 
     def __repr__(self) -> str:
         return f"Change({self.kind}, {self.key!r})"

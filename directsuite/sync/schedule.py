@@ -397,7 +397,7 @@ class PollSchedule:
         self._active_until.pop(name, None)
 
     def compute_poll_delay(self, name: str, *, waiting: bool) -> float:
-        """Return the seconds until the next poll. waiting: True to shorten them, because something is undecided."""
+        """Return the seconds until the next poll. waiting: True if something is undecided, which shortens them."""
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
         hot = len(self._active_until) / max(1, len(self._requests))

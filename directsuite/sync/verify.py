@@ -134,7 +134,7 @@ async def full_resync(commits: Commits, remote: Remote, state: FolderMemory, *, 
         contents differ ─────────────► new numbering: messages with a strong and unique identity are carried over;
                                        others are fetched again, and recognised by their contents
 
-    audit: True to compare the contents of all messages whose metadata prove nothing: see `rows_to_compare`.
+    audit: True to compare the contents of all messages whose metadata prove nothing.
     """
     rows = {row.uid: row for row in await commits.store.rows(state.folder)}
     messages = remote.iter_metadata(state.name)

@@ -284,7 +284,7 @@ class _Delivery:
             maildir.begin()
 
     def apply(self, change: Change) -> None:
-        for _ in range(_MAX_SCANS - 1):  # a mail program may move a file
+        for _ in range(_MAX_SCANS - 1):
             with contextlib.suppress(FileNotFoundError):
                 return self._apply(change)
             for maildir in self._maildirs.values():
