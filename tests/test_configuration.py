@@ -71,8 +71,11 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path, environ: dict[st
     ("text", "sentence"),
     [
         ("timeout = 5\n\ntimeout = !\n", "config.toml: not TOML, in line 3"),
-        ("# one\ntimeout = 0", "config.toml, line 2: timeout has to be more than 0"),
-        ("[profiles.test]\n\nretry_attempts = 0", "config.toml, line 3: retry_attempts has to be 1 or more"),
+        ("# one\ntimeout = 0", "config.toml, line 2: timeout must be a finite number greater than 0"),
+        (
+            "[profiles.test]\n\nretry_attempts = 0",
+            "config.toml, line 3: retry_attempts must be a whole number, 1 or more",
+        ),
         ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; known: "),
         ('profiles = "test"', "config.toml: profiles are tables"),
         ("profiles.test = 5", "config.toml: profiles are tables"),
@@ -114,10 +117,10 @@ def test_a_variable_gives_a_setting(name: str, text: str, value: object) -> None
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("timeout", "Zaphod", "DIRECTSUITE_TIMEOUT: timeout has to be more than 0: a finite number"),
-        ("max_connections", "1.5", "DIRECTSUITE_MAX_CONNECTIONS: max_connections has to be "),
-        ("keep_alive", "Zaphod", "DIRECTSUITE_KEEP_ALIVE: keep_alive has to be True or False"),
-        ("retry_attempts", "no", "DIRECTSUITE_RETRY_ATTEMPTS: retry_attempts has to be 1 or more"),
+        ("timeout", "Zaphod", "DIRECTSUITE_TIMEOUT: timeout must be a finite number greater than 0"),
+        ("max_connections", "1.5", "DIRECTSUITE_MAX_CONNECTIONS: max_connections must be "),
+        ("keep_alive", "Zaphod", "DIRECTSUITE_KEEP_ALIVE: keep_alive must be True or False"),
+        ("retry_attempts", "no", "DIRECTSUITE_RETRY_ATTEMPTS: retry_attempts must be a whole number, 1 or more"),
     ],
 )
 def test_a_variable_that_can_not_be_right_is_refused_by_its_name(name: str, text: str, sentence: str) -> None:

@@ -62,7 +62,7 @@ def made(name: str) -> errors.DirectSuiteError:
     error: errors.DirectSuiteError
     if issubclass(cls, errors.ServiceError):
         error = cls(
-            "the service refused the request (code 2)",
+            "the service rejected the request (code 2)",
             status=200,
             code=2,
             message=PRIVATE,
@@ -202,7 +202,7 @@ TEXTS = {
     "TransportError": "Send: no answer (3 attempts, 1.2 s)",
     "OutcomeUnknownError": "Send: it may have happened. (3 attempts, 1.2 s) To find out: look in INBOX.Sent.",
     "InvalidArgumentError": "recipients: give an address",
-    "NotFoundError": "Send: the service refused the request (code 2) (3 attempts, 1.2 s)",
+    "NotFoundError": "Send: the service rejected the request (code 2) (3 attempts, 1.2 s)",
 }
 
 

@@ -142,14 +142,14 @@ LIMITS = [
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), float("-inf"), "5", None, True])
 def test_limits_are_finite_and_more_than_nothing(name: str, value: object) -> None:
     limits: dict[str, Any] = {name: value}
-    with pytest.raises(ds.ConfigurationError, match=f"{name} has to be more than 0"):
+    with pytest.raises(ds.ConfigurationError, match=f"{name} must be a finite number greater than 0"):
         ds.Settings(**limits)
 
 
 @pytest.mark.parametrize("name", ["max_connections", "burst", "max_response_bytes"])
 def test_counts_are_whole(name: str) -> None:
     limits: dict[str, Any] = {name: 1.5}
-    with pytest.raises(ds.ConfigurationError, match=f"{name} has to be a whole number"):
+    with pytest.raises(ds.ConfigurationError, match=f"{name} must be a whole number"):
         ds.Settings(**limits)
 
 
@@ -216,21 +216,21 @@ def test_a_file_gives_every_setting(tmp_path: Path) -> None:
 
 
 BAD_FILES: list[tuple[str, str]] = [
-    ("signing_url = 5", "signing_url has to be a URL"),
-    ("signing_url = [1]", "signing_url has to be a URL"),
-    ('timeout = "Zaphod"', "timeout has to be more than 0: a finite number"),
-    ("timeout = true", "timeout has to be more than 0: a finite number"),
-    ("burst = 1.5", "burst has to be a whole number"),
-    ("max_connections = false", "max_connections has to be more than 0"),
-    ('allow_insecure_http = "no"', "allow_insecure_http has to be True or False"),
-    ("allow_insecure_http = 1", "allow_insecure_http has to be True or False"),
-    ("proxy = 5", "proxy has to be the URL of an HTTP proxy"),
-    ('retry_attempts = "Zaphod"', "retry_attempts has to be 1 or more: a whole number"),
-    ("retry_attempts = true", "retry_attempts has to be 1 or more: a whole number"),
-    ("retry_attempts = 0", "retry_attempts has to be 1 or more"),
-    ("timeout = 0", "timeout has to be more than 0"),
-    ("attempt_timeout = inf", "attempt_timeout has to be more than 0: a finite number"),
-    ("timeout = nan", "timeout has to be more than 0: a finite number"),
+    ("signing_url = 5", "signing_url must be a URL"),
+    ("signing_url = [1]", "signing_url must be a URL"),
+    ('timeout = "Zaphod"', "timeout must be a finite number greater than 0"),
+    ("timeout = true", "timeout must be a finite number greater than 0"),
+    ("burst = 1.5", "burst must be a whole number"),
+    ("max_connections = false", "max_connections must be a finite number greater than 0"),
+    ('allow_insecure_http = "no"', "allow_insecure_http must be True or False"),
+    ("allow_insecure_http = 1", "allow_insecure_http must be True or False"),
+    ("proxy = 5", "proxy must be the URL of an HTTP proxy"),
+    ('retry_attempts = "Zaphod"', "retry_attempts must be a whole number, 1 or more"),
+    ("retry_attempts = true", "retry_attempts must be a whole number, 1 or more"),
+    ("retry_attempts = 0", "retry_attempts must be a whole number, 1 or more"),
+    ("timeout = 0", "timeout must be a finite number greater than 0"),
+    ("attempt_timeout = inf", "attempt_timeout must be a finite number greater than 0"),
+    ("timeout = nan", "timeout must be a finite number greater than 0"),
     ("close_session = false", "unknown setting close_session"),
     ('signing_url = "http://s.example.test"', "unencrypted"),
     ("signing_ulr = 'x'", "unknown setting signing_ulr; known: .*retry_attempts.*signing_url"),
@@ -299,7 +299,7 @@ ODD_SETTINGS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), ODD_SETTINGS)
 def test_value_that_cannot_be_right_is_refused_and_shown_nowhere(name: str, value: Any) -> None:
-    with pytest.raises(ds.ConfigurationError, match=f"^{name} (has to be|must not) ") as caught:
+    with pytest.raises(ds.ConfigurationError, match=f"^{name} (must be|must not) ") as caught:
         ds.Settings(**{name: value})
     assert type(caught.value) is ds.ConfigurationError
     assert not _shown(caught.value, "Zaphod")

@@ -74,7 +74,7 @@ def test_a_suite_that_has_what_is_required_is_made() -> None:
 
 @pytest.mark.parametrize("require", [["sining"], ["messaging"], ["oauth"], [5], [["signing"]], 5, "signing"])
 def test_requiring_a_service_that_there_is_not_is_refused(require: Any) -> None:
-    with pytest.raises(ds.ConfigurationError, match=r"^require has to be some of signing, fax"):
+    with pytest.raises(ds.ConfigurationError, match=r"^require must be some of signing, fax"):
         ds.DirectSuite.from_env(ENVIRON, require=require)
 
 

@@ -193,7 +193,9 @@ def rewrite_explanation(explanation: str) -> str:
     """Replace the Python terms in an error's explanation by settings and commands."""
     explanation = explanation.replace("set allow_insecure_http=True", f"set {_ALLOW_HTTP_SETTING}")
     explanation = explanation.replace(_CHECK_THE_URL, f"{_CHECK_THE_URL}{_HINT_CONFIG_SHOW}")
-    return explanation.replace("it holds half a surrogate pair, which has no UTF-8", f"it {NOT_TEXT_PROBLEM}")
+    return explanation.replace(
+        "it contains half of a surrogate pair, which UTF-8 cannot encode", f"it {NOT_TEXT_PROBLEM}"
+    )
 
 
 def _get_url_variable(service: str | None) -> str:

@@ -1,1 +1,1 @@
-"""What every call goes through: deadline, limits, credentials, attempts, retries, errors."""
+"""The parts of every call: deadline, limits, credentials, attempts, retries, errors."""

@@ -2,12 +2,11 @@
 
     _admit ──► _send ──► _read ──► run
 
-`_admit` waits for a credential, a connection slot and the rate limit, `_send` sends the request, and `_read` reads
-the response. `run` reports the result to the service's limits, the listeners and the History of the call.
+`_admit` waits for a credential, a connection slot and the rate limit. `run` reports the result to the service's limits,
+the listeners and the History of the call.
 
-This module never retries, and aiohttp must not retry either: if a connection drops, aiohttp would send GET, PUT and
-DELETE again. A middleware (`_send_once`) therefore raises an exception for which aiohttp does not retry. Local
-variables never contain a URL, header or body, because tracebacks can include them.
+This module never retries, and `_send_once` prevents the retries of aiohttp. Local variables never contain a URL, header
+or body, because tracebacks can include them.
 """
 
 from __future__ import annotations
@@ -55,16 +54,15 @@ from directsuite.wire.parsing import MismatchError
 R = TypeVar("R")
 
 _AIOHTTP_RETRIED_METHODS = frozenset({"GET", "PUT", "DELETE"})
-"""Methods that aiohttp sends again itself. Requests with other methods do without the middleware, which costs time."""
+"""Methods that aiohttp retries. Other requests are sent without the middleware, which costs time."""
 _MIN_EARLY_RELEASE_BYTES = 16 * 1024
-"""Responses of at least this number of bytes release their connection before they are decoded, because decoding takes
-longer than another call needs to send its request.
+"""Responses of at least this size release their connection before they are decoded, because decoding takes longer than
+another call needs to send its request.
 """
-# An attempt that lasted this share of `attempt_timeout` counts as having lasted all of it, because the timeout was
-# measured on a different clock.
+# Share of `attempt_timeout` that counts as all of it, because the timeout is measured on a different clock.
 _FULL_ATTEMPT_SHARE = 0.99
 _GATEWAY_STATUSES = (502, 503, 504)
-"""Statuses with which a gateway in front of the service responds if the service does not."""
+"""Statuses that a gateway sends if the service behind it does not respond."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,18 +76,17 @@ class Environment:
     timeout: float
     """Default timeout of a complete call, in seconds."""
     attempt_timeout: float
-    """Timeout of one attempt of an operation that may be repeated, and of a pause in a streamed body, in seconds."""
+    """Timeout in seconds of one attempt of an operation that may be repeated, and of a pause in a streamed body."""
     max_response_bytes: int
     client_timeout: aiohttp.ClientTimeout
-    """The timeouts that aiohttp enforces. It limits only connecting; this module enforces the deadline.
-
-    A failure to connect can be retried for every operation, because nothing was sent.
+    """Limits only connecting; this module enforces the deadline. A failure to connect can be retried for every
+    operation.
     """
 
 
 @attrs.define(eq=False)
 class History:
-    """The state that the attempts of one call share. Each attempt updates it."""
+    """The state that the attempts of one call share."""
 
     deadline: float
     """The deadline of the call, on the event loop's clock.
@@ -104,16 +101,17 @@ class History:
     is_consumed: bool = False
     """True if the body cannot be sent again, or the destination cannot accept another response."""
     caller_error: Exception | None = None
-    """The exception raised by the caller's source, destination or callback. None if there is none.
-
-    It may be a DirectSuiteError, but then it belongs to a different call.
+    """The exception raised by the caller's source, destination or callback, or None. A DirectSuiteError here belongs to
+    a different call.
     """
     credential: Credential | None = None
-    """The credential of the last attempt. None if it had none."""
+    """The credential of the last attempt, if any."""
     has_renewed_credential: bool = False
     """True if the call has used its only replay with a new credential."""
     has_verified_without_proof: bool = False
-    """True if verification ran for the complete settle time and found no proof that the operation happened."""
+    """True if verification ran for the complete settle time (`Confirmation.seconds`) without proof that the operation
+    happened.
+    """
 
 
 class Attempt(Generic[R]):
@@ -135,7 +133,7 @@ class Attempt(Generic[R]):
     )  # fmt: skip
 
     def __init__(self, environment: Environment, call: Call[R], history: History) -> None:
-        # An earlier attempt was streaming its response. Until this one does, the deadline of the call applies.
+        # An earlier attempt was streaming its response. The deadline of the call applies again.
         if history.deadline == NO_DEADLINE:
             history.deadline = call.deadline
         self._env = environment
@@ -158,24 +156,24 @@ class Attempt(Generic[R]):
 
         The caller of an open response reads it with `read_chunk` and releases it with `close`.
 
-        Raises a DirectSuiteError for each failure of the network or rejection by the service, and exceptions of the
+        Raises a DirectSuiteError if the network fails or the service rejects the request, and exceptions of the
         caller's source, destination or callback unchanged.
         """
-        answer: R | BaseException
+        result: R | BaseException
         try:
             with self._timeout:
-                answer = await self._exchange()
+                result = await self._exchange()
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  raised below, without aiohttp's frames
-            answer = self._convert_error(error)
-        if isinstance(answer, BaseException):
-            self._record_failure(answer)
-            raise answer
+            result = self._convert_error(error)
+        if isinstance(result, BaseException):
+            self._record_failure(result)
+            raise result
         self._limits.record_result(has_response=True, probe=self._probe)
         if self._call.detailed:
             self._emit(
                 AttemptSucceeded, attempt=self._history.requests, status=self._status, elapsed=self._measure_elapsed()
             )
-        return answer
+        return result
 
     async def read_chunk(self) -> bytes:
         """Return the next bytes of a response that is kept open, or b"" at its end. Raises the same errors as `run`."""
@@ -195,10 +193,7 @@ class Attempt(Generic[R]):
             self._response.close()
 
     async def _exchange(self) -> R | DirectSuiteError:
-        """Wait for admission, send the request and read the response. Release the connection unless it is kept open.
-
-        Return the decoded response, the error that it reports, or this attempt if the response is kept open.
-        """
+        """Wait for admission, send the request, and return what `_read` returns."""
         operation = self._call.operation
         if not self._try_admit():
             await self._admit()
@@ -214,9 +209,9 @@ class Attempt(Generic[R]):
                 await _yield_twice()
             response.begin(await self._send())
             self._status = response.status
-            answer = await self._read(response)
-            is_kept = answer is self
-            return answer
+            result = await self._read(response)
+            is_kept = result is self
+            return result
         finally:
             if self._payload is not None:
                 # Otherwise the payload and this attempt would form a reference cycle.
@@ -225,10 +220,7 @@ class Attempt(Generic[R]):
                 response.close()
 
     def _try_admit(self) -> bool:
-        """Admit the request if its credential, a connection slot and the rate limit are available without waiting.
-
-        Return True if it was admitted, and False if it must wait.
-        """
+        """Admit the request if that is possible without waiting. Otherwise return False."""
         call = self._call
         if call.operation.needs_credential:
             cache = call.endpoint.credentials
@@ -259,9 +251,8 @@ class Attempt(Generic[R]):
             raise
 
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
-        """Register the request as started. Return an awaitable that sends it and returns the response without its body.
-
-        Raises CircuitOpenError if the circuit has opened since the request was admitted.
+        """Register the request as started. Return an awaitable that sends it and returns the response with an unread
+        body.
         """
         call, history, session = self._call, self._history, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
@@ -273,7 +264,7 @@ class Attempt(Generic[R]):
         if operation.may_repeat:
             self._extend_timeout()
         elif call.confirm is not None:
-            # If no response is received, enough time must be left to verify whether the operation happened.
+            # Time must be left to verify whether the operation happened.
             self._timeout.reschedule(history.deadline - call.confirm.compute_reserve(call.compute_time_left()))
         if payload is not None:
             payload.on_progress = self._record_upload_progress
@@ -292,15 +283,15 @@ class Attempt(Generic[R]):
         )
 
     def __deepcopy__(self, memo: object) -> Attempt[Any]:
-        """Return this attempt itself: aioresponses copies the arguments of a request, including `_send_once`."""
+        """Return this attempt: aioresponses copies the arguments of a request, including `_send_once`."""
         return self
 
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Send the request once: a client middleware that reports a dropped connection, so that aiohttp does not retry.
+        """A client middleware that raises ConnectionDroppedError if the connection ends before the response.
 
-        Raises ConnectionDroppedError if the connection ends before the response.
+        aiohttp does not retry after this exception. After its own, it would send GET, PUT and DELETE again.
         """
         # Cookies of a session supplied by the user would be sent from one mailbox to another.
         request.headers.pop("Cookie", None)
@@ -315,13 +306,13 @@ class Attempt(Generic[R]):
             self._written = request.response is not None
 
     async def _read(self, response: ResponseStream) -> R | DirectSuiteError:
-        """Read the response. Return its value, the error that it reports, or this attempt if the call keeps it open."""
+        """Return the value of the response, the error that it reports, or this attempt if the call keeps it open."""
         call, history, env = self._call, self._history, self._env
         is_good = 200 <= response.status < 300
         if is_good and (problem := find_unsupported_encoding(response.headers)) is not None:
             return ResponseDecodeError(problem, **call.operation.error_context)
         if is_good and (call.receive is not None or call.keep_open):
-            # Report it now: other calls must not wait until this response is received completely.
+            # Other calls must not wait until this response is received completely.
             self._limits.record_result(has_response=True, probe=self._probe)
             if call.options.timeout is None:
                 # Only the pauses of a streamed response are limited, not its duration.
@@ -337,17 +328,17 @@ class Attempt(Generic[R]):
             self._notify_observer(BufferedResponse(response.status, response.headers, b""))
             return value
         if not call.operation.may_repeat:
-            # The response has arrived, so no time must be reserved for verification.
+            # No time must be reserved for verification any more.
             self._timeout.reschedule(history.deadline)
-        answer = await response.read(env.max_response_bytes)
-        if self._notify_observer(answer) is SKIP_DECODING and is_good:
+        received = await response.read(env.max_response_bytes)
+        if self._notify_observer(received) is SKIP_DECODING and is_good:
             return call.operation.response()
-        if len(answer.body) >= _MIN_EARLY_RELEASE_BYTES and call.operation.may_repeat:
+        if len(received.body) >= _MIN_EARLY_RELEASE_BYTES and call.operation.may_repeat:
             response.close()
             if call.operation.uses_connection_slot and self._limits.has_no_free_slot:
-                # Lets the call that waited for the connection send its request before this response is decoded.
+                # Lets the call that waited for the connection send its request before decoding.
                 await _yield_twice()
-        return interpret(call.operation, answer, env.max_response_bytes, env.codec, self._emit_skipped)
+        return interpret(call.operation, received, env.max_response_bytes, env.codec, self._emit_skipped)
 
     def _build_url(self) -> URL:
         call, credential = self._call, self._history.credential
@@ -370,8 +361,7 @@ class Attempt(Generic[R]):
     def _record_upload_progress(self) -> None:
         """Extend the deadline and the timeout, because the connection has accepted more of a streamed body.
 
-        This limits the pauses of the upload. Its duration is limited only if the call has a timeout. Has no effect
-        after a response has arrived or the timeout has expired.
+        This limits the pauses of the upload, but its duration only if the call has a timeout.
         """
         call, env = self._call, self._env
         if self._status is not None or self._timeout.expired:
@@ -386,7 +376,6 @@ class Attempt(Generic[R]):
 
     @property
     def _has_begun(self) -> bool:
-        """True if some of the request may have been sent. Always True if a response was received."""
         return self._status is not None or self._is_written
 
     @property
@@ -395,25 +384,23 @@ class Attempt(Generic[R]):
 
     @property
     def _waiting_on_source(self) -> bool:
-        """True if the attempt is waiting for the caller's source to supply more of the body."""
         return self._payload is not None and self._payload.waiting_on_source
 
     def _record_failure(self, error: BaseException) -> None:
-        """Report the failure or cancellation of the attempt to the limits, the history and the listeners."""
         history, payload = self._history, self._payload
         history.is_consumed = history.is_consumed or (payload is not None and payload.exhausted)
         outcome: Outcome | None
         if isinstance(error, DirectSuiteError) and error is not history.caller_error:
             outcome = error.outcome
-            # Before the request is sent, the error may be that of a login, which does not concern this service.
+            # Before the request is sent, the error may be that of a login.
             if self._sent_at is not None:
-                answered = self._has_service_response(error)
-                self._limits.record_result(has_response=answered, probe=self._probe, explanation=error.explanation)
+                has_response = self._has_service_response(error)
+                self._limits.record_result(has_response=has_response, probe=self._probe, explanation=error.explanation)
                 if isinstance(error, ServiceError) and error.status in (429, 503) and error.retry_after is not None:
                     self._limits.pause(error.retry_after)
         else:
             self._limits.record_result(has_response=None, probe=self._probe)
-            # If the source of the body failed, the service has only a part of the body and cannot process it.
+            # The service cannot process a part of the body.
             broken = payload is not None and payload.failure is not None
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
             outcome = outcome or Outcome.NOT_SENT
@@ -428,10 +415,10 @@ class Attempt(Generic[R]):
         )
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:
-        """Return True if the service responded, False if it did not respond although it had the time to.
+        """Return True if the service responded, and False if it did not although it had the time, or a gateway
+        responded.
 
-        A response of a gateway instead of the service counts as False. Return None if the failure shows neither, for
-        example because the caller was slow or the suite was closed.
+        Return None if neither is certain, for example because the caller was slow or the suite was closed.
         """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired:
@@ -443,16 +430,13 @@ class Attempt(Generic[R]):
         return True if self._status is not None else None
 
     def _convert_error(self, error: BaseException) -> BaseException:
-        """Return the typed error for an exception of the attempt.
-
-        Return exceptions that do not come from the network unchanged, such as those of the caller's source.
-        """
+        """Return the typed error for an exception of the network. Return other exceptions unchanged."""
         call, closed = self._call, self._env.session.closed
         if isinstance(error, asyncio.CancelledError):
             if is_being_cancelled():
-                # The frames of aiohttp contain the URL and headers.
+                # aiohttp's frames contain the URL and headers.
                 return error.with_traceback(None)
-            # This task was not cancelled, but something that it was waiting for was.
+            # Something that this task was waiting for was cancelled.
             error = ConnectionDroppedError(error)
         if isinstance(error, DirectSuiteError):
             return error
@@ -476,13 +460,13 @@ class Attempt(Generic[R]):
         elif self._waiting_on_source:
             seen = "its source returned no more bytes" if sent else "its source returned no bytes"
         elif sent:
-            seen = "no answer came"
+            seen = "no response was received"
         else:
             seen = "nothing was sent" if self._sent_at is None else "no connection was made"
         about, outcome = self._call.operation.error_context, Outcome.UNKNOWN if sent else Outcome.NOT_SENT
         if self._env.session.timeouts.loop.time() < self._history.deadline:
             kind = ConnectionLostError if sent else ConnectFailedError
-            return kind(f"{seen} in the time of one attempt", outcome=outcome, **about)
+            return kind(f"{seen} within the attempt timeout", outcome=outcome, **about)
         error = DeadlineExceededError(f"the call's time is up: {seen}", outcome=outcome, **about)
         error.retry_after = None if sent else self._limits.rate.seconds_until_slot() or None
         return error
@@ -490,20 +474,15 @@ class Attempt(Generic[R]):
     def _record_caller_error(self, error: Exception) -> Exception:
         """Record an error of the caller's source, destination or callback, and return it.
 
-        A DirectSuiteError without an operation is not recorded, because it does not come from another call. It is
-        handled like the other failures of this call.
+        A DirectSuiteError without an operation is not recorded, but handled like the other failures of this call.
         """
         if not isinstance(error, DirectSuiteError) or error.operation is not None:
             self._history.caller_error = error
         return error
 
     def _destination_failed(self, failure: DestinationError) -> Exception:
-        """Return the error for a response that could not be written to its destination.
-
-        For an operation with side effects, the error must not suggest that nothing happened.
-        """
         call, reason = self._call, failure.reason
-        if call.operation.may_repeat:
+        if call.operation.may_repeat:  # otherwise the error must not suggest that nothing happened
             return self._record_caller_error(reason)
         error: TransportError
         if failure.is_partly_read:
@@ -516,12 +495,12 @@ class Attempt(Generic[R]):
         error.__cause__ = reason
         return error
 
-    def _notify_observer(self, answer: BufferedResponse) -> object:
+    def _notify_observer(self, response: BufferedResponse) -> object:
         call = self._call
         if call.options.observe is None:
             return None
         elapsed = self._env.clock.monotonic() - call.started_at
-        return call.options.observe(ExchangeInfo(response=answer, elapsed=elapsed, attempts=self._history.requests))
+        return call.options.observe(ExchangeInfo(response=response, elapsed=elapsed, attempts=self._history.requests))
 
     def _emit_skipped(self, paths: Mapping[str, int]) -> None:
         self._emit(ValuesSkipped, paths=paths)
@@ -530,12 +509,12 @@ class Attempt(Generic[R]):
         self._env.events.emit(self._call.make_event(kind, **details))
 
     def _measure_elapsed(self) -> float:
-        """Return the seconds since the request was sent, or since the start of the attempt if it was not sent."""
+        """Return the seconds since the request was sent, or else since the attempt started."""
         return self._env.clock.monotonic() - (self._began_at if self._sent_at is None else self._sent_at)
 
 
 async def _yield_twice() -> None:
-    """Yield to the event loop twice: once for callbacks that are ready, once for callbacks that these schedule."""
+    """Yield to the event loop: once for callbacks that are ready, once for callbacks that these schedule."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
@@ -545,14 +524,12 @@ def _is_from_gateway(failure: ServiceError) -> bool:
 
 
 async def _get_credential(cache: TokenCache) -> Credential:
-    """Return the current credential. If that fails, raise an error with Outcome.NOT_SENT.
-
-    The outcome of the login may be unknown, but the request of the call itself was not sent.
+    """Return the current credential. If that fails, raise an error with Outcome.NOT_SENT, because only the login was
+    sent.
     """
     try:
         return await cache.get_current()
     except OutcomeUnknownError as error:
-        # Only the outcome of the login is unknown. The call itself was not sent, and its error must show that.
         failure = TransportError(
             f"no token was received: {error.explanation} {error.how_to_find_out}",
             operation=error.operation,

@@ -23,16 +23,14 @@ R = TypeVar("R")
 T_co = TypeVar("T_co", covariant=True)
 
 SETTLE_TIMEOUT = 30.0
-"""Seconds after sending during which a request of unknown outcome may still reach the service."""
-# Seconds added to the settle time, so that the last verification has time for its own request.
+"""The settle time: seconds after which a request of unknown outcome can no longer reach the service."""
+# Time for the request of the last verification.
 _LAST_VERIFICATION_SECONDS = 1.0
-# The share of the time left that may be reserved for verification.
 _MAX_RESERVED_SHARE = 2 / 3
 
 Receive = Callable[[ResponseStream, Callable[[], None]], Awaitable[R]]
-"""Reads a successful response as a stream, instead of the transport reading the complete body.
-
-It calls its second argument whenever it makes progress, which extends the timeout of the attempt.
+"""Reads a successful response as a stream. It calls its second argument whenever it makes progress, which extends the
+timeout of the attempt.
 """
 
 
@@ -43,14 +41,14 @@ class Confirmation(Generic[R]):
     verify: Callable[[], Awaitable[R | None]]
     """Returns the response if the operation is proven to have happened, otherwise None."""
     seconds: float = 0.0
-    """How long to repeat the verification, in seconds, because the request may still arrive. 0: verify once."""
+    """How long to repeat the verification, because the request may still arrive. 0: verify once."""
     reserve: float | None = None
     """Seconds of the call's time to reserve for verification. None: `seconds`, and time for the last request."""
     refine_error: Callable[[OutcomeUnknownError], OutcomeUnknownError] | None = None
-    """Returns the error to raise, which may contain what the verification found. None: raise the error unchanged."""
+    """Returns the error to raise, to which it may add what the verification found. None: raise the error unchanged."""
 
     def compute_reserve(self, time_left: float) -> float:
-        """Return the number of seconds to reserve for verification: at most two thirds of `time_left` (seconds)."""
+        """Return the seconds to reserve for verification: at most two thirds of `time_left`."""
         seconds = self.seconds + _LAST_VERIFICATION_SECONDS if self.reserve is None else self.reserve
         return min(seconds, time_left * _MAX_RESERVED_SHARE)
 
@@ -69,23 +67,20 @@ class StreamReader(Protocol[T_co]):
         ...
 
     def feed(self, piece: bytes) -> Iterator[T_co]:
-        """Yield the elements that `piece` completes.
-
-        Raises MismatchError if the response does not have the expected form.
-        """
+        """Yield the elements that `piece` completes. Raises MismatchError if the response is malformed."""
         ...
 
     def finish(self) -> Iterable[T_co]:
         """Return the elements that are complete only at the end of the response.
 
-        Raises the error that the response reports, or MismatchError if it does not have the expected form.
+        Raises the error that the response reports, or MismatchError if it is malformed.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class ExchangeInfo:
-    """The raw response of a call, with statistics, for `Options.observe`. The body of a streamed response is empty."""
+    """The raw response of a call, for `Options.observe`. The body of a streamed response is empty."""
 
     response: BufferedResponse
     elapsed: float
@@ -94,13 +89,15 @@ class ExchangeInfo:
 
 
 SKIP_DECODING = object()
-"""Sentinel that an observer returns if the response need not be decoded, for example because it is known already."""
+"""Sentinel that an observer returns if the response need not be decoded."""
 
 
 def validate_timeout(timeout: object) -> None:
     """Raise InvalidArgumentError unless `timeout` is None or a finite number of seconds greater than 0."""
     if timeout is not None and not POSITIVE.predicate(timeout):
-        raise InvalidArgumentError("give seconds, more than 0, or None for the default", parameter="timeout")
+        raise InvalidArgumentError(
+            "give a number of seconds greater than 0, or None for the default", parameter="timeout"
+        )
 
 
 def _validate_policy(retry: object) -> None:
@@ -113,20 +110,18 @@ class Options:
     """Options that a facade's `with_options`, or a single call, can set."""
 
     timeout: float | None = attrs.field(default=None, validator=lambda _, __, timeout: validate_timeout(timeout))
-    """Timeout of the complete call, in seconds. None: use the suite's timeout."""
+    """Timeout of the complete call, in seconds. None: that of the suite."""
     retry: RetryPolicy | None = attrs.field(default=None, validator=lambda _, __, retry: _validate_policy(retry))
-    """The retry policy of the call. None: use the suite's policy."""
+    """The retry policy of the call. None: that of the suite."""
     observe: Callable[[ExchangeInfo], object] | None = None
-    """Called with each response before it is decoded.
-
-    If it returns SKIP_DECODING for a successful response, the call returns an empty response without decoding the body.
+    """Called with each response before it is decoded. If it returns SKIP_DECODING for a successful response, the call
+    returns an empty response.
     """
     strict_paths: frozenset[str] = frozenset()
     """The JSON paths at which an unreadable value is an error; see `Operation.strict_paths`."""
     nested: bool = False
-    """True if the call is made on behalf of another call, such as its login.
-
-    It is then allowed while the suite is closing and waits for that call.
+    """True if the call is made on behalf of another call, such as its login. It is then allowed while the suite is
+    closing and waits for that call.
     """
     headers: Mapping[str, str] | None = attrs.field(default=None, repr=False)
     """Headers to add to those of the operation."""
@@ -147,7 +142,7 @@ class Endpoint:
     def __attrs_post_init__(self) -> None:
         url = URL(self.base_url or "")
         if self.base_url is not None and not self.base_url.isascii():
-            # A request line must be ASCII: this encodes the URL.
+            # A request line must be ASCII.
             self.base_url = str(url)
         self.host, self.port = url.host or "", url.port or 0
 
@@ -157,7 +152,7 @@ class Call(Generic[R]):
     """One call of an operation, with its arguments."""
 
     number: int
-    """The number of the call, unique in this process, for events."""
+    """The number of the call, unique in this process."""
     operation: Operation[R]
     endpoint: Endpoint
     path: str = attrs.field(repr=False)
@@ -168,14 +163,14 @@ class Call(Generic[R]):
     keep_open: bool
     """True if the caller reads the response as a stream and closes it."""
     detailed: bool
-    """True if events about successful steps must also be emitted, because there are listeners or debug logging."""
+    """True if events about successful steps must also be emitted."""
     started_at: float
     """The time at which the call started, in monotonic seconds."""
     deadline: float
     """The time before which another attempt must begin, on the event loop's clock."""
 
     def make_event(self, kind: type[CallEvent], **details: Any) -> CallEvent:
-        """Return a new event of this kind about this call.
+        """Return a new event about this call.
 
         details: the fields that the kind adds to those of CallEvent.
         """
@@ -192,5 +187,5 @@ class Call(Generic[R]):
         )
 
     def compute_time_left(self) -> float:
-        """Return the number of seconds until the deadline. Negative if the deadline has passed."""
+        """Return the seconds until the deadline, negative after it."""
         return self.deadline - asyncio.get_running_loop().time()

@@ -1,8 +1,7 @@
 """Checks of settings and arguments, usable as validators of attrs fields.
 
-A `Check` raises ConfigurationError for an invalid value. The error names the field and describes valid values. It
-never contains the value, which may be a password. Classes with such fields also need `scrub_class`, because the frames
-of a failed `__init__` contain the values of all fields.
+A `Check` raises ConfigurationError for an invalid value. The error never contains the value, which may be a password.
+Classes with such fields also need `scrub_class`, because the frames of a failed `__init__` contain the values.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from directsuite.wire.models import is_number
 MAX_INTEGER = 2**63 - 1
 """The maximum absolute value of an integer setting."""
 
-_MAX_INTERVAL_SECONDS = 3_153_600_000  # seconds
+_MAX_INTERVAL_SECONDS = 3_153_600_000
 
 
 @attrs.frozen
 class Check:
-    """A check of a value, which can be used as a validator of an attrs field."""
+    """A check of a value, usable as a validator of an attrs field."""
 
     description: str
-    """A description of valid values. The error message contains it after "has to be"."""
+    """A description of valid values, which the error message contains after "must be"."""
     predicate: Callable[[Any], bool]
     """Returns True if a value is valid."""
 
@@ -41,12 +40,12 @@ class Check:
     def require(self, name: str, value: object) -> None:
         """Raise ConfigurationError if the value is invalid.
 
-        name: the name of the field or argument, which the error mentions.
+        name: the name of the field or argument, for the error.
         """
         if not self.predicate(value):
-            # A traceback may include the local variables of this frame.
+            # Tracebacks can include local variables.
             value = None
-            raise ConfigurationError(f"{name} has to be {self.description}")
+            raise ConfigurationError(f"{name} must be {self.description}")
 
     def allow_none(self) -> Check:
         """Return a check that accepts the same values, and None."""
@@ -54,17 +53,13 @@ class Check:
 
 
 def instance_of(kind: type, description: str) -> Check:
-    """Return a check that accepts instances of `kind`.
-
-    description: the description of valid values, as in Check.
-    """
+    """Return a check that accepts instances of `kind`. `description` is that of the Check."""
     return Check(description, lambda value: isinstance(value, kind))
 
 
 def with_methods(description: str, *names: str) -> Check:
-    """Return a check that accepts objects with methods of these names, but not classes.
-
-    description: the description of valid values, as in Check.
+    """Return a check that accepts objects with methods of these names, but not classes. `description` is that of the
+    Check.
     """
     return Check(
         description,
@@ -83,17 +78,17 @@ def can_be_called_with(function: Callable[..., Any], count: int) -> bool:
     return True
 
 
-POSITIVE = Check("more than 0: a finite number", lambda value: is_number(value) and value > 0)
+POSITIVE = Check("a finite number greater than 0", lambda value: is_number(value) and value > 0)
 INTERVAL = Check(
-    # The limit exists because PostgreSQL cannot store every float as an interval.
-    "a number of seconds: more than 0, and at most a hundred years",
+    # PostgreSQL cannot store every float as an interval.
+    "a number of seconds greater than 0, at most a hundred years",
     lambda value: POSITIVE.predicate(value) and value <= _MAX_INTERVAL_SECONDS,
 )
 DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
 INTEGER = Check(
     "a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MAX_INTEGER
 )
-AT_LEAST_ONE = Check("1 or more: a whole number", lambda value: INTEGER.predicate(value) and value >= 1)
+AT_LEAST_ONE = Check("a whole number, 1 or more", lambda value: INTEGER.predicate(value) and value >= 1)
 NOT_NEGATIVE = Check("a whole number, 0 or more", lambda value: INTEGER.predicate(value) and value >= 0)
 FLAG = instance_of(bool, "True or False")
 TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
@@ -102,7 +97,7 @@ TEXT = Check("a text that is not empty", lambda value: isinstance(value, str) an
 def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: bool = False) -> str | None:
     """Return what is wrong or unsafe about a URL, as text for an error message, or None if it is valid.
 
-    This does not raise, because the URL may contain a password and a traceback would include it.
+    It does not raise, because a traceback would include the URL, which may contain a password.
 
     allow_insecure_http: permit http:// to other machines.
     query: permit a query.
@@ -113,7 +108,7 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
     except ValueError:
         url, host = URL(), None
     if not isinstance(text, str) or url.scheme not in ("http", "https") or not host:
-        return "has to be a URL that starts with https://, or with http:// on this machine"
+        return "must be a URL that starts with https://, or with http:// on this machine"
     if url.user or url.password:
         return "must not contain credentials: pass them as token, login or mailbox password"
     if "#" in text or ("?" in text and not query):
@@ -126,14 +121,14 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
 def is_proxy_url(text: object) -> bool:
     """Return True if `text` is a valid URL of an HTTP proxy.
 
-    It may contain a user name and password, which HTTP Basic authentication must be able to encode.
+    It may contain a user name and password that HTTP Basic authentication can encode.
     """
     if not isinstance(text, str):
         return False
     try:
         url = URL(text)
         user, password = url.user or "", url.password or ""
-        # aiohttp uses this encoding, and would otherwise fail at the first request.
+        # aiohttp uses this encoding.
         (user + password).encode("latin-1")
         plain = str(url.with_user(None))
     except ValueError:

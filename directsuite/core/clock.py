@@ -1,7 +1,7 @@
 """The clocks of the core, and functions that wait.
 
-The core sleeps and measures time with a Clock. Tests can replace it with a test clock, which does not advance by itself
-and skips ahead instead of sleeping. Only the timeouts of attempts use the clock of the event loop.
+The core sleeps and measures time with a Clock. A test clock skips ahead instead of sleeping. Only the timeouts of
+attempts use the clock of the event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 MAX_SLEEP = 60.0
-"""Longest single sleep in seconds. Longer waits are divided, so that a test clock can skip ahead in these steps."""
+"""Longest single sleep in seconds. Longer waits are divided, so that a test clock can skip ahead in steps."""
 
 
 class Clock(Protocol):
@@ -41,8 +41,8 @@ class SystemClock:
 def make_unix_time(clock: Clock) -> Callable[[], float]:
     """Return a function that returns the Unix time in seconds for a clock.
 
-    For SystemClock this is `time.time`. For any other clock, it is the system's Unix time at the first call for this
-    clock, plus the time that the clock has counted since. All functions for the same clock return the same time.
+    For SystemClock this is `time.time`. For any other clock, it is the Unix time at the first call for this clock, plus
+    the time that the clock has counted since.
     """
     if isinstance(clock, SystemClock):
         return time.time  # unlike a monotonic clock, it includes suspended time and corrections of the system time
@@ -54,11 +54,11 @@ def make_unix_time(clock: Clock) -> Callable[[], float]:
 
 
 _UNIX_TIMES_AT_ZERO: dict[int, float] = {}
-"""The Unix time at which each clock showed 0, by the `id` of the clock, because a clock may not be hashable."""
+"""The Unix time at which each clock showed 0, by the `id` of the clock, which may not be hashable."""
 
 
 WAIT_TOLERANCE = 0.005
-"""Tolerance in seconds. A time at most this far ahead counts as reached, so that no wait is shorter than this."""
+"""Seconds. A time at most this far ahead counts as reached."""
 
 
 async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[None]]) -> None:
@@ -72,7 +72,7 @@ async def wait_until(due: float, monotonic: Callable[[], float], sleep: Callable
 
 
 async def sleep_or_event(sleeping: Awaitable[None], event: asyncio.Event) -> None:
-    """Wait until a sleep ends or an event is set, whichever is first. Raise the exception of the sleep, if any."""
+    """Wait until a sleep ends or an event is set. Raise the exception of the sleep, if any."""
     asleep, waiting = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait([asleep, waiting], return_when=asyncio.FIRST_COMPLETED)

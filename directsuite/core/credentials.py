@@ -5,13 +5,10 @@
                                    └── invalidate(generation) ────┘
 
 A fetch is one request for a new token. All callers that need a new token share one fetch. It runs in a separate task,
-so the cancellation of a caller does not cancel it.
+so the cancellation of a caller does not cancel it. If it fails, all callers get the error until the back-off ends.
 
-Each token has a number, its generation. `invalidate` names the generation, so that the late rejection of an old token
-does not discard a newer one.
-
-If a fetch fails, all callers that wait for it get the error. Until the back-off has passed, further callers get the
-same error without a fetch.
+Each token has a number, its generation. `invalidate` names it, so that the late rejection of an old token does not
+discard a newer one.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ class TokenCache:
 
     margin: seconds before expiry from which the token is renewed, at most half of its lifetime.
     fetch_timeout: timeout of one fetch, in seconds.
-    in_header: whether a token must be a valid header value. A token for a URL path may contain any character.
+    in_header: whether a token must be a valid header value.
     keep_alive: after the first token, renew in the background even if no caller needs it.
     emit: receives an event for each renewal and each failed renewal.
     renewed_event: class of the event for a renewal.
@@ -111,7 +108,7 @@ class TokenCache:
         """Return a credential that has not expired. Wait for a fetch only if there is none.
 
         A credential that is due for renewal is returned immediately and renewed in the background. Raises the error of
-        a failed fetch, also during the back-off after it, and ClosedError if a fetch is needed but the cache is closed.
+        a failed fetch, also during the back-off, and ClosedError if a fetch is needed but the cache is closed.
         """
         credential = self._credential
         if credential is None or self._clock.monotonic() >= credential.expires_at:
@@ -127,13 +124,13 @@ class TokenCache:
         return self._credential is credential and self._clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
-        """Return the current monotonic time of the cache's clock. `store` takes it as `requested_at`."""
+        """Return the current monotonic time, for `store`."""
         return self._clock.monotonic()
 
     def store(self, token: AccessToken, requested_at: float) -> Credential:
-        """Replace the current credential by a token, unless the current one was requested later.
+        """Replace the current credential by a token, unless the current one was requested later. End a back-off.
 
-        Return the credential that is current afterwards. This also ends a back-off.
+        Return the credential that is current afterwards.
 
         requested_at: time at which the token was requested, in monotonic seconds.
         """
@@ -142,7 +139,7 @@ class TokenCache:
             return self._credential
         self._generation += 1
         lifetime = float("inf") if token.expires_in is None else token.expires_in
-        margin = min(self._margin, lifetime / 2)  # so that a short-lived token is not always due for renewal
+        margin = min(self._margin, lifetime / 2)  # otherwise a short-lived token would always be due
         self._credential = Credential(
             token.token,
             self._generation,
@@ -172,7 +169,7 @@ class TokenCache:
             await asyncio.wait([self._fetch_task], timeout=seconds)
 
     def cancel(self) -> list[asyncio.Task[Any]]:
-        """Stop starting fetches, and cancel those in progress. Return the tasks, which may still be running."""
+        """Stop, and cancel fetches in progress. Return the tasks, which may still be running."""
         self.stop()
         ending: list[asyncio.Task[Any]] = [
             task for task in (self._keep_alive_task, self._fetch_task) if task is not None
@@ -182,7 +179,7 @@ class TokenCache:
         return ending
 
     async def aclose(self) -> None:
-        """Stop starting fetches, cancel those in progress, and wait until they have ended."""
+        """Stop, cancel fetches in progress, and wait until they have ended."""
         if ending := self.cancel():
             await asyncio.wait(ending)
 
@@ -193,9 +190,9 @@ class TokenCache:
                 min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
             )
             if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
-                with contextlib.suppress(DirectSuiteError):  # RenewalFailed was emitted; try again after the back-off
+                with contextlib.suppress(DirectSuiteError):  # tried again after the back-off
                     await asyncio.shield(self._start_or_join_fetch())
-        # More tries could lock the account. If a caller gets a new credential, `store` starts this task again.
+        # More tries could lock the account. `store` starts this task again.
         self._keep_alive_task = None
 
     def _compute_due_time(self) -> float:
@@ -234,12 +231,12 @@ class TokenCache:
         if self._fetch_task is task:  # otherwise a newer fetch has started
             self._fetch_task = None
         if not task.cancelled():
-            task.exception()  # otherwise the event loop logs an exception that no caller has retrieved
+            task.exception()  # otherwise the event loop logs it
 
     async def _fetch(self) -> Credential:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
         self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
-        requested_at = self.now()  # the lifetime counts from here, because the response may be slow
+        requested_at = self.now()  # the lifetime counts from here
         try:
             token = await self._fetch_validated()
         except DirectSuiteError as failure:
@@ -268,19 +265,19 @@ class TokenCache:
 
 
 def _copy_without_traceback(failure: DirectSuiteError) -> DirectSuiteError:
-    """Return a copy of the error without tracebacks, so that storing it does not keep stack frames alive."""
+    """Return a copy of the error that does not keep stack frames alive."""
     again, cause = failure.copy(), failure.__cause__
     again.__cause__ = cause.copy() if isinstance(cause, DirectSuiteError) else None
     return again
 
 
 def _count_cancellations() -> int:
-    """Return the number of pending cancellation requests of the current task, 0 outside a task."""
+    """Return the number of pending cancellation requests of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
-# Printable ASCII, without spaces at the ends: a valid header value. RFC 6750 allows even fewer characters.
+# Printable ASCII, without spaces at the ends. RFC 6750 allows even fewer characters.
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 
 
@@ -333,8 +330,8 @@ class CallableToken(ValueSemantics):
 
     async def fetch(self) -> AccessToken:
         """Call the function and return its result as an AccessToken."""
-        answer = await self.function()
-        return answer if isinstance(answer, AccessToken) else AccessToken(answer)
+        token = await self.function()
+        return token if isinstance(token, AccessToken) else AccessToken(token)
 
 
 def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessToken]] | TokenSource) -> TokenSource:
@@ -361,21 +358,21 @@ def make_token_source(token: str | Secret | Callable[[], Awaitable[str | AccessT
     raise ConfigurationError("token must be a text, an async callable that returns one, or a TokenSource")
 
 
-def validate_token(answer: object, *, in_header: bool) -> AccessToken:
+def validate_token(token: object, *, in_header: bool) -> AccessToken:
     """Return the result of a token source. Raises ConfigurationError if it is not a valid token.
 
     in_header: whether the token must be a valid header value.
     """
-    if not isinstance(answer, AccessToken):
-        raise ConfigurationError(f"the token source returned {type(answer).__name__} instead of an AccessToken")
-    text = cast("object", answer.token.reveal())  # a function of the user may return anything
+    if not isinstance(token, AccessToken):
+        raise ConfigurationError(f"the token source returned {type(token).__name__} instead of an AccessToken")
+    text = cast("object", token.token.reveal())  # a function of the user may return anything
     if not isinstance(text, str):
         raise ConfigurationError(f"the token source returned {type(text).__name__} instead of a text")
     if not text or (in_header and not _HEADER_VALUE.fullmatch(text)):
         raise ConfigurationError("the token source returned a token that is empty or not allowed in a header")
-    lifetime = cast("object", answer.expires_in)
+    lifetime = cast("object", token.expires_in)
     if lifetime is not None and not is_number(lifetime):
         raise ConfigurationError(
             "the token source returned an invalid expires_in: it must be a number of seconds, or None"
         )
-    return answer
+    return token

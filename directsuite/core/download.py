@@ -7,7 +7,6 @@ A Sink writes to a path, a file object or an async callable. Its methods are cal
     open ─► begin ─► write … ─► finish ─► publish    `abort` after a failed attempt, `close` at the end
 
 `begin` empties the sink for another attempt. A sink that cannot be emptied is `exhausted` once it has received bytes.
-DestinationError separates failures of the destination, or of other code of the caller, from failures of the network.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class DestinationError(Exception):
-    """The response could not be written to its destination."""
+    """The response could not be written, because the destination or other code of the caller failed."""
 
     def __init__(self, reason: Exception, *, is_partly_read: bool) -> None:
         super().__init__(type(reason).__name__)
@@ -61,7 +60,7 @@ class DestinationError(Exception):
 class _WrapDestinationErrors:
     """Context manager that raises DestinationError for each exception of its block.
 
-    Stateless and shared: this costs half as much for each chunk as @contextmanager.
+    Stateless and shared, because @contextmanager costs twice as much for each chunk.
     """
 
     def __init__(self, *, is_partly_read: bool) -> None:
@@ -89,9 +88,9 @@ class DocumentReader:
     """Decodes the base64 text of a document in pieces of at most 192 KB. Implements StreamReader."""
 
     pending = 0
-    """The number of retained bytes: at most three characters, which are not counted."""
+    """Always 0: at most three retained characters are not counted."""
     skipped: Mapping[str, int] = MappingProxyType({})
-    """The numbers of unreadable values: always empty, because base64 text has none."""
+    """Always empty: base64 text has no values that can be skipped."""
 
     def __init__(self, max_bytes: int | None) -> None:
         self._decoder = base64.Decoder()
@@ -152,7 +151,9 @@ class Destination(Generic[R]):
         self._publish = publish
         self._has_wrong_digest = False
         self.failure: Exception | None = None
-        """The first error of the sink or callback, or of a document that is too large. It prevents retries."""
+        """The first error of the sink or callback, or the error about a document that is too large. It prevents
+        retries.
+        """
 
     @property
     def exhausted(self) -> bool:
@@ -160,7 +161,7 @@ class Destination(Generic[R]):
         return self._has_wrong_digest or self.sink.exhausted
 
     def detached(self) -> Destination[R]:
-        """Return another Destination for the same sink. It does not publish the content or verify the digest."""
+        """Return another Destination for the same sink, which neither publishes the content nor verifies the digest."""
         return Destination(self.sink, max_bytes=self._max_bytes, progress=self._progress, publish=False)
 
     async def __aenter__(self) -> Self:
@@ -183,7 +184,7 @@ class Destination(Generic[R]):
         except DestinationError as error:
             self.failure = self.failure or error.reason
             raise
-        except ResponseDecodeError as error:  # the document is too large: another attempt cannot help
+        except ResponseDecodeError as error:  # the document is too large
             self.failure = self.failure or error
             raise
 
@@ -199,7 +200,7 @@ class Destination(Generic[R]):
             with _WRAP_ERRORS_WHILE_READING:
                 await self.sink.finish()
         except BaseException:
-            with contextlib.suppress(Exception):  # the first failure or cancellation is raised instead
+            with contextlib.suppress(Exception):  # the first failure is raised instead
                 await self.sink.abort()
             raise
         with _WRAP_ERRORS_WHILE_READING:
@@ -230,7 +231,7 @@ class Destination(Generic[R]):
             chunk = content = b""  # tracebacks expose local variables
         if digest is not None and self._sha256 != digest.hexdigest():
             self._has_wrong_digest = True
-            raise MismatchError("the bytes whose SHA-256 digest was given")
+            raise MismatchError("the bytes with the given SHA-256 digest")
 
     async def _write_piece(self, content: bytes, meter: ProgressReporter) -> None:
         size = len(content)
@@ -246,9 +247,8 @@ def is_exhausted(receive: object) -> bool:
 
 
 def compute_max_size(headers: Mapping[str, str]) -> int | None:
-    """Return the maximum number of bytes whose base64 text fits in a response.
-
-    Return None if the response has no valid Content-Length, or has a Content-Encoding.
+    """Return the maximum number of bytes whose base64 text fits in a response. None if its Content-Length is invalid or
+    counts encoded bytes.
     """
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():
@@ -272,7 +272,7 @@ class BinaryWriter(Protocol):
     """A file object opened for writing bytes, or an object with the same `write`. It is never closed."""
 
     def write(self, piece: bytes, /) -> int | None:
-        """Write the bytes. Return how many were written if fewer; the rest is then written by another call."""
+        """Write the bytes. Return the number written if it is smaller; the rest is then written by another call."""
         ...
 
 
@@ -325,8 +325,8 @@ class Sink(abc.ABC, Generic[R]):
 class PathSink(Sink[Path]):
     """Writes a temporary file beside the path, and renames it at the end.
 
-    `open` creates the temporary file, so that an unwritable folder is reported early. If the path is a symbolic link,
-    its target is replaced. FIFOs, devices and open files such as /dev/stdout are written directly and not replaced.
+    An unwritable folder is reported by `open`. If the path is a symbolic link, its target is replaced. FIFOs, devices
+    and open files such as /dev/stdout are written directly.
     """
 
     def __init__(self, path: Path) -> None:
@@ -335,7 +335,7 @@ class PathSink(Sink[Path]):
         self._temporary: Path | None = None
         self._is_published = False
         self._is_aborted = False
-        """True after a failed attempt to write directly: a FIFO whose reader opens it later gets nothing."""
+        """True after a failed attempt to write directly: a FIFO whose reader opens it later then gets nothing."""
         self._file: BinaryIO | None = None
         self._thread = DedicatedThread()
         self._blocks = BlockWriter(self._thread, self._write)
@@ -351,7 +351,7 @@ class PathSink(Sink[Path]):
         self._blocks.drop()
 
     async def write(self, piece: bytes) -> None:
-        """Write to the temporary file, or directly to a path that is not replaced."""
+        """Write to the temporary file, or directly."""
         if self._target is not None:
             adding, piece = self._blocks.add(piece), b""  # tracebacks expose local variables
             await adding
@@ -391,7 +391,7 @@ class PathSink(Sink[Path]):
     def _prepare_target(self) -> None:
         try:
             if self._path.is_dir():
-                raise InvalidArgumentError("it is a folder: name a file in it", parameter="destination")
+                raise InvalidArgumentError("the path is a folder: give the path of a file", parameter="destination")
             self._target = find_file(self._path)
             if self._target is None:
                 _validate_writable(self._path)
@@ -456,16 +456,18 @@ class PathSink(Sink[Path]):
 def _validate_writable(path: Path) -> None:
     """Raise InvalidArgumentError for a socket, and for a pipe or device without write permission."""
     if stat.S_ISSOCK(path.stat().st_mode):
-        raise InvalidArgumentError("it is a socket: give an async function that writes to it", parameter="destination")
+        raise InvalidArgumentError(
+            "the path is a socket: give an async function that writes to it", parameter="destination"
+        )
     if not os.access(path, os.W_OK):
-        raise InvalidArgumentError("it cannot be written: check its permissions", parameter="destination")
+        raise InvalidArgumentError("the path is not writable: check its permissions", parameter="destination")
 
 
 class FileSink(Sink[R]):
     """Writes to a file object from its current position, and truncates it after the document.
 
-    A file that can seek is truncated to that position for another attempt. All files except io.BytesIO are written in a
-    thread, because writing can block. Files that cannot seek get each piece immediately.
+    For another attempt, a file that can seek is truncated to that position. All files except io.BytesIO are written in
+    a thread, because writing can block. Files that cannot seek get each piece immediately.
     """
 
     def __init__(self, file: R) -> None:
@@ -482,7 +484,7 @@ class FileSink(Sink[R]):
         self._start = await self._run_blocking(_find_start, self._file)
 
     async def begin(self) -> None:
-        """Truncate the file to its first position."""
+        """Discard buffered pieces and truncate the file to its first position."""
         await super().begin()
         self._finished = False
         self._blocks.drop()
@@ -490,7 +492,7 @@ class FileSink(Sink[R]):
             await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
-        """Write the complete piece, with several calls if needed."""
+        """Write the complete piece."""
         self._is_written = True
         self.exhausted = self._start is None
         try:
@@ -505,13 +507,13 @@ class FileSink(Sink[R]):
             piece = b""  # tracebacks expose local variables
 
     async def finish(self) -> None:
-        """Flush the file's buffer, so that a full disk raises an error."""
+        """Flush the file, so that a full disk raises an error."""
         await self._blocks.wait_until_written()
         await self._run_blocking(self._flush, self._blocks.drop())
         self._finished = True
 
     async def abort(self) -> None:
-        """Write the buffered pieces, then check whether the file can seek back: some compressed files cannot."""
+        """Write the buffered pieces, then check whether the file can seek back. Some compressed files cannot."""
         pieces = self._blocks.drop()
         if not self._is_written or self._finished or self._start is None:
             return
@@ -606,7 +608,7 @@ class CallableSink(Sink[int]):
 
 
 def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> Sink[Any]:
-    """Return the sink for a caller's destination. Raises InvalidArgumentError if its type is not supported."""
+    """Return the sink for a destination. Raises InvalidArgumentError if its type is not supported."""
     argument: Any = destination
     if isinstance(destination, str | PathLike):
         return PathSink(to_path(argument, "destination"))
@@ -614,7 +616,8 @@ def make_sink(destination: str | PathLike[str] | BinaryWriter | PieceWriter) -> 
     if callable(write):
         if isinstance(destination, asyncio.StreamWriter) or hasattr(destination, "drain"):
             raise InvalidArgumentError(
-                "give an async function that writes to the stream and drains it", parameter="destination"
+                "the destination is a stream: give an async function that writes to it and drains it",
+                parameter="destination",
             )
         if inspect.iscoroutinefunction(write):
             raise InvalidArgumentError("its write method is async: give that method", parameter="destination")

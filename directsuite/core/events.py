@@ -1,4 +1,4 @@
-"""Events of a suite: listeners receive them immediately, and the suite logs them. Metrics and traces use them also.
+"""Events of a suite: listeners receive them immediately, and the suite logs them.
 
     Event
     ├── CallEvent                one call of an operation, with number, operation, method and path template
@@ -18,13 +18,11 @@
     ├── CircuitOpened            a service is down: calls fail immediately, except one probe after each pause
     └── CircuitClosed            the service responds again
 
-Events contain names, numbers and templates only. They never contain a secret, a body, or a value that a caller put into
-a path.
+Events never contain a secret, a body, or a value that a caller put into a path.
 
     AttemptFailed ──► WARNING  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
 
-Only the fields in FIELDS are logged, so that a new field of an event is not logged until it is added there. Each log
-record also has them in the dictionary `record.directsuite`, for structured logging.
+Only the fields in FIELDS are logged. Each log record also has them in the dictionary `record.directsuite`.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class CallEvent(Event):
     service: str
     method: str
     path: str
-    """The path template below the base URL of the service, without the values of its parameters."""
+    """The path template below the base URL, without the values of its parameters."""
     host: str
     """The host of the base URL."""
     port: int
@@ -72,7 +70,7 @@ class CallStarted(CallEvent):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class AttemptStarted(CallEvent):
-    """A request is about to be sent. Its credential, connection slot and rate slot are available."""
+    """A request is about to be sent."""
 
     attempt: int
     """The number of the attempt in its call, from 1."""
@@ -101,7 +99,7 @@ class AttemptFailed(CallEvent):
     outcome: Outcome | None
     """Whether the request was sent and took effect, as far as that is known."""
     elapsed: float
-    """The time since the request was sent, in seconds, or since the attempt started if it was not sent."""
+    """The time in seconds since the request was sent, or else since the attempt started."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -130,8 +128,7 @@ class OutcomeLeftUnknown(CallEvent):
 class ValuesSkipped(CallEvent):
     """Some values of a response could not be read.
 
-    Such a field has its default value, and its raw value is in the `extra` of its object. Such an element of a list is
-    left out.
+    A field gets its default value, and its raw value is in the `extra` of its object. An element of a list is left out.
     """
 
     paths: Mapping[str, int]
@@ -147,11 +144,11 @@ class CallFinished(CallEvent):
 
     attempts: int
     elapsed: float
-    """The time of the complete call, including all attempts and pauses, in seconds."""
+    """The time of all attempts and pauses, in seconds."""
     error: str | None = None
     """The name of the error's class. None after success, or if the caller closed a stream early."""
     outcome: Outcome | None = None
-    """The outcome after a failure, or None if it is not known or the call succeeded."""
+    """The outcome after a failure. None if it is not known or the call succeeded."""
     cancelled: bool = False
     """True if the caller was cancelled, or closed a stream early."""
 
@@ -168,7 +165,7 @@ class Renewed(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class TokenRefreshed(Renewed):
-    """A new bearer token is in use. Signing and fax use it."""
+    """A new bearer token for signing and fax is in use."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -196,7 +193,7 @@ class ServicePaused(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitOpened(Event):
-    """A service is considered down. Calls to it fail immediately."""
+    """A service does not respond. Calls to it fail immediately."""
 
     service: str
     failures: int
@@ -213,7 +210,7 @@ class CircuitClosed(Event):
 
 
 Listener = Callable[[Event], None]
-"""A function that receives each event, in the task in which it happened. It must return quickly and not block."""
+"""A function that receives each event, in the task in which it happened. It must not block."""
 
 
 class Events:
@@ -273,10 +270,9 @@ FIELDS: Mapping[str, str] = {
     "paths": "{}",
     "how_to_find_out": "to find out: {}",
 }
-"""The fields of events that are logged, in the order in which a line shows them, each with its phrase.
+"""The fields of events that are logged, in the order of a log line, each with its phrase.
 
-A field without a phrase is in the dictionary only. A field that is None is left out completely. False is in the
-dictionary, but not in the line.
+A field without a phrase, or with the value False, is in the dictionary only. A field that is None is left out.
 """
 
 LINES: Mapping[type[Event], tuple[int, str]] = {
@@ -297,11 +293,11 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
 }
 """The level and the text of the log line for each class of event."""
 
-_HAPPENED_TEXT = "it happened, but its result could not be had"
+_HAPPENED_TEXT = "it happened, but its result is not available"
 
 
 class LogListener:
-    """A listener that writes events to a logger. It costs little if the level of the event is disabled."""
+    """A listener that writes events to a logger."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
@@ -322,19 +318,15 @@ class LogListener:
 
 
 def _lower_level(event: Event, level: int) -> int:
-    """Return the level, but at most INFO for a failed attempt if the caller was cancelled or the outcome is FAILED.
-
-    A warning would be redundant: the caller was cancelled, or gets the error itself.
-    """
+    """Return the level, but at most INFO if the caller was cancelled or gets the error itself."""
     if isinstance(event, AttemptFailed) and (event.outcome is Outcome.FAILED or event.error == "CancelledError"):
         return min(level, INFO)
     return level
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:
-    """Return a value for structured logging: numbers, text and None unchanged, enum members by value, mappings as text.
-
-    For any other value, return the name of its type only, because its contents may be confidential.
+    """Return a value for structured logging. Of other types only the name is returned, because the value may be
+    confidential.
     """
     if isinstance(value, enum.Enum):
         value = value.value
@@ -346,9 +338,9 @@ def _to_plain_value(value: object) -> str | int | float | bool | None:
 Progress = Callable[[int, int | None], None]
 """A plain function that receives the progress of a document: the bytes transferred, and the total or None if unknown.
 
-It is called with 0 when an attempt starts, then after each piece of at most 256 KB. A second attempt starts at 0 again.
-If it raises, the call ends with its exception. If the side effect of the call has already happened, the exception is
-the cause of the call's error instead.
+It is called with 0 when an attempt starts, then after each piece of at most 256 KB. If it raises, the call ends with
+its exception. If the side effect of the call has already happened, the exception is the cause of the call's error
+instead.
 """
 
 
@@ -356,7 +348,7 @@ class ProgressReporter:
     """Counts the bytes of each attempt, and reports them to the user's callback.
 
     progress: the callback. None: report nothing.
-    total: expected number of bytes. None if it is not known.
+    total: expected number of bytes. None if unknown.
     """
 
     def __init__(self, progress: Progress | None, total: int | None = None) -> None:
@@ -371,7 +363,7 @@ class ProgressReporter:
         self.report()
 
     def advance(self, count: int) -> None:
-        """Add `count` bytes, and report the progress unless it is 0."""
+        """Add `count` bytes and report the progress. Does nothing if `count` is 0."""
         self._bytes_done += count
         if count:
             self.report()
@@ -383,12 +375,12 @@ class ProgressReporter:
             self.report()
 
     def report(self) -> None:
-        """Report the progress to the callback, if there is one."""
+        """Report the progress to the callback, if any."""
         if self._progress is not None:
             self._progress(self._bytes_done, self.total)
 
 
 def validate_progress(progress: Progress | None) -> None:
-    """Raise InvalidArgumentError if the callback is an async function, because it would never be awaited."""
+    """Raise InvalidArgumentError if the callback is an async function."""
     if inspect.iscoroutinefunction(progress):
         raise InvalidArgumentError("give a plain function, not an async one", parameter="progress")

@@ -1,7 +1,6 @@
-"""The base class of the facades of all services, with options, raw responses and access to the core.
+"""The base class of all facades, with options and raw responses.
 
-A facade is the public object for one service, with one method per operation. A view is a copy of a facade with other
-options.
+A facade is the public object for one service, with one method per operation. A view is a copy with other options.
 """
 
 from __future__ import annotations
@@ -44,28 +43,25 @@ class RawResponse(Generic[T]):
 
 @attrs.frozen
 class Runtime:
-    """The parts of a suite's core that services, synchronisations, jobs and commands use in addition to calls."""
+    """The parts of a suite's core that synchronisations, jobs and commands use in addition to calls."""
 
     clock: Clock
     sleep: Callable[[float], Awaitable[None]]
     """Sleeps for a number of seconds of the clock. Raises ClosedError if the suite is closed first."""
     emit: Callable[[Event], None]
-    """Sends an event to the listeners of the suite, and to its log."""
+    """Sends an event to the listeners and the log."""
     is_closed: Callable[[], bool]
     """Returns True if closing has begun."""
 
     @classmethod
     def from_transport(cls, transport: Transport) -> Self:
-        """Return a new runtime with the clock, sleep function and events of a transport's suite."""
+        """Return the runtime of a transport's suite."""
         env, session = transport.environment, transport.environment.session
         return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
 
 
 class StopPolling(TimeoutError):  # noqa: N818  named like StopIteration
-    """Raised by the `verify` function of a Confirmation if more requests would show nothing new.
-
-    The transport handles it like the end of the time for verifying.
-    """
+    """Raised by `Confirmation.verify` if more requests would show nothing new. It ends the verification."""
 
 
 class Facade:
@@ -97,7 +93,7 @@ class Facade:
         return self._with_all_options(options if retry is None else attrs.evolve(options, retry=retry))
 
     def resolve_timeout(self, timeout: float | None = None) -> float:
-        """Return the number of seconds that a complete call may take. For internal use.
+        """Return the timeout of a complete call in seconds. For internal use.
 
         timeout: timeout of the call, in seconds. None: that of the facade or the suite.
 
@@ -124,21 +120,20 @@ class Facade:
     def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self:
         """Return a view that also calls `observe` with each response before it is decoded. For internal use.
 
-        observe: may return SKIP_DECODING to skip decoding. The call then returns the empty response of its operation.
+        observe: may return SKIP_DECODING. The call then returns an empty response.
 
-        An existing observer of the facade is called first.
+        An existing observer is called first.
         """
         earlier = self._options.observe
 
         def observe_both(exchanged: ExchangeInfo) -> object:
-            """Call both observers. Return SKIP_DECODING if either returns it."""
             results = (None if earlier is None else earlier(exchanged), observe(exchanged))
             return SKIP_DECODING if SKIP_DECODING in results else None
 
         return self._with_all_options(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
 
     def _as_nested(self) -> Self:
-        """Return a view for requests on behalf of a call in progress, allowed while closing waits for that call."""
+        """Return a view for requests on behalf of a call in progress; see `Options.nested`."""
         return self._with_all_options(attrs.evolve(self._options, nested=True))
 
     def with_strict_paths(self, paths: frozenset[str]) -> Self:
@@ -168,7 +163,6 @@ class Facade:
         )
 
     def _encode_body(self, request: Model | list[Model]) -> RequestBody:
-        """Encode a request as JSON."""
         return RequestBody.from_bytes(self._transport.codec.encode(request))
 
     def _options_with_timeout(self, timeout: float | None) -> Options:
@@ -178,8 +172,8 @@ class Facade:
 class RawResponses:
     """The methods of a facade, returning raw responses: `suite.signing.with_raw_response.get_doc_info(...)`.
 
-    The details are those of the last request of the method. Iterators are not available, because they send many
-    requests. A method raises ValueError if it succeeds without a request.
+    The details are those of the last request of the method. Iterators are not available. A method raises ValueError if
+    it succeeds without a request.
     """
 
     def __init__(self, facade: Facade) -> None:
@@ -192,7 +186,7 @@ class RawResponses:
         async def call(*args: Any, **kwargs: Any) -> RawResponse[Any]:
             seen: list[ExchangeInfo] = []
             calling = getattr(self._facade.with_observer(seen.append), name)(*args, **kwargs)
-            args, kwargs = (), {}  # a traceback may contain this frame, which must not reveal the arguments
+            args, kwargs = (), {}  # tracebacks can include local variables
             value = await calling
             if not seen:
                 raise ValueError(f"{name} returned without a request, so there is no raw response")

@@ -1,4 +1,4 @@
-"""The scope of an error: what caused it. Jobs use it to decide whether to continue, wait or stop.
+"""The scope of an error: what caused it, and whether a job continues, waits or stops.
 
 scope      cause                                                        what to do
 ─────────  ───────────────────────────────────────────────────────────  ───────────────────────────────────────────
@@ -7,7 +7,7 @@ UNCERTAIN  no usable response, because of the item or of the service    try othe
 SERVICE    the service rejects all requests, or cannot be reached       wait, then try again
 ENDPOINT   the URL is wrong, or a proxy does not forward the request    correct the URL or the proxy
 ACCOUNT    the credentials were rejected, or do not permit this         stop: another attempt would fail again
-CALLER     settings, arguments, or the caller's own storage             stop: another attempt would fail again
+CALLER     settings, arguments, storage or code; a closed suite         stop: another attempt would fail again
 
 An item is what the job processes with one request, such as a document, message or folder.
 """
@@ -38,24 +38,16 @@ class ErrorScope(enum.Enum):
     """The cause of an error; see the table of this module."""
 
     ITEM = enum.auto()
-    """The service rejected the requested document, message or folder. Others may succeed."""
     UNCERTAIN = enum.auto()
-    """The request got no usable response, either because of the item or because of a problem of the service."""
     SERVICE = enum.auto()
-    """The service currently rejects all requests, or cannot be reached. The error does not concern the item."""
     ENDPOINT = enum.auto()
-    """The server at the URL does not support such requests: the URL is wrong, or a proxy blocks them."""
     ACCOUNT = enum.auto()
-    """The credentials were rejected or lack a permission, or the account must be paid.
-
-    A service may also raise PermissionDeniedError for a single item.
-    """
+    """Also if the account must be paid. A service may also raise PermissionDeniedError for a single item."""
     CALLER = enum.auto()
-    """The cause is in the caller's program: a setting, an argument, a closed suite, its storage or its code."""
 
 
 NOT_RETRYABLE = frozenset({ErrorScope.ACCOUNT, ErrorScope.CALLER})
-"""Scopes for which another attempt would fail in the same way. Repeating a rejected password may lock the account."""
+"""Scopes for which another attempt would fail again. Repeating a rejected password may lock the account."""
 
 _WRONG_ENDPOINT_STATUSES = frozenset(
     {
@@ -64,7 +56,7 @@ _WRONG_ENDPOINT_STATUSES = frozenset(
         HTTPStatus.UPGRADE_REQUIRED,
     }
 )
-"""Statuses, in addition to redirects, of responses from a wrong URL or a proxy."""
+"""Statuses, in addition to redirects, of a wrong URL or a proxy."""
 
 
 def find_error_scope(error: DirectSuiteError) -> ErrorScope:
@@ -90,7 +82,7 @@ def _find_service_error_scope(error: ServiceError) -> ErrorScope:
 
 
 def explain_os_error(error: OSError) -> str:
-    """Return a text that explains an OSError without file names: the message of the operating system for its errno.
+    """Return the operating system's message for an OSError, without file names.
 
     Without an errno, return the `kind` attribute that a storage may set, or the name of the class.
     """

@@ -1,7 +1,7 @@
 """The form of each service's error bodies, as data.
 
-A refusal is a JSON body in which the service reports an error in its own format. The format may have a success flag,
-a code, and messages for people.
+A fault is an error that the service reports in a JSON body, in its own format. The format may have a success flag, a
+code, and messages for people.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ Code = int | str
 
 @attrs.frozen(repr=False, eq=False)
 class ServiceFault(ValueSemantics):
-    """The error that a body reports: its code and its message for people, each None if the body has none.
-
-    The message may be empty.
-    """
+    """A fault: its code and its message for people, each None if the body has none. The message may be empty."""
 
     code: Code | None
     message: str | None
 
 
-# Not `str.isdigit`, which accepts "²". The length is limited because `int` raises for more than 4,300 digits.
+# `str.isdigit` accepts "²", and `int` raises for more than 4,300 digits.
 _DIGITS = re.compile(r"[0-9]{1,9}")
 
 
@@ -38,11 +35,11 @@ class FaultFormat(ValueSemantics):
     """The form of one service's error bodies."""
 
     success_key: str | None = None
-    """The JSON key whose value is true on success. None if the service has no such key."""
+    """The JSON key of the success flag. None if the service has none."""
     message_keys: tuple[str, ...]
     """The JSON keys that may contain a message for people.
 
-    If the service has a flag, the first message found is used. Otherwise a body is a refusal only if it has the first
+    If the service has a flag, the first message found is used. Otherwise a body is a fault only if it has the first
     key, and the messages of all keys are joined.
     """
     codes: Mapping[Code, tuple[type[ServiceError], str]] = attrs.field(
@@ -50,12 +47,12 @@ class FaultFormat(ValueSemantics):
     )
     """The error class and the meaning of each code of the service."""
     success_code: Code | None = None
-    """The code that means success in a body without the flag. None if the service has no such code."""
+    """The code that means success in a body without the flag. None if the service has none."""
     new_session_code: Code | None = None
-    """The code that requests a new session. None if the service has no such code."""
+    """The code that requests a new session. None if the service has none."""
 
     def read(self, document: Any) -> ServiceFault | None:
-        """Return the error that a JSON document reports, or None if it is not a refusal in the service's format."""
+        """Return the fault that a JSON document reports, or None if it reports none in this format."""
         if self.success_key is not None and self._is_flag_true(document):
             return None
         if not isinstance(document, dict):
@@ -92,7 +89,7 @@ class FaultFormat(ValueSemantics):
         return isinstance(document, dict) and cast("dict[str, Any]", document).get(self.success_key or "") is True
 
     def is_success(self, document: Any) -> bool:
-        """Return True if a JSON document reports success in the service's format, or the service has no flag."""
+        """Return True if a JSON document reports success in this format, or the service has no flag."""
         if self.success_key is None or self._is_flag_true(document):
             return True
         if not isinstance(document, dict):

@@ -1,7 +1,7 @@
 """Reading and writing files in separate daemon threads.
 
-Files may be on another machine, or be pipes. In the event loop's default executor a few blocked jobs would occupy all
-workers: host names could not be resolved, and the process could not exit.
+In the event loop's default executor, a few blocked jobs would occupy all workers: host names could not be resolved, and
+the process could not exit.
 
     read_ahead     reads a block while the previous one is sent
     BlockWriter    writes a block while the next one is received
@@ -33,7 +33,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 BLOCK_BYTES = 4 * 192 * 1024
-"""Bytes that a thread reads or writes at a time. A job in a thread costs as much as encoding a tenth of them."""
+"""Bytes that a thread reads or writes at a time."""
 
 PIECE_BYTES = 192 * 1024
 """Bytes read at a time: a multiple of 3, so that only the end of their base64 has padding."""
@@ -45,7 +45,7 @@ _OPEN_FILES_DIR = re.compile("/proc/.+/fd|/dev/fd")
 
 _MAX_IDLE_THREADS = 8
 _CLEANUP_TIMEOUT = 1.0
-"""Seconds that a call waits at its end for a file to be closed or removed."""
+"""Seconds to wait at the end of a call for a file to be closed or removed."""
 
 
 def find_path_problem(path: object) -> str | None:
@@ -80,7 +80,7 @@ def to_path(path: str | os.PathLike[str], parameter: str) -> Path:
 def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
     """Return the absolute path without symbolic links. Raises InvalidArgumentError if that is impossible.
 
-    From Python 3.13 on, a loop of symbolic links is not found here: opening the path then raises OSError.
+    From Python 3.13 on, a loop of symbolic links is found only when the path is opened, which raises OSError.
     """
     problem = find_path_problem(path)
     if problem is None:
@@ -97,8 +97,8 @@ def resolve_path(path: str | os.PathLike[str], parameter: str) -> Path:
 class DedicatedThread(Executor):
     """Runs jobs one at a time in a daemon thread, from the first job until `release`.
 
-    Neither the loop nor the process waits for a job that never returns. This is an Executor, so that the event loop
-    tracks its jobs and does not deliver results after it was closed.
+    Neither the loop nor the process waits for a job that never returns. As an Executor, it does not deliver results
+    after the loop was closed.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class DedicatedThread(Executor):
         self._last_job: Future[Any] = Future()
 
     def start(self, function: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Run a function in the thread. Cancelling the future drops a job that has not started, but no other job."""
+        """Run a function in the thread. Cancelling the future drops the job if it has not started."""
         return asyncio.get_running_loop().run_in_executor(self, function, *args)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -132,7 +132,7 @@ class DedicatedThread(Executor):
 
 
 async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Return the result of a blocking function, run in a separate thread."""
+    """Run a blocking function in a separate thread."""
     thread = DedicatedThread()
     try:
         return await thread.start(function, *args)
@@ -141,7 +141,7 @@ async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 async def wait_briefly(job: asyncio.Future[Any]) -> None:
-    """Wait at most a second for a cleanup job, and ignore its exceptions. It continues if it takes longer."""
+    """Wait at most a second for a cleanup job, which then continues. Ignore its exceptions."""
     job.add_done_callback(_retrieve_exception)
     await asyncio.wait([job], timeout=_CLEANUP_TIMEOUT)
 
@@ -174,7 +174,7 @@ class PooledThread(threading.Thread):
             del job  # releases its arguments
 
     def return_to_pool(self) -> None:
-        """Wait for a new owner, because creating threads costs time. End if enough threads are idle."""
+        """Make the thread available to a new owner, or end it if enough threads are idle."""
         if len(IDLE_THREADS) < _MAX_IDLE_THREADS:
             IDLE_THREADS.append(self)
         else:
@@ -282,9 +282,8 @@ class FileReader:
 async def read_ahead(reader: PathReader | FileReader, size: int | None) -> AsyncGenerator[Piece]:
     """Yield `size` bytes, or all if it is None.
 
-    Cached bytes are read here, up to the first that is not cached. From there on, a thread reads a block while the
-    previous one is sent. Closing the generator does not wait for the thread. Raises TransportError if the file becomes
-    shorter.
+    From the first bytes that are not in the system's cache, a thread reads a block while the previous one is sent.
+    Closing the generator does not wait for it. Raises TransportError if the file becomes shorter.
     """
     left = sys.maxsize if size is None else size
     thread, block, piece = DedicatedThread(), cast("Piece", b""), cast("Piece | None", b"")
@@ -362,10 +361,10 @@ class BlockWriter:
 
 
 def find_file(path: Path) -> Path | None:
-    """Return the regular file that a path names or would create, after following links, so that it can be replaced.
+    """Return the regular file that a path names or would create, after following links.
 
     Return None for a FIFO, a device, or an open file such as /dev/stdout, which must be written directly. Raises
-    OSError if the path cannot be followed, for example because of a loop of links.
+    OSError for a loop of links.
     """
     place = path
     while place.is_symlink():
@@ -391,5 +390,5 @@ def split_pieces(content: Piece) -> Iterator[Piece]:
 
 
 def make_size_error(explanation: str) -> TransportError:
-    """Return an error for a request that stays incomplete, so that no server can act upon it."""
+    """Return an error for a request that stays incomplete."""
     return TransportError(explanation, outcome=Outcome.FAILED)

@@ -1,4 +1,4 @@
-"""Async iterators over many responses: in order, and with a limited number of requests ahead of the reader."""
+"""Async iterators over many responses, in order, with a limited number of requests in progress."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Listing(AsyncGenerator[T, None]):
         async for message in messages: ...
 
     If a step raises or is cancelled, for example by `asyncio.timeout` around `anext`, the listing ends. Further steps
-    then raise TransportError, so that an interrupted listing cannot be mistaken for a complete one. After `aclose`,
-    further steps raise StopAsyncIteration, as for any async generator.
+    then raise TransportError, so that the listing does not look complete. After `aclose`, further steps raise
+    StopAsyncIteration.
     """
 
     def __init__(self, generator: AsyncGenerator[T, None]) -> None:
@@ -45,7 +45,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def asend(self, value: None) -> T:
-        """Do what `asend` of any async generator does, but raise TransportError after an interruption."""
+        """Do what `asend` of an async generator does, but raise TransportError after an interruption."""
         try:
             return await self._generator.asend(value)
         except BaseException as error:
@@ -53,7 +53,7 @@ class Listing(AsyncGenerator[T, None]):
             raise
 
     async def athrow(self, *args: Any) -> T:
-        """Do what `athrow` of any async generator does, but raise TransportError after an interruption."""
+        """Do what `athrow` of an async generator does, but raise TransportError after an interruption."""
         try:
             return await self._generator.athrow(*args)
         except BaseException as error:
@@ -68,7 +68,7 @@ class Listing(AsyncGenerator[T, None]):
     def _note_end(self, error: BaseException) -> None:
         """Record that a step raised. Raise TransportError if the generator only ends because an earlier step raised."""
         if not isinstance(error, StopAsyncIteration):
-            # If another step is in progress, only this one fails, with RuntimeError. The listing is not interrupted.
+            # If another step is in progress, only this one fails, with RuntimeError.
             self._is_interrupted = not getattr(self._generator, "ag_running", False)
         elif self._is_interrupted:
             raise TransportError(INTERRUPTED_TEXT) from None
@@ -89,16 +89,15 @@ def _return_true() -> bool:
 class Prefetch(Generic[K, T]):
     """An async iterator over the results of `fetch` for each of `keys`, in the order of the keys.
 
-    keys: read one at a time, when the request of the key starts. The first is read at the first step.
+    keys: each is read when its fetch starts; the first, at the first step.
     fetch: returns the result for a key.
-    window: maximum number of requests in progress, including results that the reader has not yet received.
-    has_room: returns True if one more request may start. The first request ahead of the reader always may.
+    window: maximum number of fetches in progress, including results that the reader has not yet received.
+    has_room: returns True if one more fetch may start. If none is in progress, one always may.
 
-    If a fetch fails, the earlier results are returned first, then its error is raised. Later fetches are cancelled, and
-    no more start. Leaving `async with` cancels the fetches in progress.
+    If a fetch fails, later ones are cancelled, and its error is raised after the earlier results. Leaving `async with`
+    cancels the fetches in progress.
 
-    This is a class, not an async generator, because the event loop closes all async generators at the same time when it
-    shuts down. This one would be closed together with the generator that uses it.
+    This is not an async generator, because the event loop would close it together with the generator that uses it.
     """
 
     def __init__(
@@ -124,12 +123,12 @@ class Prefetch(Generic[K, T]):
         if not self._tasks:
             raise StopAsyncIteration
         if self._tasks[0].done() and not self._tasks[-1].done():
-            # Let the requests in progress continue. Otherwise a reader of many available results would block them.
+            # A reader of many available results would otherwise block the requests in progress.
             await asyncio.sleep(0)
-        answer = await self._tasks[0]
+        result = await self._tasks[0]
         self._tasks.popleft()
         self._start_fetches()
-        return answer
+        return result
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,7 +144,6 @@ class Prefetch(Generic[K, T]):
         await asyncio.gather(*ahead, return_exceptions=True)
 
     def _start_fetches(self) -> None:
-        """Start requests until the window is full."""
         while not self._ended and len(self._tasks) < self._window and (not self._tasks or self._has_room()):
             try:
                 key = next(self._keys)
@@ -156,7 +154,7 @@ class Prefetch(Generic[K, T]):
             self._tasks.append(task)
 
     def _handle_fetch_done(self, task: asyncio.Task[T]) -> None:
-        """Start more requests after a result. After a failure, start none, and cancel all later ones."""
+        """Start more fetches after a result. After a failure, cancel all later ones."""
         if not (task.cancelled() or task.exception()):
             self._start_fetches()
             return

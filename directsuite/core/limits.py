@@ -3,8 +3,7 @@
     try_admit ─► True, or else await admit ─► start_request ─► the request ─► record_result, release
 
 A connection slot is the permission to use one connection. A rate slot is the permission to send one request now. Both
-are managed here instead of in aiohttp's connector, so that a call that is still waiting here has certainly sent
-nothing. Both are granted in the order of arrival.
+are granted here in the order of arrival. A call that is still waiting for one has certainly sent nothing.
 
 The circuit breaker blocks requests to a service that does not respond. After a pause it allows one attempt, the probe:
 
@@ -12,8 +11,7 @@ The circuit breaker blocks requests to a service that does not respond. After a 
                                                                     ▲                       │ no response, or none yet
                                                                     └───────────────────────┘
 
-Any response closes the circuit, including an error, because it shows that the service works. If a probe gets no
-response within the pause, another probe may start.
+Any response closes the circuit, including an error. If a probe gets no response within the pause, another may start.
 """
 
 from __future__ import annotations
@@ -113,8 +111,8 @@ class Limits:
     connections: maximum number of connections.
     circuit_failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
     circuit_pause: seconds between probes.
-    rate: rate limiter to use, for example one shared with other processes. None: create one for this suite from
-        `requests_per_second` and `burst`.
+    rate: rate limiter, for example one shared with other processes. None: create one from `requests_per_second` and
+        `burst`.
     """
 
     def __init__(
@@ -142,10 +140,7 @@ class Limits:
         self._last_failure = ""
 
     def try_admit(self, *, needs_slot: bool) -> bool:
-        """Admit a request if it does not have to wait. Return False if it has to, or if the circuit is not closed.
-
-        needs_slot: True if the request needs a connection slot.
-        """
+        """Admit a request. Return False if it has to wait, or if the circuit is not closed."""
         if (
             self._rate_waiters
             or (needs_slot and not self._free_slots)
@@ -159,13 +154,13 @@ class Limits:
     async def admit(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait until a request may be sent. A limited operation then holds a connection slot until `release`.
+        """Wait until a request may be sent. A connection slot, if the operation uses one, is held until `release`.
 
         time_left: returns the seconds left until the deadline.
         sleep: waits for a number of seconds.
 
         Raises CircuitOpenError if the circuit is open at the start, DeadlineExceededError if the rate allows no request
-        before the deadline, and any exception that `sleep` raises. The wait for a connection slot has no deadline here.
+        before the deadline, and the exceptions of `sleep`. The wait for a connection slot has no deadline here.
         """
         self.raise_if_open(operation)
         if operation.uses_connection_slot:
@@ -180,10 +175,9 @@ class Limits:
     async def acquire_rate(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait for a rate slot.
+        """Wait for a rate slot. It is consumed only when granted. The parameters are those of `admit`.
 
-        A slot is consumed when it is granted, so a cancelled waiter consumes none. The parameters are those of `admit`.
-        Raises DeadlineExceededError if no slot is expected before the deadline, and any exception that `sleep` raises.
+        Raises DeadlineExceededError if no slot is expected before the deadline, and the exceptions of `sleep`.
         """
         if not self._rate_waiters and self.rate.try_acquire():
             return
@@ -193,7 +187,7 @@ class Limits:
         self._rate_waiters += 1
         try:
             async with self._rate_lock:
-                # This repeats if the service asks for a pause during the sleep.
+                # The service may ask for a pause during the sleep.
                 while not self.rate.try_acquire():
                     wait = self.rate.seconds_until_slot()
                     _raise_if_too_late(operation, wait, time_left())
@@ -229,7 +223,7 @@ class Limits:
     def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
         """Record how a request ended.
 
-        has_response: True if the service responded, False if not. None if the request shows neither.
+        has_response: True if the service responded, False if it did not, None if that is not certain.
         probe: the number that `start_request` returned.
         explanation: explanation of the error, if the service did not respond.
         """
@@ -242,7 +236,7 @@ class Limits:
             self.breaker.record_failure(probe=probe)
 
     def pause(self, seconds: float) -> None:
-        """Block requests for the pause that the service asked for, in seconds, but at most MAX_RETRY_AFTER."""
+        """Block all requests for `seconds`, but at most MAX_RETRY_AFTER, because the service asked for it."""
         seconds = min(seconds, MAX_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
             self._emit(ServicePaused(service=self._service, seconds=seconds))
@@ -262,7 +256,6 @@ class Limits:
         self._free_slots += 1
 
     async def _acquire_slot(self) -> None:
-        """Wait for a connection slot. Each slot must be returned with one call of `release`."""
         if self._free_slots:
             self._free_slots -= 1
             return
@@ -280,11 +273,7 @@ class Limits:
 
 
 class CircuitBreaker:
-    """The circuit breaker of one service.
-
-    failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
-    pause: seconds between probes.
-    """
+    """The circuit breaker of one service. The parameters are `circuit_failures` and `circuit_pause` of Limits."""
 
     def __init__(
         self, service: str, *, failures: int, pause: float, clock: Clock, emit: Callable[[Event], None]
@@ -296,14 +285,14 @@ class CircuitBreaker:
         self._emit = emit
         self._consecutive_failures = 0
         self._probe_at: float | None = None
-        """Time from which the next probe may start, in monotonic seconds. None while the circuit is closed."""
+        """Time from which a probe may start, in monotonic seconds. None if the circuit is closed."""
         self._probe = 0
-        """The number of the latest probe, 0 if it has ended."""
+        """The number of the latest probe. 0 if it has ended."""
         self._probe_count = 0
 
     @property
     def is_closed(self) -> bool:
-        """True if the circuit is closed: attempts are not restricted."""
+        """True if attempts are not restricted."""
         return self._probe_at is None
 
     def seconds_until_probe(self) -> float | None:
@@ -314,12 +303,10 @@ class CircuitBreaker:
         return left if left > 0 else None
 
     def start_probe(self) -> int:
-        """Start an attempt that `wait` allows. Return its probe number, or 0 if the circuit is closed.
-
-        Another probe may start after one pause, even if this one is still in progress, because it may never end.
-        """
+        """Register the start of an attempt. Return its probe number, or 0 if the circuit is closed."""
         if self._probe_at is None:
             return 0
+        # Another probe may start after one pause, because this one may never end.
         self._probe_count += 1
         self._probe = self._probe_count
         self._probe_at = self._clock.monotonic() + self._pause
@@ -333,9 +320,9 @@ class CircuitBreaker:
             self._emit(CircuitClosed(service=self._service))
 
     def record_failure(self, *, probe: int) -> None:
-        """Record that an attempt got no response. Opens the circuit if the limit of consecutive failures is reached.
+        """Record that an attempt got no response. Opens the circuit after too many in a row.
 
-        While the circuit is open, only the failure of the latest probe starts a new pause.
+        While it is open, only the failure of the latest probe starts a new pause.
 
         probe: the attempt's probe number, 0 if it was not a probe.
         """
@@ -351,16 +338,13 @@ class CircuitBreaker:
     def record_abandoned(self, *, probe: int) -> None:
         """Record that an attempt ended without information about the service, for example by cancellation.
 
-        If it was the latest probe, another probe may start immediately.
-
-        probe: the attempt's probe number, 0 if it was not a probe.
+        If it was the latest probe, another may start immediately. `probe` is that of `record_failure`.
         """
         if probe and probe == self._probe:
             self._probe, self._probe_at = 0, self._clock.monotonic()
 
 
 def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float) -> None:
-    """Raise DeadlineExceededError if `wait` is not shorter than `time_left`. Both are in seconds."""
     if wait < time_left:
         return
     error = DeadlineExceededError(

@@ -1,7 +1,6 @@
 """Operations as data: the record type that describes one operation of the specification.
 
-The records are in tables (`signing/operations.py` and the modules of that name in the other packages). They contain
-what differs between operations; `core/transport.py` and `core/attempt.py` contain what is common to all of them.
+The records are in the modules `operations.py` of the services. They contain what differs between operations.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Semantics(enum.Enum):
     """The effect of sending a request a second time. SAFE and IDEMPOTENT are terms of RFC 9110."""
 
     SAFE = "safe"
-    """The request only reads, although its method may be POST."""
+    """The request only reads."""
     IDEMPOTENT = "idempotent"
     """A second request changes nothing further."""
     REPEATABLE = "repeatable"
@@ -76,11 +75,11 @@ class Operation(ValueSemantics, Generic[R]):
     """One operation of the specification."""
 
     name: str
-    """The name in the specification. Errors and log records use it to identify the operation."""
+    """The name in the specification, which identifies the operation in errors and logs."""
     service: Service
     method: str
     path: str
-    """The path relative to the service's base URL. Parameters are in braces and named as in the facade's method.
+    """The path relative to the base URL. Parameters are in braces and named as in the facade's method.
 
     Each attempt replaces `{session_id}`, because the session may change between attempts.
     """
@@ -90,24 +89,23 @@ class Operation(ValueSemantics, Generic[R]):
     """The model of the response, or `bytes` if the response is base64 text."""
     fault_format: FaultFormat
     required_fields: tuple[str, ...] = ()
-    """The required fields of the response. A response that lacks any of them ends as ResponseDecodeError.
+    """The required fields of the response. A response that lacks any of them raises ResponseDecodeError.
 
-    In a path such as `messages[].uid` the field is required of each element: an element without a uid is left out.
-    In all other fields, an unreadable value is replaced by the default (see `wire.codec`).
+    In a path such as `messages[].uid` the field is required of each element: an element without a uid is left out. In
+    all other fields, an unreadable value is replaced by the default (see `wire.codec`).
     """
     strict_paths: frozenset[str] = frozenset()
-    """JSON paths, in the form of `ValuesSkipped.paths`, at which an unreadable value raises ResponseDecodeError.
-
-    The caller searches these values, so a skipped one could be the value searched for.
+    """JSON paths, in the form of `ValuesSkipped.paths`, at which an unreadable value raises ResponseDecodeError,
+    because it could be the value that the caller searches for.
     """
     already_done_codes: frozenset[int | str] = frozenset()
     """HTTP statuses or service codes that, on a retry, prove that an earlier attempt of unknown outcome succeeded."""
     content_type: MediaType | None = MediaType.JSON
-    """The Content-Type of the request. None: the request has no such header."""
+    """The Content-Type of the request. None: no such header."""
     how_to_find_out: str = ""
     """The advice in OutcomeUnknownError: how the caller can find out whether the operation happened."""
     streaming_method: str | None = None
-    """The name of the facade's method that reads a response of any size. None if there is no such method."""
+    """The name of the facade's method that reads a response of any size. None if there is none."""
 
     def build_path(self, segments: tuple[str, ...]) -> str:
         """Return the path with its parameters replaced by `segments`, percent-encoded. SESSION_ID remains in the path.
@@ -138,14 +136,14 @@ class Operation(ValueSemantics, Generic[R]):
 
     @functools.cached_property
     def error_context(self) -> Mapping[str, Any]:
-        """The keyword arguments that identify the operation in an error."""
+        """The arguments that identify the operation in an error."""
         return {"operation": self.name, "service": self.service}
 
     @functools.cached_property
     def headers(self) -> Mapping[str, str]:
         """The headers of every request, without the credential."""
         headers = {} if self.content_type is None else {"Content-Type": self.content_type.value}
-        # Without compression a document has a Content-Length, and cannot expand to more than the bytes received.
+        # Without compression, a document has a Content-Length and cannot expand.
         return headers | {"Accept-Encoding": "identity"} if self.response is bytes else headers
 
     @functools.cached_property
@@ -155,16 +153,14 @@ class Operation(ValueSemantics, Generic[R]):
         return first, tuple(zip(others[::2], others[1::2], strict=True))
 
     def validate_segments(self, segments: tuple[str, ...]) -> None:
-        """Raise InvalidArgumentError if `build_path` would. With it a caller validates arguments before other work."""
+        """Raise InvalidArgumentError if `build_path` would."""
         self.build_path(segments)
 
 
 _UNQUOTED_TEXT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 """Matches text that percent-encoding leaves unchanged and that does not start with a dot."""
 SESSION_ID = "{session_id}"
-"""The placeholder of the session id in a path. A path returned by `build_path` has no other braces, because they are
-percent-encoded.
-"""
+"""The placeholder of the session id in a path. Other braces in a path are percent-encoded."""
 _PARAMETER = re.compile(r"\{(?!session_id\})(\w+)\}")
 
 
@@ -172,9 +168,9 @@ def _quote_segment(value: object, parameter: str) -> str:
     if type(value) is str and _UNQUOTED_TEXT.fullmatch(value):
         return value
     if not isinstance(value, str) or value in ("", ".", ".."):
-        raise InvalidArgumentError("give it a text that is not empty, '.' or '..'", parameter=parameter)
+        raise InvalidArgumentError("give a text other than '', '.' and '..'", parameter=parameter)
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
         pass
-    raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter=parameter)
+    raise InvalidArgumentError("it contains half of a surrogate pair, which UTF-8 cannot encode", parameter=parameter)

@@ -1,55 +1,52 @@
 """The meaning of a failed attempt: the table that determines retries and the errors that callers get.
 
-    row               what was seen                                         outcome   error                  again
-    ────────────────  ────────────────────────────────────────────────────  ────────  ─────────────────────  ──────────
-    dns               no address for the host's name                        NOT_SENT  ConnectFailedError     always
-    unreachable       no way to the host                                    NOT_SENT  ConnectFailedError     always
-    refused           nobody listens there                                  NOT_SENT  ConnectFailedError     always
-    tls               no handshake, or not with whom it should be           NOT_SENT  ConnectFailedError     always
-    proxy             no proxy there, or it refuses                         NOT_SENT  ConnectFailedError     always
-    lost-before       connection ended before the request was written       NOT_SENT  ConnectFailedError     always
-    connect-time      no connection in the time of one attempt              NOT_SENT  ConnectFailedError     always
-    connect-deadline  no connection within the deadline                     NOT_SENT  DeadlineExceededError  no
-    queue-deadline    no token, connection or place in the rate within it   NOT_SENT  DeadlineExceededError  no
-    token             no token to be had from its source                    NOT_SENT  TransportError         always
-    lost-in-body      connection lost while the body was being sent         UNKNOWN   ConnectionLostError    repeatable
-    lost              connection lost before the whole head of an answer    UNKNOWN   ConnectionLostError    repeatable
-    answer-time       no whole answer in the time of one attempt            UNKNOWN   ConnectionLostError    repeatable
-    answer-deadline   no whole answer within the deadline                   UNKNOWN   DeadlineExceededError  no
-    cancelled         the caller ended the call                             —         CancelledError         no
-    not-http          an answer that breaks the rules of HTTP               UNKNOWN   ResponseDecodeError    repeatable
-    head-too-large    a line of 8 KB, or more than 128 headers or trailers  UNKNOWN   ResponseDecodeError    repeatable
-    truncated         an answer that ends before its end                    UNKNOWN   ResponseDecodeError    repeatable
-    malformed         a good status, but not what the operation answers     UNKNOWN   ResponseDecodeError    repeatable
-    too-large         more than `max_response_bytes`, or `max_bytes`       UNKNOWN   ResponseDecodeError    no
-    own               `success: false`, whatever the status                 FAILED    by its code            no
-    own-session       … with the code that asks for a new session           REJECTED  AuthenticationError    renewed
-    own-2xx           a good status, and signing's or fax's `error` in it   UNKNOWN   ServiceError           repeatable
-    3xx               a redirect: it is not followed                        FAILED    ServiceError           no
-    400               the status alone, or signing's or fax's `error`       FAILED    BadRequestError        no
-    401               to a password, or to a token that nobody can renew    FAILED    AuthenticationError    no
-    401-renewable     to a token, or a session                              REJECTED  AuthenticationError    renewed
-    403               the status alone, or signing's or fax's `error`       FAILED    PermissionDeniedError  no
-    404               likewise                                              FAILED    NotFoundError          no
-    408               likewise: proxies say it of servers that were slow    UNKNOWN   ServiceError           repeatable
-    421, 425          likewise: not acted upon, whatever the method         REJECTED  ServiceError           always
-    429               whatever the body                                     REJECTED  RateLimitedError       always
-    4xx               the others, also before the body was wholly sent      FAILED    ServiceError           no
-    503-retry-after   with a Retry-After that can be read                   REJECTED  ServerError            always
-    5xx               the others                                            UNKNOWN   ServerError            repeatable
+    row               observation                                         outcome   error                  again
+    ────────────────  ──────────────────────────────────────────────────  ────────  ─────────────────────  ──────────
+    dns               the host's name has no address                      NOT_SENT  ConnectFailedError     always
+    unreachable       no route to the host                                NOT_SENT  ConnectFailedError     always
+    refused           connection refused                                  NOT_SENT  ConnectFailedError     always
+    tls               handshake failed, or the certificate is not valid   NOT_SENT  ConnectFailedError     always
+    proxy             proxy not available, or it rejected CONNECT         NOT_SENT  ConnectFailedError     always
+    lost-before       connection ended before the request was written     NOT_SENT  ConnectFailedError     always
+    connect-time      no connection within the attempt timeout            NOT_SENT  ConnectFailedError     always
+    connect-deadline  no connection within the deadline                   NOT_SENT  DeadlineExceededError  no
+    queue-deadline    no token, connection slot or rate slot within it    NOT_SENT  DeadlineExceededError  no
+    token             no token from its source                            NOT_SENT  TransportError         always
+    lost-in-body      connection lost while the body was sent             UNKNOWN   ConnectionLostError    repeatable
+    lost              connection lost before the complete headers         UNKNOWN   ConnectionLostError    repeatable
+    answer-time       no complete response within the attempt timeout     UNKNOWN   ConnectionLostError    repeatable
+    answer-deadline   no complete response within the deadline            UNKNOWN   DeadlineExceededError  no
+    cancelled         the caller was cancelled                            —         CancelledError         no
+    not-http          response is not valid HTTP                          UNKNOWN   ResponseDecodeError    repeatable
+    head-too-large    line of 8 KB, or over 128 headers or trailers       UNKNOWN   ResponseDecodeError    repeatable
+    truncated         response is incomplete                              UNKNOWN   ResponseDecodeError    repeatable
+    malformed         2xx, but the response does not fit the operation    UNKNOWN   ResponseDecodeError    repeatable
+    too-large         more than `max_response_bytes`, or `max_bytes`      UNKNOWN   ResponseDecodeError    no
+    own               `success: false`, with any status                   FAILED    by its code            no
+    own-session       … with the code that requests a new session         REJECTED  AuthenticationError    renewed
+    own-2xx           2xx, and signing's or fax's `error`                 UNKNOWN   ServiceError           repeatable
+    3xx               redirect: not followed                              FAILED    ServiceError           no
+    400               the status alone, or signing's or fax's `error`     FAILED    BadRequestError        no
+    401               for a password, or a token that is not renewable    FAILED    AuthenticationError    no
+    401-renewable     for a renewable token, or a session                 REJECTED  AuthenticationError    renewed
+    403               as 400                                              FAILED    PermissionDeniedError  no
+    404               as 400                                              FAILED    NotFoundError          no
+    408               as 400: proxies send it if the server is slow       UNKNOWN   ServiceError           repeatable
+    421, 425          as 400: not processed                               REJECTED  ServiceError           always
+    429               whatever the body                                   REJECTED  RateLimitedError       always
+    4xx               other statuses, also before the body was sent       FAILED    ServiceError           no
+    503-retry-after   with a readable Retry-After                         REJECTED  ServerError            always
+    5xx               other statuses                                      UNKNOWN   ServerError            repeatable
 
-The columns, from left to right: a name for the row, what was observed, the Outcome of the attempt, the class of the
-error, and under "again" the condition for another attempt:
+The Outcome is that of the attempt. "again" is the condition for another attempt:
 
-- `always`: repeated as the retry policy allows.
-- `repeatable`: repeated as the retry policy allows if the operation may be repeated. Otherwise the call ends as
+- `always`: as the retry policy allows.
+- `repeatable`: as the retry policy allows if the operation may be repeated. Otherwise the call ends as
   OutcomeUnknownError, with this failure as its cause.
-- `renewed`: repeated once, with a new token or session. If that is also rejected, the outcome is FAILED.
-- `no`: not repeated.
+- `renewed`: once, with a new token or session. If that is also rejected, the outcome is FAILED.
 
-An attempt of an operation that may not be repeated has no timeout except the deadline. For a status from 200 to 299
-without a row, the body decides. The media type of the response is only mentioned in errors.
-A request is not repeated if the error is an unreadable value that the caller requires (`Facade.with_strict_paths`).
+An attempt of an operation that may not be repeated has no timeout except the deadline. A request is not repeated if a
+required value is unreadable (`Facade.with_strict_paths`).
 """
 
 from __future__ import annotations
@@ -93,7 +90,7 @@ _TOO_MANY_HEADERS_TEXTS = ("Too many headers received", "Too many trailers recei
 _ENCODINGS = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 """Values of Content-Encoding that aiohttp decodes, or for which it raises ContentEncodingError."""
 _IGNORED_ENCODINGS = frozenset({"utf-8", "utf8", "none", "8bit", "binary"})
-"""Values that are invalid in Content-Encoding, but sent by some servers with a body that is not encoded."""
+"""Invalid values that some servers send with a body that is not encoded."""
 _ENCODING_LIST = re.compile(r"[a-z0-9-]{1,16}(?:, ?[a-z0-9-]{1,16}){0,3}")
 _HINT_ENCODING = "configure the service, or its proxy, to send gzip, deflate or no encoding"
 _SHORT_NUMBER = re.compile(r"-?\d{1,4}\Z")
@@ -108,9 +105,9 @@ _UNPROCESSED_STATUSES = frozenset({421, 425, 429})  # RFC 9110 (15.5.20), RFC 84
 
 
 class ConnectionDroppedError(Exception):
-    """Raised if a connection ended before the response. aiohttp does not retry for this class.
+    """Raised if a connection ended before the response. After it, aiohttp does not retry.
 
-    origin: the exception that aiohttp raised.
+    origin: the exception of aiohttp.
     """
 
     def __init__(self, origin: BaseException) -> None:
@@ -121,8 +118,7 @@ class ConnectionDroppedError(Exception):
 def convert_exception(error: BaseException, operation: Operation[Any], *, started: bool) -> DirectSuiteError | None:
     """Return the typed error for an exception of aiohttp, or None if it does not come from the network.
 
-    The error names only the type and errno of the exception, because aiohttp's messages contain the URL, which may
-    contain a session id.
+    The error names only the type and errno, because aiohttp's messages contain the URL, which may contain a session id.
 
     started: True if some of the request may have been sent.
     """
@@ -139,17 +135,16 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
     if isinstance(error, ConnectionDroppedError | aiohttp.ClientError | OSError):
         if not started:
             return ConnectFailedError(
-                f"the connection closed before the request ({seen})", outcome=Outcome.NOT_SENT, **about
+                f"the connection closed before the request was sent ({seen})", outcome=Outcome.NOT_SENT, **about
             )
         return ConnectionLostError(
-            f"the connection was lost before the answer ({seen})", outcome=Outcome.UNKNOWN, **about
+            f"the connection was lost before a response was received ({seen})", outcome=Outcome.UNKNOWN, **about
         )
     return None
 
 
 def _explain_bad_response(error: BaseException) -> str:
-    """Return a text that explains why aiohttp could not read a response. aiohttp's messages quote the response."""
-    cause: BaseException | None = error
+    cause: BaseException | None = error  # its message quotes the response
     while cause is not None:
         if isinstance(cause, LineTooLong) or getattr(cause, "message", None) in _TOO_MANY_HEADERS_TEXTS:
             return (
@@ -159,14 +154,11 @@ def _explain_bad_response(error: BaseException) -> str:
         if isinstance(cause, ContentEncodingError):
             return f"the response cannot be decoded as its Content-Encoding says: {_HINT_ENCODING}"
         cause = cause.__cause__
-    return "the answer broke off or is not HTTP"
+    return "the response is incomplete or not valid HTTP"
 
 
 def find_unsupported_encoding(headers: Mapping[str, str]) -> str | None:
-    """Return the problem with a Content-Encoding that aiohttp does not decode, such as x-gzip or two encodings.
-
-    Return None if aiohttp handles the encoding, or the body is not encoded.
-    """
+    """Return why aiohttp cannot decode the Content-Encoding, such as x-gzip or two encodings. None if it can."""
     encoding = headers.get("Content-Encoding")
     if encoding is None or (encoding := encoding.strip().lower()) in _ENCODINGS | _IGNORED_ENCODINGS:
         return None
@@ -181,56 +173,56 @@ def _describe_exception(error: BaseException) -> str:
 
 def interpret(
     operation: Operation[R],
-    answer: BufferedResponse,
+    response: BufferedResponse,
     max_bytes: int,
     codec: Codec,
     on_skipped: Callable[[Mapping[str, int]], None] | None = None,
 ) -> R | DirectSuiteError:
-    """Decode a response that was read. Return its value, or the typed error that it reports.
+    """Decode a complete response. Return its value, or the typed error that it reports.
 
-    The error is returned, not raised, so that no traceback contains the response.
+    The error is not raised, so that no traceback contains the response.
 
-    max_bytes: the maximum size of a response in bytes. The error about a larger one mentions it.
+    max_bytes: the maximum size of a response in bytes, for the error about a larger one.
     on_skipped: called with the number of values that could not be read, by JSON path, if there are any.
     """
     about = operation.error_context
-    if answer.too_large:
+    if response.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
-        text = f"the answer is larger than {max_bytes} bytes: {hint} max_response_bytes"
-        return ResponseDecodeError(text, body=answer.body[:MAX_ERROR_BODY_BYTES], too_large=True, **about)
-    if operation.response is not bytes or answer.status >= 300:
-        document = _parse_document(operation, answer, codec)
-        refusal = find_service_error(operation, answer.status, answer.headers, document, answer.body)
-        if refusal is not None:
-            return refusal
+        text = f"the response is larger than {max_bytes} bytes: {hint} max_response_bytes"
+        return ResponseDecodeError(text, body=response.body[:MAX_ERROR_BODY_BYTES], too_large=True, **about)
+    if operation.response is not bytes or response.status >= 300:
+        document = _parse_document(operation, response, codec)
+        failure = find_service_error(operation, response.status, response.headers, document, response.body)
+        if failure is not None:
+            return failure
     else:
         document = None
     report = Counter[str]()
     try:
-        response = _decode_body(operation, answer, document, codec, report)
+        result = _decode_body(operation, response, document, codec, report)
         for path in operation.strict_paths & report.keys():
             raise MismatchError("readable", path)
-        return response
+        return result
     except MismatchError as mismatch:
         expected, path = mismatch.expected, mismatch.path
-    # Reading needs a few more stack frames than parsing, so it can fail although parsing succeeded.
+    # Reading needs a few more stack frames than parsing.
     except RecursionError:
         expected, path = "nested less deeply", "$"
     finally:
         if report and on_skipped is not None:
             on_skipped(report)
-    got = _read_media_type(answer.headers.get("Content-Type", ""))
-    text = f"the answer ({got}, {len(answer.body)} bytes) does not fit the operation: {path} should be {expected}"
-    return ResponseDecodeError(text, path=path, body=answer.body[:MAX_ERROR_BODY_BYTES], **about)
+    got = _read_media_type(response.headers.get("Content-Type", ""))
+    text = f"the response ({got}, {len(response.body)} bytes) does not fit the operation: {path} should be {expected}"
+    return ResponseDecodeError(text, path=path, body=response.body[:MAX_ERROR_BODY_BYTES], **about)
 
 
 def _decode_body(
-    operation: Operation[R], answer: BufferedResponse, document: Any, codec: Codec, report: Counter[str]
+    operation: Operation[R], response: BufferedResponse, document: Any, codec: Codec, report: Counter[str]
 ) -> R:
-    if answer.status < 200:
+    if response.status < 200:
         raise MismatchError("of a final status")
     if operation.response is bytes:
-        text = strip_byte_order_mark(answer.body)
+        text = strip_byte_order_mark(response.body)
         if not text:
             raise MismatchError("base64 text")
         return cast("R", base64.decode(text))
@@ -239,14 +231,14 @@ def _decode_body(
     if not operation.fault_format.is_success(document):
         raise MismatchError("true", f"$.{operation.fault_format.success_key}")
     model = cast("type[Model]", operation.response)
-    response = codec.structure(model, document, report)
+    result = codec.structure(model, document, report)
     for path in operation.required_fields:
-        _require_field(response, path, report)
-    return cast("R", response)
+        _require_field(result, path, report)
+    return cast("R", result)
 
 
 def _require_field(response: Model, path: str, report: Counter[str]) -> None:
-    """Raise MismatchError if the response lacks this essential field. Leave out elements of a list that lack it."""
+    """Raise MismatchError if the response lacks this required field. Leave out elements of a list that lack it."""
     name, _, of_element = path.partition("[].")
     value: Any = getattr(response, name, None)
     key = get_wire_name(type(response), name)
@@ -262,25 +254,25 @@ def _require_field(response: Model, path: str, report: Counter[str]) -> None:
 
 
 def _read_media_type(header: str) -> str:
-    """Return the media type without parameters, or "no media type" if it is malformed and could corrupt a log."""
+    """Return the media type without parameters. A malformed one could corrupt a log."""
     bare = header.partition(";")[0].strip()
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-def _parse_document(operation: Operation[Any], answer: BufferedResponse, codec: Codec) -> Any:
-    # Parsing in parts finds an error in a later part only after earlier parts were accepted. It is not used if the
-    # response decides whether an operation with side effects happened.
+def _parse_document(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> Any:
+    # Parsing in parts accepts early parts before it finds an error in a later one. It is not used if the response shows
+    # whether an operation with side effects happened.
     try:
-        if operation.response is not bytes and operation.may_repeat and answer.status < 300:
-            return codec.parse_for(operation.response, answer.body)
-        return parse(answer.body)
+        if operation.response is not bytes and operation.may_repeat and response.status < 300:
+            return codec.parse_for(operation.response, response.body)
+        return parse(response.body)
     except MismatchError:
         return None
 
 
 def make_decode_error(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
     """Return the typed error for a part of a response that does not fit the operation."""
-    text = f"the answer does not fit the operation: {mismatch}"
+    text = f"the response does not fit the operation: {mismatch}"
     return ResponseDecodeError(text, path=mismatch.path, operation=operation.name, service=operation.service)
 
 
@@ -289,25 +281,25 @@ def find_service_error(
 ) -> ServiceError | None:
     """Return the typed error that a response reports, or None if it must be decoded as the result.
 
-    document: the body as plain JSON values. None if it is not JSON.
+    document: the body as JSON values. None if it is not JSON.
     """
-    refused = operation.fault_format.read(document)
-    if status < 300 and (refused is None or (operation.fault_format.success_key is None and not refused.message)):
+    fault = operation.fault_format.read(document)
+    if status < 300 and (fault is None or (operation.fault_format.success_key is None and not fault.message)):
         return None
     wait = parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
     cls, meaning = classify_status(status)
     code = None
-    if refused is not None and refused.code is not None and status != 429:
-        cls, meaning = operation.fault_format.codes.get(refused.code, (ServiceError, "other error"))
-        code = refused.code
-    # A code that is not a short number is text of the service. The error has it as an attribute, not in its message.
+    if fault is not None and fault.code is not None and status != 429:
+        cls, meaning = operation.fault_format.codes.get(fault.code, (ServiceError, "other error"))
+        code = fault.code
+    # Another code is text of the service, which the error has only as an attribute.
     named = f"code {code if _SHORT_NUMBER.match(str(code)) else 'of another form'}"
-    own = refused is not None and operation.fault_format.success_key is not None and status != 429
+    own = fault is not None and operation.fault_format.success_key is not None and status != 429
     error = cls(
         f"{meaning} ({named if code is not None else f'HTTP {status}'})",
         status=status,
         code=code,
-        message=_find_message(document, body, headers) if refused is None or not refused.message else refused.message,
+        message=_find_message(document, body, headers) if fault is None or not fault.message else fault.message,
         body=body[:MAX_ERROR_BODY_BYTES],
         retry_after=wait,
         operation=operation.name,
@@ -320,7 +312,7 @@ def find_service_error(
 
 
 def _find_message(document: Any, body: bytes, headers: Mapping[str, str]) -> str | None:
-    """Return the message for people in a response that does not have the form of the service's errors, or None."""
+    """Return the message for people in a response that is not in the service's error format, or None."""
     if isinstance(document, dict):
         members = cast("dict[str, Any]", document)
         return next((text for name in _MESSAGE_KEYS if isinstance(text := members.get(name), str) and text), None)
@@ -334,8 +326,7 @@ def _determine_outcome(operation: Operation[Any], status: int, wait: float | Non
         return Outcome.REJECTED
     if status >= 500 or status == 408:
         return Outcome.REJECTED if status == 503 and wait is not None else Outcome.UNKNOWN
-    # A successful status contradicts the error in the body.
-    if status < 300:
+    if status < 300:  # contradicts the error in the body
         return Outcome.UNKNOWN
     return Outcome.FAILED
 
@@ -355,7 +346,7 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
         return ServiceError, "the service reports an error, although the HTTP status is a success"
     if status < 400:
         return ServiceError, "the service redirects, which is not followed: check the URL in the settings"
-    return ServiceError, "the service refused the request"
+    return ServiceError, "the service rejected the request"
 
 
 _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
@@ -363,11 +354,9 @@ _ERROR_CLASSES: dict[int, tuple[type[ServiceError], str]] = {
     401: (AuthenticationError, "no valid access token in the request"),
     403: (PermissionDeniedError, "permission was denied for the requested action"),
     404: (NotFoundError, "not found: check the URL in the settings, or the requested item no longer exists"),
-    413: (ServiceError, "the request is larger than the service takes"),
+    413: (ServiceError, "the request is larger than the service accepts"),
     429: (RateLimitedError, "too many requests"),
 }
 
 _MESSAGE_KEYS = ("message", "errorMessage", "detail", "title", "error_description", "description", "error")
-"""JSON keys, in order of preference, whose value may be a message for people. Used for responses that do not have the
-form of the service's errors.
-"""
+"""JSON keys, in order of preference, that may contain a message for people in other responses."""

@@ -1,13 +1,10 @@
 """Removes the arguments of a public callable from the tracebacks of its errors.
 
-Tools that report errors print the local variables of every frame. In the frames of this package, these may be folders,
-names, numbers and message bodies of patients. Therefore, when an error leaves a public callable, the frames of this
-package and of the libraries in `_LIBRARIES` are removed from its traceback. The frames of the caller remain. So
-do frames of the caller's code that this package called, for example a source that failed. If the error shows a bug of
-this package, all frames remain, but the local variables in those of the package and the libraries are deleted.
-
-`scrub_class` applies this to a class and its bases: to all public methods, and to the special methods in
-`SCRUBBED_DUNDERS`. A test finds every public callable, and fails if any is neither scrubbed nor listed as harmless.
+Tools that report errors print the local variables of every frame. In this package, these may be names, numbers and
+messages of patients. Therefore, when an error leaves a public callable, the frames of this package and of the libraries
+in `_LIBRARIES` are removed from its traceback. The frames of the caller remain, also those of code that this package
+called, for example a source that failed. If the error shows a bug of this package, all frames remain, but the local
+variables in those of the package and the libraries are deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _LIBRARIES = sys.stdlib_module_names | {
     *("aiohttp", "attr", "attrs", "cattrs", "fsspec", "msgspec", "multidict", "oauthlib", "opentelemetry"),
     *("procrastinate", "psycopg", "psycopg_pool", "pybase64", "tenacity", "yarl"),
 }
-"""Packages that this package calls, or that call it. Their frames may contain arguments, headers and bodies."""
+"""Packages that call, or are called by, this package. Their frames may contain arguments, headers and bodies."""
 _SYSTEM_ERRORS = (OSError, MemoryError, RecursionError, StopAsyncIteration, GeneratorExit)
 _SCRUBBED_ATTR = "__is_scrubbed__"
 
@@ -45,8 +42,7 @@ _SCRUBBED_ATTR = "__is_scrubbed__"
 def scrub_traceback(function: C) -> C:
     """Return a wrapper of a function that removes arguments from the tracebacks of its errors.
 
-    This includes errors that occur later, in the coroutine, async generator or async context manager that the function
-    returns.
+    This includes errors of the coroutine, async generator or async context manager that the function returns.
     """
     made = _wrap(function)
     setattr(made, _SCRUBBED_ATTR, True)
@@ -54,7 +50,7 @@ def scrub_traceback(function: C) -> C:
 
 
 def scrub_class(cls: type[T]) -> type[T]:
-    """Scrub the methods of a class, and of its bases in this package, in place. Return the class."""
+    """Scrub the public methods and `SCRUBBED_DUNDERS` of a class and its bases in this package. Return the class."""
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] == _PACKAGE:
             _scrub_members(base)
@@ -62,7 +58,7 @@ def scrub_class(cls: type[T]) -> type[T]:
 
 
 def is_scrubbed(function: object) -> bool:
-    """Return True if a function was scrubbed, so that its errors show no arguments."""
+    """Return True if a function was scrubbed."""
     return hasattr(function, _SCRUBBED_ATTR)
 
 
@@ -83,10 +79,10 @@ def _scrub_members(cls: type[Any]) -> None:
 def strip_frames(error: BaseException, handled: BaseException | None) -> None:
     """Remove the frames of this package and its libraries from an error and its causes and contexts.
 
-    If the error shows a bug of this package, clear the local variables of these frames instead. Must be called directly
-    after the error was caught around the call.
+    If the error shows a bug of this package, clear the local variables of these frames instead. Must be called in the
+    `except` block around the call that failed.
 
-    handled: exception that the caller was already handling. It remains unchanged. None if there is none.
+    handled: the exception that the caller was already handling before this call, or None. It remains unchanged.
     """
     links = list(_iter_chain(error, handled))
     if not _is_expected(error):
@@ -95,7 +91,7 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
     for link in links:
         if isinstance(link, DirectSuiteError) and link.__suppress_context__:
             # Some tools print a suppressed context, which may name files. Only `error` itself gets `handled` as its
-            # context. If a cause got it and `handled` refers to that cause, the chain would become a loop.
+            # context: in a cause, it could make the chain a loop.
             link.__context__ = handled if link is error else None
         ours = [line for line in _iter_traceback(link) if _is_ours(line)]
         if ours:
@@ -106,11 +102,7 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return True unless the error shows a bug of this package.
-
-    Expected errors are instances of DirectSuiteError, cancellation, errors of the system, the end of a generator, and
-    any error raised by other code.
-    """
+    """Return True unless the error shows a bug of this package: an unexpected exception that its own code raised."""
     expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_SYSTEM_ERRORS))
     return expected or not all(_is_ours(line) for line in deque(_iter_traceback(error), maxlen=1))
 
@@ -136,7 +128,7 @@ def _iter_task_frames() -> Iterator[FrameType]:
         while waiting is not None:
             kind = _find_frame_prefix(waiting)
             if kind is None:
-                # The awaitable of an async generator's step has no frame. Its first referent is the generator.
+                # A step of an async generator has no frame. Its first referent is the generator.
                 is_anext = type(waiting).__name__.startswith("async_generator_")
                 waiting = next(iter(gc.get_referents(waiting)), None) if is_anext else None
                 continue

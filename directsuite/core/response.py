@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Maximum number of bytes of a response that an error carries."""
 _MAX_EXPANSION_RATIO = 20
-"""Maximum ratio of decompressed to received bytes of base64 text. Documents stay below it, compression bombs do not."""
+"""Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20
-"""Number of decompressed bytes that is allowed whatever the ratio."""
+"""Number of decompressed bytes that is allowed with any ratio."""
 
 
 class ResponseStream:
@@ -32,10 +32,9 @@ class ResponseStream:
     """
 
     def __init__(self, open_responses: set[ResponseStream], limits: Limits | None, *, is_base64: bool = False) -> None:
-        """Create a stream without a response. `begin` sets the response.
+        """Create a stream without a response.
 
-        open_responses: the responses being read, which the suite closes when it is closed. This one adds and removes
-            itself.
+        open_responses: the responses being read. This one adds and removes itself.
         limits: the limits to which `close` returns the connection slot. None: the request has no slot.
         is_base64: True if the body is base64 text, which is checked for compression bombs.
         """
@@ -60,7 +59,7 @@ class ResponseStream:
     @property
     def _http_response(self) -> aiohttp.ClientResponse:
         if self._response is None:
-            raise RuntimeError("no answer has begun")
+            raise RuntimeError("The response has not started.")
         return self._response
 
     async def read(self, limit: int) -> BufferedResponse:
@@ -81,7 +80,7 @@ class ResponseStream:
             body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             return BufferedResponse(self.status, self.headers, body, too_large=size > limit, size=size)
         finally:
-            # A traceback may include the local variables of this frame, which must not show the response.
+            # Tracebacks can include local variables.
             pieces.clear()
             piece = body = b""
 
@@ -94,7 +93,7 @@ class ResponseStream:
         size = content.total_bytes if self._is_base64 else 0
         if size > _MAX_UNCHECKED_BYTES and size > _MAX_EXPANSION_RATIO * content.total_raw_bytes:
             text = (
-                f"the compressed answer expands to more than {_MAX_EXPANSION_RATIO} times its size, as no document "
+                f"the compressed response expands to more than {_MAX_EXPANSION_RATIO} times its size, as no document "
                 "should: configure the service, or its proxy, to send documents uncompressed"
             )
             raise ResponseDecodeError(text, too_large=True)
@@ -109,7 +108,7 @@ class ResponseStream:
         if self._response is not None:
             content = self._response.content
             if not content.at_eof() and content.exception() is None:
-                # Otherwise aiohttp raises one shared exception in all later reads, which keeps all their frames alive.
+                # Otherwise aiohttp raises one shared exception in all later reads, which retains their frames.
                 content.set_exception(aiohttp.ClientConnectionError("the connection was closed"))
             self._response.close()
         if self._limits is not None:
@@ -127,9 +126,9 @@ class BufferedResponse:
     headers: Mapping[str, str]
     body: bytes
     too_large: bool = False
-    """True if the body is larger than the limit. Reading stopped there, and `body` is only its beginning."""
-    size: int = attrs.field(default=attrs.Factory(lambda answer: len(answer.body), takes_self=True))
+    """True if the body is larger than the limit. `body` is then only its beginning."""
+    size: int = attrs.field(default=attrs.Factory(lambda response: len(response.body), takes_self=True))
     """The number of bytes received. `body` may contain fewer if the response is too large."""
 
     def __repr__(self) -> str:
-        return f"Answer(status={self.status}, bytes={self.size})"
+        return f"BufferedResponse(status={self.status}, bytes={self.size})"

@@ -4,8 +4,7 @@ By default, a call makes at most four attempts. After status 429 the wait starts
 to 60 s. After 503 it is random, 30 to 60 s. After other failures it is random, with a limit that doubles up to 10 s.
 If the response has a `Retry-After`, the wait is the time that it requests, at most an hour.
 
-`Backoff` computes waits outside the attempts of a call, such as those between token requests, verifications of an
-unknown outcome, and rounds of polling.
+`Backoff` computes other waits, such as those between token requests and rounds of polling.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ else:
 
 
 MAX_RETRY_AFTER = 3600.0
-"""Maximum wait for a Retry-After, in seconds. A longer one is reduced to this, because it may be a mistake."""
+"""Maximum wait for a Retry-After, in seconds. A longer one may be a mistake."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Maximum number of doublings. More would not change a wait that is limited by `max_wait`, but could overflow.
+# More doublings could overflow.
 _MAX_DOUBLINGS = 64
 
 
@@ -58,8 +57,7 @@ class Backoff:
         """Return the number of seconds to wait before the next attempt.
 
         failures: the number of consecutive failures, 1 or more.
-        retry_after: the wait that the service requested, in seconds. The result is at least this long, but a request
-            for more than an hour counts as an hour. None: the service requested no wait.
+        retry_after: the minimum wait that the service requested, in seconds. More than an hour counts as an hour.
         """
         wait = min(self.max_wait, self.first * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
         return max(wait, min(MAX_RETRY_AFTER, retry_after or 0.0))
@@ -67,7 +65,7 @@ class Backoff:
 
 @scrub_class
 class DefaultWait(wait_base):
-    """The default wait strategy, which depends on the error. It can be used and combined like the waits of tenacity."""
+    """The default wait strategy, which depends on the error. It can be combined with the waits of tenacity."""
 
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the number of seconds to wait before the next attempt."""
@@ -98,7 +96,6 @@ Stop: TypeAlias = Callable[["RetryCallState"], bool] | Callable[["RetryCallState
 
 @functools.cache
 def _make_strategies() -> tuple[Callable[[RetryCallState], float], ...]:
-    """Return the wait strategies after status 429, after 503, and after any other failure."""
     from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
 
     return (
@@ -111,8 +108,7 @@ def _make_strategies() -> tuple[Callable[[RetryCallState], float], ...]:
 def _make_strategy_predicate(kind: str) -> Callable[[object], bool]:
     """Return a predicate for strategies of this kind (`wait` or `stop`).
 
-    It accepts functions of one argument. It rejects classes, and other objects of tenacity that can be called, such as
-    retryers and strategies of a different kind.
+    It accepts functions of one argument, but not classes, or other callable objects of tenacity, such as retryers.
     """
 
     def is_strategy(value: object) -> bool:
@@ -152,10 +148,7 @@ class RetryPolicy(ValueSemantics):
 
     @classmethod
     def none(cls) -> RetryPolicy:
-        """Return a policy that makes only one attempt.
-
-        If a token or session is rejected, it is still replaced and the request repeated, once per call.
-        """
+        """Return a policy that makes only one attempt. A rejected token or session is still replaced once per call."""
         return cls(attempts=1)
 
     def make_retry_loop(
@@ -169,21 +162,18 @@ class RetryPolicy(ValueSemantics):
     ) -> AsyncRetrying:
         """Return the retry loop of tenacity for one call. It stops if the next wait does not fit into the time left.
 
-        may_repeat: returns True if the call may be attempted again after this exception.
-        time_left: returns the number of seconds until the deadline.
+        may_repeat: returns True if the call may be repeated after this exception.
+        time_left: returns the seconds until the deadline.
         sleep: waits for a number of seconds.
         on_scheduled: called with the seconds of each wait before it starts.
-        await_result: awaits the result of the user's strategy if it is awaitable.
+        await_result: awaits the result of an async strategy of the user.
         """
         from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
         enough = stop_after_attempt(self.attempts)
 
         async def resolve_result(result: Any, too_late: float) -> Any:
-            """Return a strategy's result, awaited if it is awaitable.
-
-            Return `too_late` if the call's deadline, see `time_left`, passes before the result is available.
-            """
+            """Return a strategy's result. Return `too_late` if the deadline passes while awaiting it."""
             if not inspect.isawaitable(result):
                 return result
             limit = asyncio.timeout(time_left())
@@ -202,7 +192,7 @@ class RetryPolicy(ValueSemantics):
             return self.stop is not None and bool(await resolve_result(self.stop(retry_state), True))
 
         async def wait(retry_state: RetryCallState) -> float:
-            """Return the number of seconds until the next attempt."""
+            """Return the seconds until the next attempt."""
             error = retry_state.outcome.exception() if retry_state.outcome is not None else None
             if isinstance(error, DirectSuiteError) and error.retry_after is not None:
                 return error.retry_after
@@ -225,10 +215,10 @@ class RetryPolicy(ValueSemantics):
 def parse_retry_after(
     header: str | None, date: str | None = None, *, now: Callable[[], float] = time.time
 ) -> float | None:
-    """Return the seconds that a Retry-After header asks for, at most an hour. Return None if it has no known form.
+    """Return the seconds that a Retry-After header asks for, at most an hour. Return None if it is malformed.
 
-    date: the response's Date header, from which a date in Retry-After is counted. The local clock, which may be wrong,
-    is used only if the response has no Date.
+    date: the response's Date header, from which a date in Retry-After is counted. None: use the local clock, which may
+        be wrong.
     """
     if header is None:
         return None

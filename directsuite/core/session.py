@@ -34,14 +34,14 @@ T = TypeVar("T")
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
 _DRAIN_TIMEOUT = 5.0
-"""Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches to end."""
+"""Seconds for which closing waits for the response to a single-use token, and then for cancelled fetches."""
 
 
 _GET_LOOP_IS_SLOW = sys.version_info < (3, 12)
-"""True if `asyncio.get_running_loop` makes a system call, which Python 3.12 no longer does."""
+"""True if `asyncio.get_running_loop` makes a system call."""
 
 _fork_count = 0
-"""Number of forks between the first process and this one. It is cheaper to read than the process ID."""
+"""Number of forks before this process. Cheaper to read than the process ID."""
 
 
 def _count_fork() -> None:
@@ -57,11 +57,11 @@ class Session:
     """Opens and closes the HTTP session, and tracks the calls in progress.
 
     secure: whether any service has an https URL.
-    tls: TLS context of all requests. None: the system's trust store and TLS 1.2 or newer; with a factory, the
-        TLS settings of its session.
+    tls: TLS context of all requests. None: the system's trust store and TLS 1.2 or newer; with a factory, the TLS
+        settings of its session.
     proxy: URL of an HTTP proxy. None: no proxy; with a factory, the proxy of its session.
     factory: function that returns the aiohttp session to use. None: create a session here.
-    close_session: whether closing also closes the session of the factory. A session created here is always closed.
+    close_session: whether closing also closes the factory's session.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Session:
         self.shared = factory is not None
         """True if the HTTP session comes from the user. Other code may use it, and it may send cookies."""
         self.open_responses: set[ResponseStream] = set()
-        """The responses that are being read. Closing the suite closes each of them."""
+        """The responses that are being read. Closing the suite closes them."""
         self.token_caches: Sequence[TokenCache] = ()
-        """The token caches. While closing waits for calls, they may still fetch tokens. They are stopped afterwards."""
+        """The token caches. They may fetch tokens until the calls in progress have ended."""
         self.request_options: dict[str, Any] = {}
-        """Arguments `ssl` and `proxy` of each request. If one is missing, the setting of the session applies."""
+        """Arguments `ssl` and `proxy` of each request. The session's setting applies if one is missing."""
         self._clock = clock
         self._waiting: set[asyncio.Future[Any]] = set()
         self._http: aiohttp.ClientSession | None = None
@@ -103,7 +103,7 @@ class Session:
 
     @property
     def http(self) -> aiohttp.ClientSession:
-        """The open HTTP session. Raises ClosedError if the suite or the HTTP session is not open."""
+        """The open HTTP session. Raises ClosedError if it is not open."""
         if self._http is None:
             raise ClosedError("the suite is closed: open a new one", outcome=Outcome.NOT_SENT)
         if self._http.closed:
@@ -126,8 +126,7 @@ class Session:
     async def wait(self, awaitable: Awaitable[T]) -> T:
         """Wait for an awaitable and return its result, or raise its exception.
 
-        The awaitable is cancelled if the caller is cancelled. Raises ClosedError if the suite is not open, or is closed
-        first.
+        Cancelling the caller cancels the awaitable. Raises ClosedError if the suite is not open, or is closed first.
         """
         if self._http is None:
             close = getattr(awaitable, "close", None)
@@ -155,8 +154,8 @@ class Session:
     async def open(self) -> None:
         """Create the HTTP session in the running event loop. A suite can be opened only once.
 
-        Raises ClosedError if the suite is closed, also while this waits. Raises ConfigurationError if it is open
-        already, or if the factory returns no session that is safe to use.
+        Raises ClosedError if the suite is closed before or while it opens. Raises ConfigurationError if it is already
+        open, or if the factory returns no aiohttp session or one that is unsafe to use.
         """
         if self.closed:
             raise ClosedError("the suite was closed: create a new DirectSuite")
@@ -222,8 +221,8 @@ class Session:
 
         grace: maximum time to wait for calls in progress, in seconds.
 
-        Afterwards, each fetch that sends a single-use token gets up to 5 more seconds. If another task is closing the
-        suite, wait until it has finished. Raises ConfigurationError in another event loop, or after a fork.
+        Fetches that send a single-use token get up to 5 more seconds. If another task is closing the suite, wait for
+        it. Raises ConfigurationError in another event loop, or after a fork.
         """
         if self._http is None and self._closing_finished is None:
             self.closed = True
@@ -260,9 +259,8 @@ class Session:
             await self._end_connections(http)
 
     async def _drain_shielded(self) -> None:
-        """Wait for the responses to single-use tokens, because the new tokens would be lost without them.
-
-        The first cancellation is raised only after this wait. A second one ends the wait.
+        """Wait for the responses to single-use tokens. A first cancellation is raised only after this wait; a second
+        one ends it.
         """
         draining = asyncio.ensure_future(self._drain_caches())
         try:
@@ -276,8 +274,8 @@ class Session:
             await cache.wait_for_single_use_fetch(_DRAIN_TIMEOUT)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
-        for answer in tuple(self.open_responses):
-            answer.close()  # closing aiohttp's session does not wake a task that waits for data
+        for response in tuple(self.open_responses):
+            response.close()  # aiohttp does not wake a task that waits for data
         ending = [task for cache in self.token_caches for task in cache.cancel()]
         try:
             if http is not None and self._close_session:
@@ -287,9 +285,7 @@ class Session:
                 # Some attempts use another HTTP session, or a shared session that stays open. This ends them too.
                 self._timeouts.close()
             if ending:
-                await asyncio.wait(
-                    ending, timeout=_DRAIN_TIMEOUT
-                )  # a token source of the user may delay its cancellation
+                await asyncio.wait(ending, timeout=_DRAIN_TIMEOUT)  # a token source may delay it
 
 
 def _make_closed_error() -> ClosedError:
@@ -303,19 +299,18 @@ def _call_factory(factory: SessionFactory) -> aiohttp.ClientSession:
     if inspect.iscoroutine(made):
         made.close()  # a coroutine that is never awaited causes a warning
     raise ConfigurationError(
-        f"session_factory: it has to give an aiohttp.ClientSession, and gave an object of type {type(made).__name__}: "
+        f"session_factory: it must return an aiohttp.ClientSession, not an object of type {type(made).__name__}: "
         "set a plain function that returns a session"
     )
 
 
 def _find_session_problem(http: aiohttp.ClientSession) -> str | None:
-    """Return why a session of the user is unsafe, as text for an error. None if it is safe."""
     if http.auth is not None or http.trust_env:
-        return "omit auth and trust_env, which would send other passwords, and set proxy= in Settings"
+        return "omit auth and trust_env, which would send other passwords. For a proxy, set proxy= in Settings"
     if not (isinstance(http.connector, FreshConnector) or (http.connector is not None and http.connector.force_close)):
         return (
-            "give the session connector=FreshConnector(...), or one with force_close=True: others give out connections "
-            "that hold an answer nobody asked for, which would be taken for that of the next call"
+            "create the session with connector=FreshConnector(...), or a connector with force_close=True: others reuse "
+            "connections that have received an unexpected response, which would be taken as that to the next call"
         )
     return None
 
@@ -339,9 +334,8 @@ class TimeoutScheduler:
                                              │
         one timer of the event loop ◄────────┘  set to the earliest expiry
 
-    All timeouts share one timer. A separate timer for each, as in `asyncio.timeout_at`, costs a few per cent of a small
-    call, because asyncio compares timers in Python and retains cancelled ones, and nearly every attempt ends long
-    before its timeout. The timer is set again only if a timeout expires earlier than it, or when it fires.
+    All timeouts share one timer, because a separate one for each, as in `asyncio.timeout_at`, costs a few per cent of a
+    small call. The timer is set again only if a timeout expires earlier than it, or when it fires.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -359,7 +353,7 @@ class TimeoutScheduler:
         return Timeout(self, when)
 
     def close(self) -> None:
-        """Abort all blocks in progress except that of the current task.
+        """Abort all blocks in progress except that of the current task. They raise ConnectionAbortedError.
 
         The timer is cancelled when no block is left. Blocks may still start afterwards.
         """
@@ -370,7 +364,7 @@ class TimeoutScheduler:
             self._cancel_timer()
 
     def watch(self, timeout: Timeout) -> None:
-        """Add a timeout, or update its expiry. Sets the timer if this timeout expires first."""
+        """Add a timeout, or update its expiry."""
         self._timeouts.add(timeout)
         if timeout.when < self._timer_at:
             self._cancel_timer()
@@ -378,7 +372,7 @@ class TimeoutScheduler:
             self._timer = self.loop.call_at(self._timer_at, self._expire_due)
 
     def remove(self, timeout: Timeout) -> None:
-        """Remove a timeout because its block has ended."""
+        """Remove a timeout whose block has ended."""
         self._timeouts.discard(timeout)
         if self._closing and not self._timeouts:
             self._cancel_timer()
@@ -389,7 +383,7 @@ class TimeoutScheduler:
         self._timer, self._timer_at = None, NO_DEADLINE
 
     def _expire_due(self) -> None:
-        due = max(self._timer_at, self.loop.time())  # expire all that are overdue, instead of one per timer event
+        due = max(self._timer_at, self.loop.time())  # all that are overdue
         self._timer, self._timer_at = None, NO_DEADLINE
         for timeout in [each for each in self._timeouts if each.when <= due]:
             self._timeouts.discard(timeout)
@@ -426,7 +420,7 @@ class Timeout:
         return self._error is ConnectionAbortedError
 
     def __enter__(self) -> None:
-        # Without the argument, asyncio looks up the running loop. Before Python 3.12 that makes a system call.
+        # Without the argument, asyncio would call get_running_loop, see _GET_LOOP_IS_SLOW.
         task = asyncio.current_task(self._scheduler.loop)
         if task is None:
             raise RuntimeError("This must be called in a task.")
@@ -451,7 +445,7 @@ class Timeout:
     def reschedule(self, when: float) -> None:
         """Change the expiry. Has no effect on a block that was cancelled already.
 
-        when: new time of expiry on the event loop's clock, or NO_DEADLINE.
+        when: time of expiry on the event loop's clock, or NO_DEADLINE.
         """
         self.when = when
         if self._task is not None and self._error is None:
@@ -462,9 +456,8 @@ class Timeout:
         self._cancel_task(TimeoutError)
 
     def abort(self) -> None:
-        """Cancel the block now, so that it raises ConnectionAbortedError.
-
-        Has no effect if the task of the block itself calls this.
+        """Cancel the block now, so that it raises ConnectionAbortedError. Has no effect on the block of the current
+        task.
         """
         if self._task is not asyncio.current_task():
             self._cancel_task(ConnectionAbortedError)
@@ -481,15 +474,14 @@ _SEEN_ATTR = "_directsuite_given_out"
 class FreshConnector(aiohttp.TCPConnector):
     """A TCP connector that closes an idle connection instead of reusing it if it has received data.
 
-    A server or proxy may send a second response to a request, or status 408 on an idle connection. aiohttp reuses such
-    a connection, and takes this data as the response to the next request. The caller would get another user's mail, or
-    a success for a request that was never sent.
+    A server or proxy may send a second response to a request, or status 408 on an idle connection. aiohttp takes it as
+    the response to the next request: the caller gets another user's mail, or a success for a request that was not sent.
     """
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> Connection:
-        """Return a new connection, or a still open idle connection that has received no data."""
+        """Return a new connection, or an idle one that has received no data."""
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
@@ -502,17 +494,15 @@ class FreshConnector(aiohttp.TCPConnector):
 
 
 _MAX_HEAP_BLOCK_BYTES = 4 * 1024 * 1024
-"""Size in bytes of the largest block to allocate from the heap."""
+"""The largest block to allocate from the heap."""
 
 
 def tune_malloc() -> None:
     """Make glibc allocate blocks of up to 4 MB from the heap, and retain freed memory for the next blocks.
 
-    By default, glibc creates a new memory mapping for each block above a threshold, and returns free memory at the end
-    of the heap to the system if it exceeds twice the threshold. The threshold is 128 KB at first. When a larger mapped
-    block is freed, the threshold rises to its size (see mallopt(3)), so this allocates and frees one block of 4 MB.
-    Without this, dozens of documents of about 100 KB in progress at once spend a quarter of their CPU time on page
-    faults. The disadvantage is that the process may retain the memory that a burst of calls used. glibc does the same
-    by default from the second burst on. Has no effect without glibc.
+    By default, glibc maps blocks above a threshold of 128 KB separately, and returns much of the free memory to the
+    system. When a larger mapped block is freed, the threshold rises to its size (see mallopt(3)), so this frees one
+    block of 4 MB. Without this, dozens of documents of about 100 KB at once spend a quarter of their CPU time on page
+    faults. Has no effect without glibc.
     """
     bytes(_MAX_HEAP_BLOCK_BYTES)

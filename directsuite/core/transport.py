@@ -8,8 +8,8 @@
               │                            otherwise raise OutcomeUnknownError
               └─ FAILED ─────────────────► raise the typed error
 
-NOT_SENT, REJECTED, UNKNOWN and FAILED are members of `errors.Outcome`, the outcome of an attempt. An operation is
-repeatable if a second request does no harm (`operation.Semantics`).
+NOT_SENT, REJECTED, UNKNOWN and FAILED are outcomes of an attempt (`errors.Outcome`). An operation is repeatable if a
+second request does no harm (`operation.Semantics`).
 
 One deadline applies to the complete call: waiting for a token and in queues, all attempts, their bodies, and the
 waits between them.
@@ -55,7 +55,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _MAX_ELEMENT_BYTES = 134_217_728
-"""Maximum size of one element of a stream, in bytes, unless `max_response_bytes` is larger."""
+"""Maximum size of one element of a stream, unless `max_response_bytes` is larger."""
 _CALL_NUMBERS = itertools.count(1)
 
 
@@ -76,7 +76,7 @@ class Transport:
     def require_service(self, service: Service) -> None:
         """Raise ConfigurationError if this service has no URL, or has no token or login.
 
-        The messaging service needs neither, because its requests carry the credentials of a mailbox.
+        The messaging service needs neither token nor login.
         """
         endpoint = self._endpoints[service]
         if endpoint.base_url is None or (service is not Service.MESSAGING and endpoint.credentials is None):
@@ -92,17 +92,17 @@ class Transport:
         receive: Receive[R] | None = None,
         confirm: Confirmation[R] | None = None,
     ) -> R:
-        """Make one call. Return the response.
+        """Make one call. Return the decoded response.
 
-        segments: the values of the parameters of the path, in their order.
-        prepare: creates the body, within the call's deadline. For files and other sources that may be slow.
+        segments: the values of the path's parameters, in their order.
+        prepare: creates the body, within the call's deadline. For sources that may be slow.
         receive: reads a successful response as a stream and returns the result. None: read and decode it completely.
         confirm: verifies whether the operation happened if its outcome is unknown. None: do not verify.
 
         Raises a DirectSuiteError if the call fails, and exceptions of the caller's source or destination unchanged.
         """
         call = self._make_call(operation, segments, body, options, receive=receive, confirm=confirm)
-        segments, history = (), History(call.deadline)  # tracebacks can include local variables: clear `segments`
+        segments, history = (), History(call.deadline)  # tracebacks can include `segments`
         with _CallScope(call, history, self.environment):
             if prepare is not None:
                 call = attrs.evolve(call, body=await self._prepare_body(call, prepare))
@@ -119,7 +119,7 @@ class Transport:
             settled = await self._find_proof(call, history, failure)
             if settled:
                 return settled[0]
-            # The traceback starts here, without the frames of the attempts.
+            # The traceback does not contain the frames of the attempts.
             raise self._make_final_error(call, history, failure).with_traceback(None)
 
     async def stream(
@@ -132,8 +132,8 @@ class Transport:
     ) -> AsyncGenerator[T]:
         """Yield the elements that `reader` finds in a successful response, while it is received.
 
-        Failures are retried until the headers of a successful response are received, but not after that. A pause of
-        `attempt_timeout` seconds ends the stream with an error. Its total time is limited only by `options.timeout`.
+        Failures are retried only until the headers of a successful response are received. A pause of `attempt_timeout`
+        seconds ends the stream with an error. Only `options.timeout` limits its total time.
 
         Raises a DirectSuiteError if the call fails, among them ResponseDecodeError for an element that is malformed or
         too large.
@@ -172,7 +172,7 @@ class Transport:
             raise self._make_final_error(call, history, failure).with_traceback(None)
 
     def make_polling(self, seconds: float) -> Polling:
-        """Return the pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
+        """Return pauses for polling during `seconds` from now. They raise ClosedError if the suite is closed."""
         return Polling(seconds, self.environment.clock, self.environment.session.sleep)
 
     def compute_max_in_flight(self, service: Service) -> int:
@@ -190,11 +190,6 @@ class Transport:
         confirm: Confirmation[R] | None = None,
         keep_open: bool = False,
     ) -> Call[R]:
-        """Create the record of a call.
-
-        Raises ClosedError if the suite is closed, ConfigurationError if the service has no URL or credentials, and
-        InvalidArgumentError if a segment is invalid.
-        """
         env = self.environment
         env.session.require_usable(nested=options.nested)
         endpoint = self._endpoints[operation.service]
@@ -217,10 +212,8 @@ class Transport:
         )
 
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
-        """Create the body of a call.
-
-        Raises DeadlineExceededError if the deadline passes first, ClosedError if the suite is closed first, and
-        exceptions of the source unchanged.
+        """Create the body. Raises DeadlineExceededError or ClosedError if that happens first, and exceptions of the
+        source unchanged.
         """
         timeout = self.environment.session.timeouts.timeout_at(call.deadline)
         error: DirectSuiteError
@@ -240,10 +233,6 @@ class Transport:
         raise error
 
     async def _continue_attempts(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
-        """Make further attempts after the first one failed. Return the response, or raise the last failure.
-
-        If a new credential may help, the next attempt is made immediately. The others follow the retry policy.
-        """
         if _try_renew_credential(call, history, failure):
             try:
                 return await self._run_attempt(call, history)
@@ -256,7 +245,7 @@ class Transport:
     async def _retry_with_policy(self, call: Call[R], history: History, failure: DirectSuiteError) -> R:
         """Make further attempts under the retry policy. tenacity counts the failure so far as attempt 1."""
         env, first, loop = self.environment, [failure], asyncio.get_running_loop()
-        # Seconds that a test clock skipped. The event loop's clock, which measures the deadline, does not include them.
+        # Seconds that a test clock skipped. The event loop's clock does not include them.
         leapt = 0.0
 
         async def sleep(seconds: float) -> None:
@@ -286,37 +275,32 @@ class Transport:
     async def _run_attempt(self, call: Call[R], history: History) -> R:
         """Make an attempt, and once per call another one immediately if a new token or session may help.
 
-        tenacity does not count the additional attempt.
+        tenacity does not count the second one.
         """
         while True:
             try:
                 return await Attempt(self.environment, call, history).run()
-            except ServiceError as refusal:
-                if not _try_renew_credential(call, history, refusal):
+            except ServiceError as failure:
+                if not _try_renew_credential(call, history, failure):
                     raise
 
     async def _find_proof(self, call: Call[R], history: History, failure: DirectSuiteError) -> tuple[R] | None:
-        """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None.
-
-        A call that a retry proves to have happened (`Operation.already_done_codes`) has an empty response. This method
-        does not send the request again.
-        """
+        """Return the response, in a tuple, if a failed call is proven to have happened; otherwise None."""
         if isinstance(failure, OutcomeUnknownError):
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
             return await self._verify_repeatedly(call, history)
-        refused = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
-        if not (refused and history.is_unknown):
+        is_rejected = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
+        if not (is_rejected and history.is_unknown):
             return None
         # A retry was rejected after an attempt of unknown outcome, perhaps because that attempt succeeded.
         if isinstance(failure, ServiceError) and call.operation.already_done_codes & {failure.status, failure.code}:
-            return (call.operation.response(),)
+            return (call.operation.response(),)  # empty, because the response was lost
         return await self._verify_repeatedly(call, history)
 
     async def _verify_repeatedly(self, call: Call[R], history: History) -> tuple[R] | None:
-        """Verify whether the operation happened, repeatedly until proof is found or the settle time or deadline ends.
-
-        Return the response that was lost, in a tuple, or None without proof.
+        """Verify whether the operation happened, until there is proof or the settle time or deadline ends. Return the
+        lost response, in a tuple, or None without proof.
         """
         confirm = call.confirm
         if confirm is None:
@@ -325,7 +309,7 @@ class Transport:
         deadline = now + self.timeout if history.deadline == NO_DEADLINE else history.deadline
         left = deadline - now
         polling = self.make_polling(min(confirm.seconds, left))
-        # `verify` may also raise TimeoutError, if further verification would be useless.
+        # `verify` raises StopPolling, a TimeoutError, if further verification would be useless.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while True:
@@ -350,10 +334,7 @@ class Transport:
         return None
 
     def _make_final_error(self, call: Call[Any], history: History, failure: DirectSuiteError) -> DirectSuiteError:
-        """Return the error to raise. Its outcome takes all attempts into account, not only the last one.
-
-        failure: the failure of the last attempt.
-        """
+        """Return the error to raise. Its outcome takes all attempts into account."""
         operation, error = call.operation, failure
         if isinstance(failure, OutcomeUnknownError):
             pass
@@ -364,7 +345,6 @@ class Transport:
             unknown.__cause__ = failure
             error = unknown
         elif history.is_unknown and isinstance(failure, TransportError) and failure.outcome is Outcome.NOT_SENT:
-            # The last attempt was not sent, but the service may have processed an earlier one.
             kind = DeadlineExceededError if isinstance(failure, DeadlineExceededError) else ConnectionLostError
             text = f"an earlier attempt was sent, but got no response. Then {failure.explanation}"
             error = kind(text, outcome=Outcome.UNKNOWN, **operation.error_context)
@@ -391,7 +371,7 @@ class Transport:
 
 
 class _CallScope:
-    """Context manager for a call in progress: counts it, and emits the events about its start and end."""
+    """Context manager for a call in progress: counts it and emits its first and last event."""
 
     __slots__ = ("_call", "_env", "_history")
 
@@ -441,14 +421,13 @@ class _CallScope:
         )
 
 
-# The waits between two verifications.
 _VERIFY_BACKOFF = Backoff(0.5, 8.0)
 
 
 class Polling:
-    """Pauses for polling during a number of seconds. Each is longer than the one before, up to 8 s.
+    """Pauses for polling during a number of seconds, each longer than the one before, up to 8 s.
 
-    The last pause is shortened so that it ends with the polling time.
+    The last pause ends with the polling time.
     """
 
     def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
@@ -471,7 +450,6 @@ class Polling:
 
 
 def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool:
-    """Return True if another attempt may be made after this failure."""
     if not isinstance(error, DirectSuiteError) or history.is_consumed or error is history.caller_error:
         return False
     if isinstance(error, CircuitOpenError | ClosedError):
@@ -490,8 +468,8 @@ def _may_repeat(call: Call[Any], history: History, error: BaseException) -> bool
 def _try_renew_credential(call: Call[Any], history: History, failure: DirectSuiteError) -> bool:
     """Return True if another attempt with a new credential may be made.
 
-    If the credential was rejected and can be replaced, discard it, and return True unless the body was consumed. If it
-    cannot be replaced, or was already replaced once in this call, set the outcome of the failure to FAILED.
+    If the credential was rejected, discard it. If it cannot be replaced, or was already replaced once in this call, set
+    the outcome of the failure to FAILED instead.
     """
     if failure is history.caller_error or not needs_new_credential(failure):
         return False

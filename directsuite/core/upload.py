@@ -5,8 +5,8 @@
     RequestBody          what an operation sends: bytes, the base64 of a content, or JSON that contains contents
       └─ open() ───────► RequestPayload   the aiohttp payload of one attempt; `started` is set before the first byte
 
-A request whose payload has not started cannot have had an effect. Outcome.NOT_SENT depends on that and not on the class
-of an exception. Operations without a body therefore send an empty one.
+A request whose payload has not started cannot have had an effect: Outcome.NOT_SENT depends on that. Operations without
+a body therefore send an empty one.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from directsuite.wire import base64
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
 """The maximum number of bytes in memory that are encoded without letting other tasks run."""
 
-# Memory for larger texts would be requested from the system each time.
+# Larger texts would each request memory from the system.
 _ENCODED_BYTES_PER_STEP = 72 * 1024
 _BYTES_PER_TURN = 256 * 1024  # bytes written before other tasks run
-_MIN_CHUNK_BYTES = 48 * 1024  # smaller pieces are combined, because each chunk has a cost
-_MAX_GATHER_SECONDS = 0.05  # maximum wait for more pieces, checked when the next one arrives
+_MIN_CHUNK_BYTES = 48 * 1024  # smaller pieces are combined
+_MAX_GATHER_SECONDS = 0.05  # maximum age of combined pieces, checked when the next one arrives
 _SMALL_PIECES_PER_TURN = 64  # small pieces combined before other tasks run
 
 
@@ -71,11 +71,10 @@ class RequestBody:
     """Called when an attempt starts to send a body in chunks."""
     content: bytes = b""
     needs_base64: bool = False
-    """True if `content` is sent as base64. The text is created only while it is sent."""
+    """True if `content` is encoded as base64 while it is sent."""
     size: int | None = None
-    """The number of bytes to be sent, or None if unknown."""
+    """The number of bytes to be sent. None if unknown."""
     replayable: bool = True
-    """True if the body can be sent again."""
 
     @classmethod
     def from_bytes(cls, content: bytes) -> RequestBody:
@@ -84,7 +83,10 @@ class RequestBody:
 
     @classmethod
     def join(cls, parts: list[RequestBody], on_begin: Callable[[], None] = do_nothing) -> RequestBody:
-        """Return a body that consists of the given parts, in their order."""
+        """Return a body that consists of the parts, in their order.
+
+        on_begin: called when an attempt starts to send the body.
+        """
         sizes = [part.size for part in parts]
 
         async def chunks() -> AsyncGenerator[bytes]:
@@ -101,7 +103,7 @@ class RequestBody:
     def from_content(cls, content: Content, on_accepted: Callable[[int], None] | None = None) -> RequestBody:
         """Return a body that is the base64 text of a content, encoded while it is sent.
 
-        on_accepted: called with the number of bytes of each piece that the connection has accepted.
+        on_accepted: called with the number of bytes of each piece, when the connection has accepted it.
         """
         size = None if content.size is None else base64.compute_encoded_size(content.size)
         if (
@@ -113,7 +115,7 @@ class RequestBody:
         return cls(chunks=lambda: _encode_content(content, on_accepted), size=size, replayable=content.replayable)
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """Yield the chunks from the start. Closing the generator closes the source."""
+        """Yield the chunks from the start. Closing this closes the source."""
         if self.chunks is None:
             for text in self.iter_memory_chunks():
                 yield text
@@ -156,7 +158,7 @@ async def _encode_content(content: Content, on_accepted: Callable[[int], None] |
 
 
 async def _coalesce_pieces(content: Content) -> AsyncGenerator[Piece]:
-    """Combine small pieces that follow each other quickly."""
+    """Yield the content, with small pieces that follow each other quickly combined to at least _MIN_CHUNK_BYTES."""
     time = asyncio.get_running_loop().time
     small, since, count = bytearray(), time(), 0
     piece: Piece = b""
@@ -195,11 +197,11 @@ class RequestPayload(Payload):
         self.started = False
         """True if a byte may have been sent."""
         self.waiting_on_source = False
-        """True while the source is asked for more bytes, so that a timeout can be attributed to it."""
+        """True while waiting for the source, so that a timeout can be attributed to it."""
         self.failure: Exception | None = None
         """The exception raised by the source."""
         self.on_progress: Callable[[], None] = do_nothing
-        """Called when the connection has accepted another chunk. Not called for a body in memory."""
+        """Called when the connection has accepted another chunk of a body that is not in memory."""
 
     @property
     def exhausted(self) -> bool:
@@ -210,7 +212,7 @@ class RequestPayload(Payload):
         return f"RequestPayload({self._body!r}, started={self.started})"
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        """Raise TypeError: the body is only for sending."""
+        """Raise TypeError."""
         raise TypeError("A request body cannot be decoded. It is only sent.")
 
     async def write(self, writer: AbstractStreamWriter) -> None:
@@ -218,8 +220,9 @@ class RequestPayload(Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Write the body. `content_length` is ignored, because the announced length is the body's. Raises
-        ConnectionResetError if the connection has already ended.
+        """Write the body, whatever `content_length` says.
+
+        Raises ConnectionResetError if the connection has already ended.
         """
         _raise_if_disconnected(writer)
         if self._body.chunks is None:
@@ -235,8 +238,8 @@ class RequestPayload(Payload):
     async def _write_stream(self, writer: AbstractStreamWriter, chunks: AsyncIterator[bytes]) -> None:
         """Write the chunks, and let other tasks run regularly.
 
-        Nothing is sent before the first chunk, because aiohttp delays the headers until then. Raises
-        ConnectionResetError if the connection has ended before the first chunk, and the exceptions of the source.
+        aiohttp delays the headers until the first chunk. Raises ConnectionResetError if the connection has ended before
+        it.
         """
         since_turn = largest = 0
         while (chunk := await self._read_chunk(chunks)) is not None:
@@ -264,7 +267,7 @@ class RequestPayload(Payload):
         except Exception as error:
             self.failure = error
             raise
-        # Not this call but a task that the source awaited was cancelled. The request stays incomplete.
+        # A task that the source awaited was cancelled. The request stays incomplete.
         self.failure = TransportError("reading its source was cancelled", outcome=Outcome.FAILED)
         raise self.failure
 
@@ -295,7 +298,7 @@ class Content(abc.ABC):
 
     def __init__(self, size: int | None, *, replayable: bool = True) -> None:
         self.size = size
-        """The number of bytes, or None if unknown."""
+        """The number of bytes. None if unknown."""
         self.replayable = replayable
         """True if `pieces` can be called again."""
 
@@ -332,10 +335,10 @@ class MemoryContent(Content):
 
 
 class PathContent(Content):
-    """A regular file, opened each time it is sent. Bytes appended after its creation here are not sent.
+    """A regular file, opened each time it is sent. Bytes that are appended later are not sent.
 
-    Created in a thread. A file of at most PIECE_BYTES is read completely then, because another job in a thread would
-    take longer than sending it. A file that reports size 0 but has content is read to its end.
+    Must be created in a thread. It reads a file of at most PIECE_BYTES immediately. A file that reports size 0 but has
+    content is read to its end.
     """
 
     def __init__(self, path: Path, parameter: str) -> None:
@@ -376,7 +379,6 @@ class PathContent(Content):
 
 
 def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
-    """Return the size of a file and None, or 0 and the reason why it cannot be sent."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -393,7 +395,7 @@ def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
 class FileContent(Content):
     """A file object that can seek, from its position at creation. Several calls may read from it.
 
-    size: the number of bytes; None if the file does not report it and is read to its end.
+    size: the number of bytes. None: read to the end.
     """
 
     def __init__(self, file: Any, start: int, size: int | None) -> None:
@@ -422,14 +424,14 @@ class FileContent(Content):
 
 
 class _FileLock:
-    """Lock of a file object. Calls that send the same file seek and read from different threads."""
+    """Lock of a file object, for calls that read the same file in different threads."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
 
 
 _LOCKS: WeakValueDictionary[int, _FileLock] = WeakValueDictionary()
-"""The locks by the id of the file object, because not every file object is hashable."""
+"""The locks by the id of the file object, which may not be hashable."""
 _LOCKS_LOCK = threading.Lock()
 
 
@@ -462,7 +464,7 @@ class StreamContent(Content):
                     if left < 0:
                         raise make_size_error("its source has more bytes than the given size")
                     if left == 0:
-                        last = bytes(piece)  # held back: if more bytes follow, the request must stay incomplete
+                        last = bytes(piece)  # held back in case more bytes follow
                     else:
                         yield piece
             if left:
@@ -491,7 +493,7 @@ async def inspect_source(source: Source, *, head: int, parameter: str, size: int
     """
 
     def inspect_content() -> tuple[Content, bytes]:
-        """Return the content and its first bytes. May block."""
+        """Inspect the source. May block."""
         content = make_content(source, parameter=parameter, size=size)
         return content, content.head(head) if head else b""
 
@@ -561,7 +563,7 @@ def _make_file_content(file: Any, parameter: str) -> FileContent | None:
 
 
 async def _read_unseekable(file: Any) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a file that cannot seek, such as a pipe. A thread reads it, because that may block forever."""
+    """Yield the bytes of a file that cannot seek, such as a pipe. Reading may block forever, so a thread does it."""
     read: Callable[[int], Any] = getattr(file, "read1", file.read)  # read1 does not wait for a complete piece
     thread, piece = DedicatedThread(), b""
     try:

@@ -320,7 +320,7 @@ def validate_key(key: object) -> None:
         pass
     else:
         return
-    raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter="key")
+    raise InvalidArgumentError("it contains half of a surrogate pair, which UTF-8 cannot encode", parameter="key")
 
 
 def make_request_id(address: str, key: str) -> str:

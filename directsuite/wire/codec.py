@@ -168,7 +168,9 @@ class Codec:
             raise InvalidArgumentError(unfit, parameter="converter")
         parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
         plain = None  # this frame will be in the traceback, and must not show passwords
-        raise InvalidArgumentError("it holds half a surrogate pair, which has no UTF-8", parameter=parameter)
+        raise InvalidArgumentError(
+            "it contains half of a surrogate pair, which UTF-8 cannot encode", parameter=parameter
+        )
 
     def _to_plain(self, value: Any) -> Any:
         if isinstance(value, Model):

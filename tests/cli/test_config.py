@@ -37,7 +37,7 @@ async def test_errors_are_printed_below_settings(cli_runner: CliRunner) -> None:
     configured(cli_runner, "timeout = 0\n")
     ended = await cli_runner.run("config", "show")
     assert (ended.status, "suite.toml, line 1" in ended.out) == (2, True)
-    assert ended.err == "directsuite: suite.toml, line 1: timeout has to be more than 0: a finite number\n"
+    assert ended.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
 
 
 async def test_a_profile_names_the_mailbox_and_the_file_of_its_password(cli_runner: CliRunner) -> None:

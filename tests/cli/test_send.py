@@ -147,7 +147,7 @@ async def test_a_message_that_is_too_large_is_told_with_its_size(cli_runner: Cli
     ended = await cli_runner.run("send", *TO_BOB, "--attach", "scan.pdf")
     assert ended.status == 5
     assert ended.err == (
-        "directsuite: Send: the request is larger than the service takes (HTTP 413): its files take 4.0 MB in the "
+        "directsuite: Send: the request is larger than the service accepts (HTTP 413): its files take 4.0 MB in the "
         "request; send less, or ask the service's provider for the limit\n"
     )
 

@@ -266,9 +266,9 @@ async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner
             "",
             "DIRECTSUITE_CA_BUNDLE: ca_bundle (nope.pem) can't be read: No such",
         ),
-        ({"DIRECTSUITE_BURST": "many"}, "", "DIRECTSUITE_BURST: burst (many) has to be more than 0"),
-        ({"DIRECTSUITE_FAX_URL": "fax.test"}, "", "DIRECTSUITE_FAX_URL: fax_url (fax.test) has to be a URL"),
-        ({}, 'timeout = "x"', "settings.toml, line 1: timeout (x) has to be more than 0"),
+        ({"DIRECTSUITE_BURST": "many"}, "", "DIRECTSUITE_BURST: burst (many) must be a finite number greater than 0"),
+        ({"DIRECTSUITE_FAX_URL": "fax.test"}, "", "DIRECTSUITE_FAX_URL: fax_url (fax.test) must be a URL"),
+        ({}, 'timeout = "x"', "settings.toml, line 1: timeout (x) must be a finite number greater than 0"),
     ],
 )
 async def test_a_setting_that_is_wrong_is_named_with_its_value(

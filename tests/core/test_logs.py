@@ -94,7 +94,7 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.OutcomeLeftUnknown(cancelled=False, happened=True, how_to_find_out=HOW, **GET_UIDS),
         logging.WARNING,
-        f"GetUIDs: it happened, but its result could not be had (call 7, to find out: {HOW})",
+        f"GetUIDs: it happened, but its result is not available (call 7, to find out: {HOW})",
     ),
     (
         ds.ValuesSkipped(paths={"$.messages[]": 2, "$.messages[].sentDate": 1}, **GET_UIDS),

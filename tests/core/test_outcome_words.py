@@ -84,42 +84,42 @@ EXCEPTIONS: list[tuple[Exception, bool, type[ds.DirectSuiteError], ds.Outcome, s
         True,
         ds.ResponseDecodeError,
         UNKNOWN,
-        "the answer broke off or is not HTTP (ClientPayloadError)",
+        "the response is incomplete or not valid HTTP (ClientPayloadError)",
     ),
     (
         aiohttp.ClientResponseError(_REQUEST, ()),
         True,
         ds.ResponseDecodeError,
         UNKNOWN,
-        "the answer broke off or is not HTTP (ClientResponseError)",
+        "the response is incomplete or not valid HTTP (ClientResponseError)",
     ),
     (
         aiohttp.ClientPayloadError(),
         False,
         ds.ConnectFailedError,
         NOT_SENT,
-        "the connection closed before the request (ClientPayloadError)",
+        "the connection closed before the request was sent (ClientPayloadError)",
     ),
     (
         ConnectionDroppedError(ConnectionResetError(104, "https://api.example.test/session")),
         False,
         ds.ConnectFailedError,
         NOT_SENT,
-        "the connection closed before the request (ConnectionResetError, errno 104)",
+        "the connection closed before the request was sent (ConnectionResetError, errno 104)",
     ),
     (
         ConnectionDroppedError(aiohttp.ServerDisconnectedError()),
         True,
         ds.ConnectionLostError,
         UNKNOWN,
-        "the connection was lost before the answer (ServerDisconnectedError)",
+        "the connection was lost before a response was received (ServerDisconnectedError)",
     ),
     (
         OSError(32, "https://api.example.test/session"),
         True,
         ds.ConnectionLostError,
         UNKNOWN,
-        "the connection was lost before the answer (BrokenPipeError, errno 32)",
+        "the connection was lost before a response was received (BrokenPipeError, errno 32)",
     ),
 ]
 
@@ -145,7 +145,7 @@ def test_dropped_connection_is_named_after_its_origin() -> None:
     failure = convert_exception(dropped, SEND, started=True)
     assert str(dropped) == "ServerDisconnectedError"
     assert failure is not None
-    assert failure.explanation == "the connection was lost before the answer (ServerDisconnectedError)"
+    assert failure.explanation == "the connection was lost before a response was received (ServerDisconnectedError)"
 
 
 @attrs.frozen

@@ -37,7 +37,7 @@ async def test_slow_destination_opens_no_circuit(server: ScriptedServer) -> None
         for _ in range(3):
             error = await catch_error(suite.signing.download("doc", takes_for_ever))
             assert isinstance(error, ds.ConnectionLostError)
-            assert "its response was not received completely in the time of one attempt" in str(error)
+            assert "its response was not received completely within the attempt timeout" in str(error)
         server.default_responder = INFO
         await GET_DOC_INFO.call(suite)
 
@@ -82,7 +82,7 @@ async def test_unanswered_upload_of_stream_opens_the_circuit(server: ScriptedSer
     server.default_responder = responses.never_respond
     async with open_suite(server, attempt_timeout=5, circuit_failures=2, retry=ONCE) as suite:
         for _ in range(2):
-            assert "no answer" in str(await catch_error(suite.signing.save(source())))
+            assert "no response" in str(await catch_error(suite.signing.save(source())))
         assert isinstance(await catch_error(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
 
 

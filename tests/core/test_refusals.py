@@ -101,8 +101,8 @@ def test_success_is_recognized_by_form_of_its_service(refusals: FaultFormat, doc
         (300, ds.ServiceError, "the service redirects, which is not followed: check the URL in the settings"),
         (399, ds.ServiceError, "the service redirects, which is not followed: check the URL in the settings"),
         (400, ds.BadRequestError, "invalid action, or a parameter is missing or invalid"),
-        (402, ds.ServiceError, "the service refused the request"),
-        (499, ds.ServiceError, "the service refused the request"),
+        (402, ds.ServiceError, "the service rejected the request"),
+        (499, ds.ServiceError, "the service rejected the request"),
         (500, ds.ServerError, "the service failed"),
         (599, ds.ServerError, "the service failed"),
     ],
@@ -138,7 +138,7 @@ def test_an_answer_that_does_not_fit_is_told_by_its_place(
     error = read(operation, body, status)
     assert isinstance(error, ds.ResponseDecodeError)
     assert error.explanation == (
-        f"the answer (application/json, {len(body)} bytes) does not fit the operation: {path} should be {expected}"
+        f"the response (application/json, {len(body)} bytes) does not fit the operation: {path} should be {expected}"
     )
     assert (error.path, error.body, error.operation) == (path, body, operation.name)
 
@@ -154,7 +154,7 @@ def test_an_answer_that_does_not_fit_is_told_by_its_place(
     ],
 )
 def test_the_media_type_is_named_and_decides_nothing(header: str, named: str) -> None:
-    assert f"the answer ({named}, 0 bytes)" in read(messaging.GET_MESSAGE_COUNT, b"", 200, header).explanation
+    assert f"the response ({named}, 0 bytes)" in read(messaging.GET_MESSAGE_COUNT, b"", 200, header).explanation
     assert read(messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 200, header).count == 1
 
 
@@ -167,7 +167,7 @@ def test_an_answer_that_is_too_large_says_what_to_do() -> None:
         error = interpret(operation, BufferedResponse(200, {}, b"x" * 9, too_large=True), 7, Codec(None))
         assert isinstance(error, ds.ResponseDecodeError)
         assert (error.too_large, error.body, error.operation) == (True, b"x" * 9, operation.name)
-        assert error.explanation == f"the answer is larger than 7 bytes: {hint} max_response_bytes"
+        assert error.explanation == f"the response is larger than 7 bytes: {hint} max_response_bytes"
 
 
 def test_an_answer_that_fits_is_read() -> None:
@@ -203,5 +203,5 @@ def test_what_is_nested_too_deeply_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_undecodable_part_of_response_names_its_path() -> None:
     error = make_decode_error(messaging.SEND, MismatchError("a text", "$.smtpId"))
-    assert error.explanation == "the answer does not fit the operation: $.smtpId should be a text"
+    assert error.explanation == "the response does not fit the operation: $.smtpId should be a text"
     assert (error.path, error.operation, error.service) == ("$.smtpId", "Send", messaging.SEND.service)

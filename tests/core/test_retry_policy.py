@@ -132,7 +132,7 @@ ODD_POLICIES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("odd", ODD_POLICIES, ids=lambda odd: next(iter(odd)))
 def test_policy_that_could_not_work_is_refused_when_it_is_made(odd: dict[str, Any]) -> None:
-    with pytest.raises(ds.ConfigurationError, match=f"^{next(iter(odd))} has to be ") as caught:
+    with pytest.raises(ds.ConfigurationError, match=f"^{next(iter(odd))} must be ") as caught:
         ds.RetryPolicy(**odd)
     assert caught.value.__context__ is None
 
@@ -231,7 +231,7 @@ def test_no_other_wait_is_taken(wait: Any) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.RetryPolicy(wait=wait)
     assert caught.value.explanation == (
-        "wait has to be one of tenacity's waits, or a function of its RetryCallState that returns seconds"
+        "wait must be one of tenacity's waits, or a function of its RetryCallState that returns seconds"
     )
 
 
@@ -239,7 +239,7 @@ def test_no_other_wait_is_taken(wait: Any) -> None:
 def test_no_other_stop_is_taken(stop: Any) -> None:
     with pytest.raises(ds.ConfigurationError) as caught:
         ds.RetryPolicy(stop=stop)
-    assert "stop has to be one of tenacity's stops, or a function of its RetryCallState that returns a bool" in str(
+    assert "stop must be one of tenacity's stops, or a function of its RetryCallState that returns a bool" in str(
         caught.value
     )
 

@@ -106,7 +106,7 @@ async def test_a_pipe_that_got_a_part_is_not_written_again(server: ScriptedServe
 async def test_a_socket_is_refused_before_anything_is_sent(server: ScriptedServer, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "socket"))
-        with pytest.raises(ds.InvalidArgumentError, match="destination: it is a socket"):
+        with pytest.raises(ds.InvalidArgumentError, match="destination: the path is a socket"):
             await download(server, tmp_path / "socket")
     assert server.requests == []
 
@@ -121,7 +121,7 @@ async def test_a_pipe_that_may_not_be_written_is_refused_before_anything_is_sent
         return (path, mode) != (pipe, os.W_OK)
 
     monkeypatch.setattr(os, "access", deny_writing)
-    with pytest.raises(ds.InvalidArgumentError, match="destination: it cannot be written"):
+    with pytest.raises(ds.InvalidArgumentError, match="destination: the path is not writable"):
         await download(server, pipe)
     assert server.requests == []
 

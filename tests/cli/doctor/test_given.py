@@ -28,7 +28,7 @@ async def test_where_nothing_is_set_it_says_what_to_set(doctor_runner: DoctorRun
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("mail.example.org", "has to be a URL that starts with https://"),
+        ("mail.example.org", "must be a URL that starts with https://"),
         (
             "http://mail.example.org",
             "would send secrets unencrypted: use https://, or set allow_insecure_http = true in the settings file",
@@ -56,7 +56,7 @@ async def test_a_wrong_url_is_explained_without_showing_it(
         (None, "settings file suite.toml: no such file"),
         ("timeout =", "settings file suite.toml: not TOML"),
         ('mesage_url = "https://mail.example.org"', "suite.toml, line 1: unknown setting mesage_url; known: "),
-        ("timeout = 0", "suite.toml, line 1: timeout has to be more than 0: a finite number"),
+        ("timeout = 0", "suite.toml, line 1: timeout must be a finite number greater than 0"),
     ],
     ids=["missing", "not TOML", "misspelt", "zero"],
 )

@@ -235,13 +235,13 @@ async def test_failures_are_listed_with_reason_and_retried_alone(sign_runner: Si
         told.err == "directsuite: 1 PDF not signed. "
         "The table shows the reasons. Fix them, then run the same command with --again.\n"
     )
-    assert "the request is larger than the service takes (HTTP 413)" in told.out
+    assert "the request is larger than the service accepts (HTTP 413)" in told.out
     assert len(sign_runner.list_files()) == 1
     told = await sign_runner.sign("in", *SIGNED)  # it is not tried again by itself
     assert (told.status, len(sign_runner.list_files())) == (1, 1)
     told = await sign_runner.sign("in", *SIGNED, "--dry-run")
     assert (told.status, told.err.split()[6:10]) == (1, ["0", "PDFs", "would", "be"])
-    assert "skipped: it failed before (the request is larger than the service takes (HTTP 413)); --again" in told.out
+    assert "skipped: it failed before (the request is larger than the service accepts (HTTP 413)); --again" in told.out
     told = await sign_runner.sign("in", *SIGNED, "--again")
     assert (told.status, told.out) == (0, f"1 signed, 1 signed before. Output folder: {sign_runner.folder / 'out'}\n")
     assert len(sign_runner.list_files()) == 2

@@ -169,7 +169,7 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(sign_run
     assert told.status == 1
     assert told.err.splitlines() == [
         "directsuite: 20 documents failed one after the other; the last: the request is larger "
-        "than the service takes (HTTP 413): fix this first",
+        "than the service accepts (HTTP 413): fix this first",
         _STOPPED,
         "directsuite: 20 PDFs failed and would be skipped. The table shows the reasons. Fix them, then run the same "
         "command with --again.",

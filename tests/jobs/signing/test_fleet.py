@@ -382,7 +382,7 @@ async def test_a_journal_that_is_not_open_is_told(scenario: FleetScenario, conni
     for call in (journal.tally, journal.failures, journal.count_open_batches):
         with pytest.raises(ds.ConfigurationError, match="the journal is not open"):
             await call()
-    with pytest.raises(ds.ConfigurationError, match="chunk has to be 1 or more"):
+    with pytest.raises(ds.ConfigurationError, match="chunk must be a whole number, 1 or more"):
         PostgresJournal(conninfo, "consents", chunk=0)
     with pytest.raises(ds.ConfigurationError, match=r"\[name\] for a single document"):
         await scenario.journal.add("Ada.pdf")
