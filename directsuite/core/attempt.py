@@ -251,8 +251,9 @@ class Attempt(Generic[R]):
             raise
 
     def _send(self) -> Awaitable[aiohttp.ClientResponse]:
-        """Register the request as started. Return an awaitable that sends it and returns the response with an unread
-        body.
+        """Register the request as started.
+
+        Return an awaitable that sends it and returns the response with an unread body.
         """
         call, history, session = self._call, self._history, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
@@ -415,10 +416,10 @@ class Attempt(Generic[R]):
         )
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:
-        """Return True if the service responded, and False if it did not although it had the time, or a gateway
-        responded.
+        """Return True if the service responded, and False if it did not although it had the time.
 
-        Return None if neither is certain, for example because the caller was slow or the suite was closed.
+        The response of a gateway counts as False. Return None if neither is certain, for example because the caller was
+        slow or the suite was closed.
         """
         silent = isinstance(error, ConnectFailedError | ConnectionLostError | DeadlineExceededError)
         if self._timeout.expired:
@@ -524,8 +525,9 @@ def _is_from_gateway(failure: ServiceError) -> bool:
 
 
 async def _get_credential(cache: TokenCache) -> Credential:
-    """Return the current credential. If that fails, raise an error with Outcome.NOT_SENT, because only the login was
-    sent.
+    """Return the current credential.
+
+    If that fails, raise an error with Outcome.NOT_SENT, because only the login was sent.
     """
     try:
         return await cache.get_current()

@@ -53,13 +53,17 @@ class Check:
 
 
 def instance_of(kind: type, description: str) -> Check:
-    """Return a check that accepts instances of `kind`. `description` is that of the Check."""
+    """Return a check that accepts instances of `kind`.
+
+    description: that of the Check.
+    """
     return Check(description, lambda value: isinstance(value, kind))
 
 
 def with_methods(description: str, *names: str) -> Check:
-    """Return a check that accepts objects with methods of these names, but not classes. `description` is that of the
-    Check.
+    """Return a check that accepts objects with methods of these names, but not classes.
+
+    description: that of the Check.
     """
     return Check(
         description,

@@ -247,8 +247,9 @@ def is_exhausted(receive: object) -> bool:
 
 
 def compute_max_size(headers: Mapping[str, str]) -> int | None:
-    """Return the maximum number of bytes whose base64 text fits in a response. None if its Content-Length is invalid or
-    counts encoded bytes.
+    """Return the maximum number of bytes whose base64 text fits in a response.
+
+    Return None if the response has no valid Content-Length, or has a Content-Encoding.
     """
     length = headers.get("Content-Length", "")
     if "Content-Encoding" in headers or not length.isdecimal():

@@ -325,8 +325,9 @@ def _lower_level(event: Event, level: int) -> int:
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:
-    """Return a value for structured logging. Of other types only the name is returned, because the value may be
-    confidential.
+    """Return a value for structured logging.
+
+    Of other types only the name is returned, because the value may be confidential.
     """
     if isinstance(value, enum.Enum):
         value = value.value

@@ -259,8 +259,9 @@ class Session:
             await self._end_connections(http)
 
     async def _drain_shielded(self) -> None:
-        """Wait for the responses to single-use tokens. A first cancellation is raised only after this wait; a second
-        one ends it.
+        """Wait for the responses to single-use tokens.
+
+        A first cancellation is raised only after this wait; a second one ends it.
         """
         draining = asyncio.ensure_future(self._drain_caches())
         try:
@@ -456,8 +457,9 @@ class Timeout:
         self._cancel_task(TimeoutError)
 
     def abort(self) -> None:
-        """Cancel the block now, so that it raises ConnectionAbortedError. Has no effect on the block of the current
-        task.
+        """Cancel the block now, so that it raises ConnectionAbortedError.
+
+        Has no effect on the block of the current task.
         """
         if self._task is not asyncio.current_task():
             self._cancel_task(ConnectionAbortedError)

@@ -212,8 +212,10 @@ class Transport:
         )
 
     async def _prepare_body(self, call: Call[Any], prepare: Callable[[], Awaitable[RequestBody]]) -> RequestBody:
-        """Create the body. Raises DeadlineExceededError or ClosedError if that happens first, and exceptions of the
-        source unchanged.
+        """Create the body.
+
+        Raises DeadlineExceededError if the deadline passes first, ClosedError if the suite is closed first, and
+        exceptions of the source unchanged.
         """
         timeout = self.environment.session.timeouts.timeout_at(call.deadline)
         error: DirectSuiteError
@@ -299,8 +301,9 @@ class Transport:
         return await self._verify_repeatedly(call, history)
 
     async def _verify_repeatedly(self, call: Call[R], history: History) -> tuple[R] | None:
-        """Verify whether the operation happened, until there is proof or the settle time or deadline ends. Return the
-        lost response, in a tuple, or None without proof.
+        """Verify whether the operation happened, until there is proof or the settle time or deadline ends.
+
+        Return the lost response, in a tuple, or None without proof.
         """
         confirm = call.confirm
         if confirm is None:

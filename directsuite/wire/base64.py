@@ -11,7 +11,7 @@ from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError
 _WHITESPACE = b" \t\r\n"
 _EXPECTED = "base64 text"
 _BASE_BLANK_CHARS, _BLANK_CHARS_PER_BYTE = 65_536, 4
-"""Whitespace that a stream may contain at first, and for each decoded byte: the limit prevents endless responses."""
+"""Whitespace allowed at first, and for each decoded byte: the limit prevents endless responses."""
 
 
 def encode(content: bytes | memoryview) -> bytes:
@@ -39,13 +39,13 @@ def decode(text: bytes | str) -> bytes:
 
 
 class Encoder:
-    """Encodes a stream in pieces. The pieces joined are the encoding of the complete stream."""
+    """Encodes a stream in pieces, which form the encoding of the complete stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes | memoryview) -> bytes:
-        """Return the text that is certain now. Up to two bytes are retained."""
+        """Return the encoding of all complete groups of three bytes. Up to two bytes are retained."""
         content = self._rest + piece if self._rest else piece
         complete_size = len(content) - len(content) % 3
         self._rest = bytes(content[complete_size:])
@@ -70,7 +70,7 @@ class Decoder:
         self._blanks_left = _BASE_BLANK_CHARS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
-        """Return the bytes that are certain now. Up to three characters are retained."""
+        """Return the bytes of all complete groups. Up to three characters are retained."""
         text = self._rest + piece if self._rest else piece
         if self._is_at_start:
             head = bytes(text[:3])

@@ -8,11 +8,10 @@
 Terms: a *hook* is a function that a cattrs converter calls to read or write one type. A *user hook* is one that was
 registered by the program that uses this package. *Plain values* are dicts, lists, texts, numbers, bools and None.
 
-For each model, the package generates its hooks from the class's attrs metadata when the converter first needs them. A
-field's value, also inside a list or union, is read and written by the user hook for its type. If there is none, the
-package's own reader or writer is used, but never a hook of cattrs, because those of `cattrs.preconf` write other
-formats. To be fast, the generated function fills an instance of an unfrozen subclass, then changes its class to the
-model's, and it uses a value that already has the expected type without calling a reader.
+The hooks of a model are generated from its attrs metadata when the converter first needs them. A field's value, also
+inside a list or union, is read and written by the user hook for its type, or else by this package, but never by a hook
+of cattrs, because those of `cattrs.preconf` write other formats. To be fast, the generated function fills an instance
+of an unfrozen subclass, then changes its class to the model's.
 
 An unreadable value raises an error only if its field is required or strict (`Wire.strict`). Any other field gets its
 default, and the value is stored in `extra` under the field's JSON name. An unreadable element of a list of objects is
@@ -72,16 +71,15 @@ M = TypeVar("M", bound=Model)
 
 Write = Callable[[Any], Any]
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # surrogates, which have no UTF-8 encoding
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
 _DAY_CHARS = len("yyyy-MM-dd")
 _BUILTIN_HOOK_MODULES = ("cattrs", "msgspec", "directsuite")
 _TYPES_INHERITING_HOOKS = (bool, datetime)
-"""Types for which cattrs also uses a user hook of their base class, int or date. Such a hook is ignored for them."""
+"""Types for which cattrs also uses a user hook of their base class. This package does not."""
 
 
-@functools.cache
+@functools.cache  # generating a model's functions is slow
 def _get_package_converter() -> cattrs.Converter:
-    """Return the converter shared by all suites without their own, because generating a model's functions is slow."""
     return make_converter()
 
 
@@ -91,7 +89,7 @@ class Codec:
     def __init__(self, converter: cattrs.Converter | None = None) -> None:
         """Use a converter, and register the package's hooks with it if it does not have them.
 
-        converter: the user's converter. None: use the package's shared one.
+        converter: the user's converter. None: use one that all suites share.
         """
         self.converter = _get_package_converter() if converter is None else converter
         self._has_user_converter = converter is not None
@@ -106,9 +104,9 @@ class Codec:
         return self.structure(cls, self.parse_for(cls, document))
 
     def parse_for(self, cls: type[Model], document: bytes) -> Any:
-        """Parse a JSON document. Return plain values for `structure`. Raise MismatchError if it is not JSON.
+        """Parse a JSON document for `structure`. Raise MismatchError if it is not JSON.
 
-        The class's lists of models are parsed lazily if the document is large.
+        In a large document, the class's lists of models are parsed lazily.
         """
         reader = get_model_reader(self.converter, cls)
         return parse_in_parts(document, reader.lists if isinstance(reader, ModelReader) else ())
@@ -116,8 +114,8 @@ class Codec:
     def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
         """Return a model from plain values, as returned by `parse_for`.
 
-        place: the report in which unreadable values are counted, or the place of an element in its document. None: do
-        not count them.
+        place: the report in which unreadable values are counted, or the place of an element in its document (see
+            `values.Place`). None: do not count.
 
         Raises MismatchError if a required or strict value cannot be read, or a user hook fails.
         """
@@ -131,12 +129,12 @@ class Codec:
         except MismatchError as error:
             expected, path = error.expected, error.path
         except Exception:  # noqa: BLE001  a user hook may raise any exception
-            expected, path = "what the converter's hook takes", "$"
-        # Raised outside the handlers, because the first error and its stack frames would show the value.
+            expected, path = "a value that the converter's hook accepts", "$"
+        # Not chained to the first error, whose stack frames show the value.
         raise MismatchError(expected, path)
 
     def get_shape(self, cls: type[Model]) -> Shape | None:
-        """Return the positions of base64 text in the JSON of a model, or None if a user hook reads the model."""
+        """Return the places of base64 text in the JSON of a model, or None if a user hook reads the model."""
         reader = get_model_reader(self.converter, cls)
         return reader.shape if isinstance(reader, ModelReader) else None
 
@@ -148,26 +146,26 @@ class Codec:
             raise
         except Exception as error:  # noqa: BLE001  the error and its stack frames may show the value
             reason = type(error).__name__
-        raise InvalidArgumentError(f"the converter can't write it ({reason})", parameter=type(model).__name__)
+        raise InvalidArgumentError(f"the converter cannot write this object ({reason})", parameter=type(model).__name__)
 
     def encode(self, document: Any) -> bytes:
         """Return the JSON of a model, a list of models, or plain values.
 
-        Raises InvalidArgumentError if a text contains a surrogate, which has no UTF-8 encoding, or if a user hook fails
-        or returns a value that JSON cannot represent.
+        Raises InvalidArgumentError if a text contains a surrogate, or if a user hook fails or returns a value that JSON
+        cannot represent.
         """
         plain, unfit = self._to_plain(document), ""
         try:
             return msgspec.json.encode(plain, enc_hook=self._to_encodable)
-        except UnicodeEncodeError:  # this error contains the complete text, so it must not be chained
+        except UnicodeEncodeError:  # it contains the text, so it must not be chained
             pass
         except TypeError as error:
             unfit = str(error)
         if unfit:
-            plain = document = None  # this frame will be in the traceback, and must not show passwords
+            plain = document = None  # tracebacks expose local variables
             raise InvalidArgumentError(unfit, parameter="converter")
         parameter = next((path for path, text in _iter_texts(plain, "") if _LONE_SURROGATE.search(text)), "a text")
-        plain = None  # this frame will be in the traceback, and must not show passwords
+        plain = None  # as above
         raise InvalidArgumentError(
             "it contains half of a surrogate pair, which UTF-8 cannot encode", parameter=parameter
         )
@@ -175,7 +173,7 @@ class Codec:
     def _to_plain(self, value: Any) -> Any:
         if isinstance(value, Model):
             plain = self.unstructure(value)
-            # User hooks may return values that contain models. msgspec would write those with their Python names.
+            # User hooks may return values that contain models.
             return self._to_plain(plain) if self._has_user_converter else plain
         if isinstance(value, list | tuple):
             return [self._to_plain(each) for each in cast("Iterable[object]", value)]
@@ -184,19 +182,19 @@ class Codec:
         return value
 
     def _to_encodable(self, value: Any) -> Any:
-        """Return the JSON value of an object that msgspec does not know: a Secret, or a subclass of str (BrokenText).
+        """Return the JSON value of a Secret or BrokenText.
 
-        Raises TypeError for any other object, which a user hook must have returned.
+        Raises TypeError for any other object, which a user hook returned.
         """
         if isinstance(value, Secret):
             return self.converter.unstructure(value)
         if isinstance(value, str):
             return str(value)
-        raise TypeError(f"the converter leaves a {type(value).__name__}, which JSON does not take")
+        raise TypeError(f"the converter returned a {type(value).__name__}, which JSON cannot represent")
 
 
 def _iter_texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield each text in plain values with its path. The path of a member's name is "a name"."""
+    """Yield each text in plain values with its path, which is "a name" for a member's name."""
     if isinstance(document, dict):
         for name, member in cast("dict[str, Any]", document).items():
             yield "a name", name
@@ -211,10 +209,10 @@ def _iter_texts(document: Any, path: str) -> Iterator[tuple[str, str]]:
 def make_converter() -> cattrs.Converter:
     """Return a new cattrs converter that reads and writes the specification's types in the services' JSON format.
 
-    You can register hooks with it, for example for `datetime`, an enum, or a type of the specification. They also apply
-    to fields of these types inside models. Pass the converter to `Settings(converter=...)`.
+    Hooks that you register with it, for example for `datetime`, an enum, or a type of the specification, also apply to
+    fields of these types inside models. Pass the converter to `Settings(converter=...)`.
     """
-    from cattrs import Converter  # importing it takes a tenth of a client's start-up time
+    from cattrs import Converter  # importing it is slow
 
     converter = Converter()
     register_hooks(converter)
@@ -225,7 +223,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
     """Register hooks for the specification's types with an existing converter, such as one of `cattrs.preconf`.
 
     Hooks that you have registered, or register later, also apply inside these types. The hooks of a preconfigured
-    converter for `bytes`, `datetime` and `date` do not apply inside these types, and are unchanged for other types.
+    converter for `bytes`, `datetime` and `date` apply only outside these types.
 
     `structure` raises ValueError if a required or strict value cannot be read. The error contains the JSON path, but
     not the value. Other unreadable values are stored in `extra`.
@@ -239,20 +237,19 @@ def register_hooks(converter: cattrs.Converter) -> None:
 
 
 def get_model_reader(converter: cattrs.Converter, cls: type[Model]) -> Reader:
-    """Return the converter's reader for a model: a ModelReader, or a Hook if there is a user hook."""
+    """Return the converter's reader for a model: a ModelReader, or a Hook for a user hook."""
     hook = converter.get_structure_hook(cls)
     reader: ModelReader | None = getattr(hook, "reader", None)
     return Hook(hook, cls) if reader is None else reader
 
 
 def _is_user_hook(hook: Any) -> bool:
-    """Return True for a user hook, False for a hook of cattrs, of its preconfigured converters, or of this package."""
     while isinstance(hook, functools.partial):
         hook = hook.func
-    if hook in (list, dict):  # cattrs uses these to copy lists and dicts
+    if hook in (list, dict):  # used by cattrs
         return False
     module = getattr(hook, "__module__", None)
-    if module is None:  # true for functions that cattrs generates, and for methods of built-in types
+    if module is None:  # a function that cattrs generates, or a method of a built-in type
         return not isinstance(hook, types.FunctionType)
     return cast("str", module).partition(".")[0] not in _BUILTIN_HOOK_MODULES
 
@@ -260,7 +257,7 @@ def _is_user_hook(hook: Any) -> bool:
 def _find_user_hook(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., Any] | None:
     """Return the user hook for a type, or None.
 
-    For a type in _TYPES_INHERITING_HOOKS, a hook that was registered for its base class does not count.
+    A hook for the base class of a type in _TYPES_INHERITING_HOOKS does not count.
     """
     try:
         hook = get_hook(kind)
@@ -273,7 +270,7 @@ def _find_user_hook(get_hook: Callable[[Any], Any], kind: Any) -> Callable[..., 
 
 
 class ModelReader:
-    """Reads objects of one model class for one converter. `read` is the generated function."""
+    """Reads objects of one model class for one converter, with the generated function `read`."""
 
     def __init__(self, cls: type[Model], converter: cattrs.Converter) -> None:
         self.cls = cls
@@ -301,9 +298,9 @@ class ModelReader:
 
     @functools.cached_property
     def shape(self) -> Shape:
-        """The positions of base64 text in the model's JSON.
+        """The places of base64 text in the model's JSON.
 
-        Names from `Wire.aliases` are not included, because a member with such a name may remain undecoded in `extra`.
+        Names from `Wire.aliases` are not included: a member with such a name may remain undecoded in `extra`.
         """
         items = {
             field.key: item.shape
@@ -321,7 +318,7 @@ class ModelReader:
 
     @functools.cached_property
     def lists(self) -> frozenset[str]:
-        """The main JSON names of the fields that are lists of models. As in `shape`, other names are not included."""
+        """The main JSON names of the fields that are lists of models."""
         return frozenset(
             field.key for field, reader in self._iter_fields_and_readers() if _find_item_reader(reader) is not None
         )
@@ -337,20 +334,20 @@ def _unwrap_reader(reader: Reader) -> Reader:
 
 
 def _find_item_reader(reader: Reader) -> ModelReader | None:
-    """Return the reader of the models in a list, or None if the reader is not for a list of models."""
+    """Return the reader of the models in a list of models, or None for any other reader."""
     item = reader.item if isinstance(reader, ObjectList) else None
     return item if isinstance(item, ModelReader) else None
 
 
 def _make_structure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any, Any], Any]:
-    """Return the hook that reads a model. A cattrs hook factory."""
+    """A cattrs hook factory for reading a model."""
     reader = ModelReader(cls, converter)
     structure = cast("Any", reader.read)
     structure.reader = reader
     return cast("Callable[[Any, Any], Any]", structure)
 
 
-# A value of exactly this type needs no reader. The generated function contains the test.
+# A value of exactly this type needs no reader.
 _EXACT_TYPE_TESTS = {
     str: "type(v) is str",
     int: "type(v) is int",
@@ -360,13 +357,13 @@ _EXACT_TYPE_TESTS = {
 
 
 def _generate_read_function(reader: ModelReader) -> Callable[..., Any]:
-    """Return a generated function that reads a model from a dict.
+    """Return a generated function that reads a model.
 
-    cattrs calls it with the class as second argument, other readers with the place of the value.
+    cattrs passes it the class as second argument, other readers the place of the value.
     """
     cls = reader.cls
     scope: dict[str, Any] = {
-        "__name__": __name__,  # identifies the function's stack frames as this package's
+        "__name__": __name__,  # of its stack frames
         "cls": cls,
         "twin": _make_unfrozen_class(cls),
         "new": object.__new__,
@@ -395,7 +392,6 @@ def _generate_read_function(reader: ModelReader) -> Callable[..., Any]:
 
 
 def _generate_field_lines(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of source code that read one field."""
     yield f"    v = get({field.key!r})"
     if field.wire.aliases:
         scope[f"spelled{number}"] = field.merge_aliases
@@ -420,8 +416,7 @@ def _generate_field_lines(field: Field, reader: Reader, number: int, scope: dict
 def _make_mismatch_handler(field: Field) -> Callable[[MismatchError, Any, dict[str, Any], dict[str, Any], Place], Any]:
     """Return a function that handles an unreadable value of a field.
 
-    It raises MismatchError if the field is required or strict. Otherwise it stores the value in `extra`, counts it in
-    the report, and returns the default.
+    It raises MismatchError, or stores the value in `extra`, counts it and returns the default.
     """
 
     def fail(error: MismatchError, found: Any, document: dict[str, Any], extra: dict[str, Any], place: Place) -> Any:
@@ -437,9 +432,9 @@ def _make_mismatch_handler(field: Field) -> Callable[[MismatchError, Any, dict[s
 
 
 def _move_unnamed_lists(cls: type[Model], document: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of the document that also has lists with unknown names under the name of their field.
+    """Return a copy of the document in which each list of `find_unnamed_lists` has its field's name.
 
-    Lists found in this way are removed from `extra`.
+    Remove these lists from `extra`.
     """
     return document | {key: extra.pop(name) for key, name in find_unnamed_lists(cls, document).items()}
 
@@ -453,16 +448,15 @@ def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
 
 
 def _make_defaulting_read(field: Field, reader: Reader) -> Callable[..., Any]:
-    """Return a function that reads a field's value. It returns the default if `Field.is_absent` returns True."""
     if isinstance(reader, Scalar):
         read = reader.read
         if field.default is None and isinstance(reader, OptionalScalar):
             return read  # an OptionalScalar already returns None in this case
 
-        def read_leaf(value: Any) -> Any:
+        def read_scalar(value: Any) -> Any:
             return field.make_default() if field.is_absent(value) else read(value)
 
-        return read_leaf
+        return read_scalar
     nested = as_nested(reader)
 
     def read_nested(value: Any, place: Place) -> Any:
@@ -472,10 +466,7 @@ def _make_defaulting_read(field: Field, reader: Reader) -> Callable[..., Any]:
 
 
 def _generate_expression(field: Field, reader: Reader, number: int, scope: dict[str, Any]) -> str:
-    """Return source code for the field's value, computed from the variable `v`.
-
-    A value of the expected type is used without calling a reader, unless there is a user hook for the type.
-    """
+    """Return source code for the field's value, computed from the variable `v`."""
     inner = _unwrap_reader(reader)
     scope[f"read{number}"] = _make_defaulting_read(field, reader)
     code = f"read{number}(v)" if isinstance(reader, Scalar) else f"read{number}(v, (place, step{number}))"
@@ -497,10 +488,10 @@ def _find_local_fields(cls: type[Model]) -> list[str]:
 
 
 def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[Any], dict[str, Any]]:
-    """Return the hook that writes a model. A cattrs hook factory.
+    """A cattrs hook factory for writing a model.
 
-    A field that has its default, or is None, is omitted, unless it is required or `Wire.always` is set. A value in
-    `extra` under a field's JSON name could not be read. It is written instead of the default.
+    A field that has its default, or is None, is omitted, unless it is required or `Wire.always_written` is set. A value
+    in `extra` under a field's JSON name is an unreadable one, and is written instead of the default.
     """
     plan = [
         (
@@ -530,7 +521,7 @@ def _make_unstructure_hook(cls: Any, converter: cattrs.Converter) -> Callable[[A
 def _make_writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
     """Return the function that writes values of a type, or None if JSON represents them unchanged."""
     if is_model(annotation):
-        return converter.unstructure  # it uses the value's class, which may be a subclass of the field's type
+        return converter.unstructure  # the value's class may be a subclass
     annotation = strip_annotations(annotation)
     hook = _find_user_hook(converter.get_unstructure_hook, annotation)
     if hook is not None:
@@ -552,7 +543,6 @@ def _make_writer(annotation: Any, converter: cattrs.Converter) -> Write | None:
 
 
 def _make_typed_writer(kind: type[Any], write: Write) -> Write:
-    """Return a function that writes values of one type and returns other values unchanged."""
     return lambda value: write(value) if isinstance(value, kind) else value
 
 

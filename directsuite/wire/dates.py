@@ -1,8 +1,7 @@
 """Read and write dates and times in JSON and in HTTP headers.
 
-The specification does not define the format of dates, and real servers use several. `read_datetime` supports the forms
-listed below, each with one meaning, and rejects all others, because a wrong time is worse than no time. It returns
-aware datetimes in UTC.
+The specification does not define the format of dates, and real servers use several. `read_datetime` supports these
+forms, each with one meaning, and rejects all others.
 
 ISO 8601    `2024-11-06T16:06:15.168+01:00`, `20241106T160615Z`, `2024-11-06`: extended or basic, with a space instead
             of `T` or before the offset. Offsets are `Z`, `±hh`, `±hhmm` or `±hh:mm`. Without an offset it is UTC.
@@ -14,11 +13,10 @@ Java        `Nov 6, 2024 4:06:15 PM`, the pattern `MMM d, yyyy h:mm:ss a`: UTC. 
             space before AM or PM may be U+202F, as in newer versions of Java.
 number      `1730909175168`, or the digits as text: see below.
 
-The single letters for military zones of RFC 822 are rejected, except `Z`, because RFC 5322 (4.3) says that their offset
-is not known. All other zone names, such as CET, are also rejected, because many of them have several meanings.
+Other zone names, such as CET or the military letters of RFC 822, are rejected because their offset is not certain.
 
-The size of a number determines its meaning. A number that looks like a calendar date is never read as milliseconds. The
-last column shows which times can therefore not be given in milliseconds:
+The size of a number determines its meaning. The last column shows which times can therefore not be given in
+milliseconds:
 
     19000101 to 21991231                yyyyMMdd                     as milliseconds: 1970-01-01, 5 to 7 o'clock
     1,000,000,000 to 4,294,967,295      seconds, 2001 to 2106        as milliseconds: 1970-01-12 to 1970-02-19
@@ -39,9 +37,9 @@ from directsuite.wire.parsing import MismatchError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPECTED = "a date in a supported form, such as ISO 8601 or milliseconds since 1970"
 _MAX_CHARS = 128
-"""Longer texts are rejected without matching. No text in a supported form is longer."""
+"""No text in a supported form is longer."""
 
-# Every quantifier below is bounded or followed by a character that it does not match, so matching takes linear time.
+# Every quantifier is bounded or followed by a character that it does not match, so matching takes linear time.
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 _ISO = re.compile(
     r"""
@@ -102,7 +100,7 @@ _MIN_SECONDS, _MAX_SECONDS = 1_000_000_000, 4_294_967_295
 
 
 def read_datetime(value: object) -> datetime:
-    """Return a datetime in UTC from a value in one of the supported forms. Raise MismatchError for any other value."""
+    """Return a datetime in UTC from a value in a supported form. Raise MismatchError for any other value."""
     try:
         if type(value) is str and value[10:11] == "T" and (moment := datetime.fromisoformat(value)).tzinfo is UTC:
             return moment
@@ -113,7 +111,7 @@ def read_datetime(value: object) -> datetime:
             return _read_text(value.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _read_number(value)
-    except (ValueError, OverflowError):  # also raised by datetime for a day or time that does not exist
+    except (ValueError, OverflowError):  # also for a day or time that does not exist
         pass
     raise MismatchError(_EXPECTED)
 
@@ -133,7 +131,7 @@ def _read_text(text: str) -> datetime:
 
 
 def _read_number(number: float) -> datetime:
-    # A shortcut: nearly all numbers are milliseconds between 2001 and 2286, which have 13 digits.
+    # Nearly all numbers are milliseconds between 2001 and 2286, which have 13 digits.
     if not 10**12 <= number < 10**13:
         if _MIN_SECONDS <= number <= _MAX_SECONDS:
             return _EPOCH + timedelta(seconds=number)
@@ -184,7 +182,7 @@ def _build_datetime(match: re.Match[str], hour: int, zone: timezone) -> datetime
 
 
 def read_http_date(text: str) -> datetime | None:
-    """Return a date from an HTTP header (RFC 9110, 5.6.7), with time zone. Return None if the text is not a date."""
+    """Return the time zone aware date from an HTTP header (RFC 9110, 5.6.7), or None if the text is not a date."""
     text = text.strip()
     if len(text) > _MAX_CHARS:
         return None
@@ -200,7 +198,7 @@ def read_http_date(text: str) -> datetime | None:
 
 
 def write_datetime(moment: datetime) -> str:
-    """Return a datetime as ISO 8601 text in UTC, with milliseconds, or with microseconds if they are not zero."""
+    """Return ISO 8601 text in UTC, with milliseconds, or with microseconds if they are not zero."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
     return moment.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 

@@ -2,12 +2,9 @@
 
 A model is a frozen, slotted, keyword-only attrs class. A field has a snake_case name in Python and by default the same
 name in camelCase in JSON. `Annotated[..., Wire("GMTOffset")]` sets a different JSON name. Members that are not in the
-specification are stored in `extra` and are written back when the model is encoded.
+specification are stored in `extra` and written back. A field with `Wire(local=True)` is only in Python.
 
-`repr` shows only the values of the fields that `_shown` lists. `_shown` must not list a name, an address, a subject or
-a body.
-
-"On the wire" means in the JSON text of a request or response.
+`repr` shows only the values of the fields in `_shown`, which must not list a name, an address, a subject or a body.
 """
 
 from __future__ import annotations
@@ -32,18 +29,18 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Wire:
-    """Metadata that says how a model's field is read from and written to JSON."""
+    """Metadata: how a model's field is read from and written to JSON."""
 
     name: str | None = None
     """The field's JSON name. None: the field's name in camelCase."""
     aliases: tuple[str, ...] = ()
-    """Other JSON names that servers use. They are read, but never written."""
+    """Other JSON names that servers use. They are never written."""
     always_written: bool = False
-    """True if the field is written even if it has its default value, because the specification requires it."""
+    """True if the field is written even if it has its default value."""
     local: bool = False
     """True if the field is neither read nor written."""
     exact: bool = False
-    """True if a text with broken UTF-8 counts as unreadable, because the text identifies something."""
+    """True if a text with broken UTF-8 counts as unreadable, because it identifies something."""
     strict: bool = False
     """True if an unreadable value is an error, because a later call needs it. Implies `exact`."""
 
@@ -52,8 +49,7 @@ class Wire:
 class ValueSemantics:
     """A base for attrs classes created with eq=False and repr=False. Its methods do the same as those of attrs.
 
-    attrs generates separate methods for each class. That takes a third of the time needed to create a class, and with
-    a hundred classes it noticeably delays the start of a program.
+    attrs would generate methods for each class, which noticeably delays the start of a program with a hundred classes.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -81,10 +77,10 @@ class Model(ValueSemantics):
     """Names of the fields and properties whose values `repr` shows."""
 
     extra: dict[str, Any] = attrs.field(factory=dict[str, Any])
-    """Members of the JSON object that are not in the specification, or whose values could not be read."""
+    """Members of the JSON object that are not in the specification, or that could not be read."""
 
     def __repr__(self) -> str:
-        """Return the fields that are not empty. Values not listed in `_shown` are replaced by their size."""
+        """Return the fields that are not empty. Values not in `_shown` are replaced by their size."""
         names = dict.fromkeys((*self._shown, *_get_field_names(self)))
         return _format_model(
             self, names, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value)
@@ -114,7 +110,7 @@ def _format_model(model: Model, names: Iterable[str], format_value: Callable[[st
 
 
 def _make_placeholder(value: object) -> str:
-    """Return a text that shows that a value is set, and its size if it has one, but not the value."""
+    """Return a text that shows that a value is set, and its size, but not the value."""
     match value:
         case str():
             return f"<{len(value)} chars>"
@@ -129,18 +125,18 @@ def _make_placeholder(value: object) -> str:
 
 
 Uid = Annotated[int, "uid"]
-"""A message's number in its folder. Used for fields in which an invalid number makes the response unusable."""
+"""A message's number in its folder. An invalid one makes the response unusable."""
 MAX_UID = 2**63 - 1
 
 
 def has_no_uid(message: object) -> bool:
-    """Return True if the message has no valid uid, so that no later call can refer to it."""
+    """Return True if the message has no valid uid."""
     uid = getattr(message, "uid", 0)  # a user's converter hook may return any object instead of a message
     return uid is None or (type(uid) is int and not 0 <= uid <= MAX_UID)
 
 
 class OpenEnum(enum.StrEnum):
-    """An enum that accepts unknown texts. Each becomes a member that equals the text and has `is_known` False."""
+    """An enum that accepts unknown texts. Each becomes a member that equals the text."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -172,10 +168,7 @@ def require_instance(value: object, cls: type[T], parameter: str) -> T:
 
 
 def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
-    """Return the argument as a list.
-
-    Raises InvalidArgumentError if it is not iterable, or an element is not an instance of the class.
-    """
+    """Return the argument as a list. Raise InvalidArgumentError unless it is an iterable of instances of the class."""
     listed = list(cast("Iterable[object]", values)) if isinstance(values, Iterable) else [None]
     if not all(isinstance(value, cls) for value in listed):
         raise InvalidArgumentError(f"give a list of {cls.__name__}", parameter=parameter)
@@ -183,29 +176,29 @@ def require_instances(values: object, cls: type[T], parameter: str) -> list[T]:
 
 
 def is_number(value: object) -> bool:
-    """Return True for a finite int or float. Return False for bools, and for ints too large for a float."""
+    """Return True for a finite int or float that is not a bool. Return False for ints too large for a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def validate_text(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Validate that a field is a text, or a secret, and is not empty."""
+    """Raise InvalidArgumentError if a field is not a text or secret, or is empty."""
     require_text(value.reveal() if isinstance(value, Secret) else value, field.name)
 
 
 def validate_bytes(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Validate that a field is bytes, or None if that is its default. A str would be sent without base64 encoding."""
+    """Raise InvalidArgumentError unless a field is bytes, or None if that is its default."""
     if not isinstance(value, bytes) and not (value is None and field.default is None):
         raise InvalidArgumentError("give bytes", parameter=field.name)
 
 
 def validate_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Validate that a field is a finite number, or None. JSON has no NaN or infinity: null would be sent instead."""
+    """Raise InvalidArgumentError unless a field is a finite number or None. JSON has no NaN or infinity."""
     if value is not None and not is_number(value):
         raise InvalidArgumentError("give a finite number", parameter=field.name)
 
 
 def validate_whole_number(_model: object, field: attrs.Attribute[Any], value: object) -> None:
-    """Validate that a field is a whole number, or None."""
+    """Raise InvalidArgumentError unless a field is a whole number or None."""
     if value is not None and not (isinstance(value, int) and is_number(value)):
         raise InvalidArgumentError("give a whole number", parameter=field.name)
 
@@ -213,11 +206,11 @@ def validate_whole_number(_model: object, field: attrs.Attribute[Any], value: ob
 NULL_VALUES = (None, "null")
 """JSON values that mean "no value"."""
 TEXT_TYPES = (str, bytes, Secret)
-"""Types that are texts in JSON. For them "null" is an ordinary text; it is also the base64 encoding of three bytes."""
+"""Types that are texts in JSON. For them "null" is an ordinary text, or base64."""
 
 
 def is_null(value: Any, kind: Any) -> bool:
-    """Return True if the value means "no value": null, or the text "null" if the type is not in TEXT_TYPES."""
+    """Return True if the value is null, or "null" if the type is not in TEXT_TYPES."""
     return value is None or (kind not in TEXT_TYPES and value in NULL_VALUES)
 
 
@@ -249,7 +242,7 @@ class Field:
 
     @functools.cached_property
     def key(self) -> str:
-        """The field's main JSON name, under which it is written."""
+        """The main JSON name, under which the field is written."""
         if self.wire.name is not None:
             return self.wire.name
         head, *tail = self.name.split("_")
@@ -263,7 +256,7 @@ class Field:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All JSON names of the field: the main one first, then those of `Wire.aliases`."""
+        """The main JSON name, then the `Wire.aliases`."""
         return (self.key, *self.wire.aliases)
 
     @property
@@ -295,8 +288,8 @@ class Field:
         value: the value under the main name, or None.
         extra: the members of the JSON object whose names are not the main name of any field.
 
-        An empty value is replaced by the first value under another name that is not empty. Lists are combined. An
-        element that is in both lists occurs once in the result.
+        An empty value is replaced by the first value under another name that is not empty. Lists are combined, without
+        duplicates of elements that both contain.
         """
         for name in self.wire.aliases:
             other = extra.get(name)
@@ -314,7 +307,7 @@ class Field:
 def _merge_lists(value: Any, other: Any) -> Any:
     """Return the elements of `value`, followed by the elements that only `other` has.
 
-    Each may be a list or a single element. If an element occurs more often in `other`, the difference is added.
+    Each may be a single element. If an element occurs more often in `other`, the difference is added.
     """
     if not value or value == "null":
         return other
@@ -340,7 +333,7 @@ def _to_canonical_json(element: Any) -> bytes:
 
 @cached_per_class
 def get_model_fields(cls: type[Any]) -> tuple[Field, ...]:
-    """Return the fields of a model that are read from and written to JSON, without `extra` and local fields."""
+    """Return the fields of a model that are read from and written to JSON."""
     hints = get_type_hints(cls, include_extras=True)
     fields = [
         _make_field(attribute, hints[attribute.name]) for attribute in attrs.fields(cls) if attribute.name != "extra"
@@ -362,7 +355,7 @@ def strip_annotations(kind: Any) -> Any:
 
 
 def get_wire_name(cls: type[Model], name: str) -> str:
-    """Return the main JSON name of a model's field. Raise StopIteration if the model has no such field in JSON."""
+    """Return the main JSON name of a model's field. Raise StopIteration if it has no such field in JSON."""
     return next(field.key for field in get_model_fields(cls) if field.name == name)
 
 
@@ -370,7 +363,7 @@ def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[st
     """Find a list field that a response has under an unknown name. Return {field's JSON name: name in the response}.
 
     An array of objects matches a missing list field if, in each object, more than half of the names are field names of
-    the list's element type. The result is empty unless exactly one array matches exactly one field.
+    the list's element type. Return an empty dict unless exactly one array matches exactly one field.
     """
     fields = get_model_fields(cls)
     unknown = document.keys() - {name for field in fields for name in field.keys}

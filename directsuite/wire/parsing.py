@@ -20,7 +20,7 @@ import msgspec
 import pybase64
 
 MIN_LAZY_BYTES = 256 * 1024
-"""Documents of at least this number of bytes are parsed element by element."""
+"""Size from which documents are parsed element by element."""
 
 REPLACEMENT_CHAR = "\N{REPLACEMENT CHARACTER}"
 """Replaces a broken character."""
@@ -50,7 +50,7 @@ _TEXT_BEFORE_DELIMITER = re.compile(rb'[^"{}\[\],:]*+')
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN_BRACE, _OPEN_BRACKET = b'"\\,:{['
 
 _MIN_LONG_STRING_BYTES = 65_536
-"""Strings of at least this number of bytes are recorded. After elements of this size, the separator is not guessed."""
+"""Size from which strings are recorded, and after which the separator is not guessed."""
 
 
 class MismatchError(ValueError):
@@ -81,10 +81,7 @@ class BrokenText(str):
 
 
 class Elements:
-    """The elements of a large array. They are parsed one at a time to save memory.
-
-    Iterating raises MismatchError if an element is not JSON.
-    """
+    """The elements of a large array, parsed one at a time. Iterating raises MismatchError if one is not JSON."""
 
     def __init__(self, text: msgspec.Raw) -> None:
         self._text = text
@@ -100,8 +97,8 @@ class Elements:
 def parse(document: bytes | bytearray | memoryview | msgspec.Raw) -> Any:
     """Parse a JSON document. Raises MismatchError if it is not JSON.
 
-    A text with broken characters becomes a BrokenText, so that one broken message does not make a listing unreadable. A
-    number that is too large for Python becomes the text of its digits.
+    A text with broken characters becomes a BrokenText. A number that is too large for Python becomes the text of its
+    digits.
     """
     if isinstance(document, bytes):
         document = strip_byte_order_mark(document)
@@ -146,7 +143,7 @@ def strip_byte_order_mark(document: bytes) -> bytes:
 
 
 def _parse_leniently(document: bytes) -> Any:
-    """Parse broken characters and large numbers, which msgspec rejects."""
+    """Parse a document with broken characters or too large numbers, which msgspec rejects."""
     text = document.decode("utf-8", "surrogateescape")
     value: Any = json.loads(text, parse_int=_read_int, parse_float=_read_float, parse_constant=_reject_constant)
     if isinstance(value, str):
@@ -168,7 +165,6 @@ def _parse_leniently(document: bytes) -> Any:
 
 
 def _wrap_broken_text(value: Any) -> Any:
-    """Return a BrokenText for a text with broken characters, and any other value unchanged."""
     return BrokenText(_replace_broken_chars(value)) if isinstance(value, str) and _SURROGATE.search(value) else value
 
 
@@ -203,10 +199,10 @@ class Shape:
 
 
 def parse_and_decode_base64(text: memoryview, strings: Sequence[tuple[int, int]], shape: Shape) -> Any:
-    """Parse a JSON document, and return the base64 text of the shape as decoded bytes.
+    """Parse a JSON document. At the places of the shape, return bytes decoded from base64 instead of texts.
 
-    The parser checks every character of a string, which takes ten times as long as decoding it. Long strings are
-    therefore decoded separately, and the parser gets a placeholder instead.
+    The parser checks every character, which takes ten times as long as decoding. It therefore gets placeholders for
+    long strings.
 
     strings: the start and end of each long string, without its quotes.
     """
@@ -259,16 +255,16 @@ class _SplitterState(Enum):
 class ArraySplitter:
     """Yields the parsed elements of the top-level array `key` while the document is received.
 
-    An object instead of the array counts as an array with one element. Pieces may end anywhere: in a string, an escape
-    or a UTF-8 character. The text around the elements is retained, with a 0 for each element, and parsed by `finish()`.
+    An object instead of the array counts as an array with one element. Pieces may end anywhere. The text around the
+    elements is retained, with a 0 for each element, and parsed by `finish()`.
 
-    Every byte is examined only a few times, however the document is divided. Strings are skipped by searching for their
-    end, and a regular expression skips many short ones at once. The end of an element is guessed from the text around
-    the previous comma (`},{"uid"`): if the text up to there is JSON, it is the element.
+    Strings are skipped by searching for their end, and a regular expression skips many short ones at once. The end of
+    an element is guessed from the text around the previous comma (`},{"uid"`): if the text up to there is JSON, it is
+    the element.
     """
 
     def __init__(self, key: str, *, shape: Shape | None = None) -> None:
-        """shape: the places of base64 text in the elements. In large elements it is returned decoded."""
+        """shape: the places of base64 text in the elements. Long text there is returned as decoded bytes."""
         self._key = key
         self._shape = shape
         self._buffer = bytearray()  # the current element, or the current member of the top level
@@ -286,7 +282,7 @@ class ArraySplitter:
     def feed(self, piece: bytes) -> Iterator[Any]:
         """Yield the elements that are complete now."""
         self._buffer += piece
-        self._can_guess = True  # until a guess fails, so that each piece has at most one failed search
+        self._can_guess = True  # until a guess fails
         while True:
             if self._state is _SplitterState.START or self._state is _SplitterState.TARGET_VALUE:
                 if not self._read_first_byte():
@@ -307,14 +303,17 @@ class ArraySplitter:
                 yield from self._handle_delimiter(self._scanner.position)
 
     def finish(self) -> dict[str, Any]:
-        """Return the document with zeros instead of the elements. Raises MismatchError if it is not a JSON object."""
-        document = parse(bytes(self._outer_text))  # raises if an element, and thus a bracket, is incomplete
+        """Return the document with an array of zeros instead of the elements.
+
+        Raises MismatchError if it is not a JSON object.
+        """
+        document = parse(bytes(self._outer_text))  # raises if an element is incomplete
         if not isinstance(document, dict):
             raise MismatchError("an object")
         return cast("dict[str, Any]", document)
 
     def _read_first_byte(self) -> bool:
-        """Read the first byte of the document or of the value of `key`. Return False if it has not been received."""
+        """Read the first byte of the document or of the value of `key`. Return False if there is none yet."""
         first = self._scanner.position = cast(
             "re.Match[bytes]", _SPACE.match(self._buffer, self._scanner.position)
         ).end()
@@ -337,7 +336,7 @@ class ArraySplitter:
         return True
 
     def _handle_delimiter(self, position: int) -> Iterator[Any]:
-        """Yield the element that ends at this delimiter, if one does."""
+        """Yield the element that ends at this delimiter, if any."""
         byte = self._buffer[position]
         if byte == _COLON:
             if self._state is _SplitterState.NAME:
@@ -381,7 +380,6 @@ class ArraySplitter:
         yield element
 
     def _learn_separator(self, end: int) -> None:
-        """Store the text around this comma if it separates two objects."""
         if end > _MIN_LONG_STRING_BYTES:
             self._separator = b""
             return
@@ -432,7 +430,6 @@ class _JsonScanner:
         """The start and end of each long string, without its quotes."""
 
     def reset(self) -> None:
-        """Start at the first byte, outside strings and brackets."""
         self.position = self._depth = 0
         self._is_in_string = False
         self.long_strings = []
@@ -440,7 +437,7 @@ class _JsonScanner:
     def skip_to_delimiter(self, text: bytearray) -> bool:
         """Move to the next comma, colon or closing bracket outside the brackets opened on the way.
 
-        Return False if more text is needed. The next call then continues from there.
+        Return False if more text is needed. The next call continues from there.
         """
         while not self._is_in_string or self._skip_string(text):
             skip = _BALANCED_TEXT if self._depth else _TEXT_BEFORE_DELIMITER
@@ -460,7 +457,6 @@ class _JsonScanner:
         return False
 
     def _skip_string(self, text: bytearray) -> bool:
-        """Move past the end of the string. Return False if more text is needed."""
         while True:
             start, quote = self.position, text.find(b'"', self.position)
             end = len(text) if quote < 0 else quote

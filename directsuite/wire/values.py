@@ -1,11 +1,10 @@
 """Readers that convert one JSON value to one Python value, for each type that a model's field can have.
 
 Real servers send a text of digits for a number, a number for a text, a single object for a list with one element, and
-null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError,
-which contains the expected type and the JSON path, but never the value. The reader of the enclosing object then decides
-whether to use the field's default.
+null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError.
+The reader of the enclosing object then decides whether to use the field's default.
 
-A *leaf* is a reader of a value without parts, such as a number. A *nested* reader reads objects and lists. It skips
+A *scalar* reader reads a value without parts, such as a number. A *nested* reader reads objects and lists. It skips
 unreadable parts and counts them in a *report*, a Counter that maps JSON paths to numbers. A *hook* is a function
 that a user of this package has registered with a cattrs converter.
 """
@@ -32,7 +31,7 @@ from directsuite.wire.parsing import BrokenText, Elements, MismatchError
 Read = Callable[[Any], Any]
 
 PAIR_MEMBERS = frozenset({"key", "value"})
-"""The member names of an object that represents one entry of a mapping."""
+"""The member names of an object that is one entry of a mapping."""
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
 
@@ -49,13 +48,13 @@ Place = Union["Counter[str]", "tuple[Place, str]", type, None]
 """The position of a value, used to count unreadable values.
 
 For a document it is the report. For a value inside, it is a tuple: the place of the enclosing value, and the step from
-there to this value. Steps are parts of a JSON path without indices, such as `.messages[]`. None, or a class (which
-cattrs passes), means that values are not counted.
+there, a part of a JSON path without indices, such as `.messages[]`. None, or a class (which cattrs passes), means that
+values are not counted.
 """
 
 
 class Document(dict[str, Any]):
-    """A JSON object with its place. It carries the place through a cattrs converter, which has no argument for it."""
+    """A JSON object that carries its place through a cattrs converter, which has no argument for it."""
 
     __slots__ = ("place",)
 
@@ -63,7 +62,7 @@ class Document(dict[str, Any]):
 
 
 def count_unreadable(place: Place, step: str = "") -> None:
-    """Count an unreadable value in the report of its document. Do nothing if the place has no report."""
+    """Count an unreadable value in the report of its document, if any."""
     while isinstance(place, tuple):
         above, last = place
         place, step = above, last + step
@@ -79,7 +78,7 @@ class Scalar:
 
 
 class Nested(Protocol):
-    """Reads a value with parts. `read(value, place)` counts unreadable parts in the report of the place."""
+    """Reads a value with parts. `read(value, place)` counts unreadable parts in the report."""
 
     read: Callable[[Any, Place], Any]
 
@@ -88,7 +87,7 @@ Reader = Scalar | Nested
 
 
 class Hook(Scalar):
-    """Reads a value with a hook. Exceptions of the hook become MismatchError, because their text may show the value."""
+    """Reads a value with a hook. Exceptions of the hook, which may show the value, become MismatchError."""
 
     def __init__(self, hook: Callable[[Any, Any], Any], kind: Any) -> None:
         def read(value: Any) -> Any:
@@ -98,7 +97,7 @@ class Hook(Scalar):
                 raise
             except Exception:  # noqa: BLE001, S110  a hook may raise anything
                 pass
-            raise MismatchError("what the converter's hook takes")
+            raise MismatchError("a value that the converter's hook accepts")
 
         super().__init__(read)
 
@@ -127,7 +126,7 @@ class ExactScalar(Scalar):
 
 
 class OptionalScalar(Scalar):
-    """Reads a value that may be null or absent. The text "null" also means None, unless the type is in TEXT_TYPES."""
+    """Reads a value that may be null or absent. "null" also means None, unless the type is in TEXT_TYPES."""
 
     def __init__(self, inner: Scalar, kind: Any) -> None:
         self.inner = inner
@@ -137,7 +136,7 @@ class OptionalScalar(Scalar):
 
 
 class OptionalNested:
-    """Reads an object or list that may be null, absent, or the text "null"; these become None."""
+    """Reads an object or list. null, "null" and no value become None."""
 
     def __init__(self, inner: Nested) -> None:
         read = inner.read
@@ -149,8 +148,7 @@ class OptionalNested:
 class ObjectList:
     """Reads a list of objects. No value means an empty list, and a single object a list with one element.
 
-    Unreadable elements are skipped and counted. In a required list only null is skipped; any other unreadable element
-    raises MismatchError.
+    Unreadable elements are skipped and counted. In a required list only null is skipped; others raise MismatchError.
     """
 
     def __init__(self, item: Reader, *, required: bool = False) -> None:
@@ -174,7 +172,7 @@ class ObjectList:
 class ScalarList:
     """Reads a list of texts or numbers without skipping elements, because programs rely on their positions.
 
-    An unreadable text is replaced by an empty text and counted. An unreadable number raises MismatchError.
+    An unreadable text becomes an empty text and is counted. An unreadable number raises MismatchError.
 
     is_text: True if the elements are texts.
     exact: True if a text with broken UTF-8 also raises MismatchError.
@@ -206,7 +204,7 @@ def as_elements(value: Any) -> Iterable[Any]:
 
 
 def as_nested(reader: Reader) -> Callable[[Any, Place], Any]:
-    """Return the reader's function with the place as second parameter. A leaf ignores it."""
+    """Return a function that reads a value and its place. A scalar reader ignores the place."""
     if not isinstance(reader, Scalar):
         return reader.read
     read = reader.read
@@ -226,8 +224,7 @@ def reader_for(
     exact: True if a text with broken UTF-8 is unreadable.
     required: True if the field is required.
 
-    Raises TypeError for a union of several types, other than that of date and str, and KeyError for a type without
-    reader.
+    Raises TypeError for a union of several types, except date and str, and KeyError for a type without reader.
     """
     reader = find_converter_reader(annotation)
     if reader is not None:
@@ -258,8 +255,8 @@ def reader_for(
         return Scalar(read_pairs if texts is None else lambda value: _map_values(read_pairs(value), texts.read))
     if isinstance(annotation, type) and issubclass(annotation, OpenEnum):
         return EnumReader(annotation)
-    leaf = SCALARS[annotation]
-    return ExactScalar(leaf) if exact else leaf
+    scalar = SCALARS[annotation]
+    return ExactScalar(scalar) if exact else scalar
 
 
 def _as_scalar(reader: Reader | None) -> Scalar | None:
@@ -273,7 +270,7 @@ def _map_values(pairs: dict[str, str], read: Read) -> dict[str, Any]:
 def _make_day_reader(days: Scalar | None, texts: Scalar | None) -> Scalar:
     """Return a reader that reads a day as a date, and leaves any other text unchanged.
 
-    days, texts: the converter's hook for each of the two types, applied to the result, or None.
+    days, texts: the converter's hook for each of the two types, or None.
     """
 
     def read(value: Any) -> Any:
@@ -293,13 +290,13 @@ def read_text(value: Any) -> str:
     if type(value) in (int, float):
         try:
             return msgspec.json.encode(value).decode()
-        except ValueError:  # Python limits the number of digits in the text of an int
+        except ValueError:  # the int has too many digits
             pass
     raise MismatchError("text")
 
 
 def read_int(value: Any) -> int:
-    """Return a whole number from an int, a float without fraction, or a text of at most 40 digits."""
+    """Return an int from a whole number or a text of at most 40 digits. Raise MismatchError for any other value."""
     if type(value) is int:
         return value
     if type(value) is str and _DIGITS.match(value):
@@ -318,7 +315,7 @@ def read_uid(value: Any) -> int:
 
 
 def read_float(value: Any) -> float:
-    """Return a finite number, from a number or its text."""
+    """Return a float from a finite number or its text. Raise MismatchError for any other value."""
     if type(value) in (int, float) or type(value) is str:
         try:
             number = float(value)
@@ -330,7 +327,7 @@ def read_float(value: Any) -> float:
 
 
 def read_bool(value: Any) -> bool:
-    """Return a bool, from true or false or their text in any case."""
+    """Return a bool from true, false, "true" or "false" (in any case). Raise MismatchError for any other value."""
     if value is True or value is False:
         return bool(value)
     if type(value) is str and value.lower() in ("true", "false"):
@@ -339,7 +336,7 @@ def read_bool(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> bytes:
-    """Decode base64 text. Return bytes unchanged, because the parser has already decoded them."""
+    """Decode base64 text. Return bytes unchanged: the parser has already decoded them."""
     if type(value) is bytes:
         return value
     if type(value) is str:
@@ -355,8 +352,8 @@ def read_secret(value: Any) -> Secret:
 def read_pairs(value: Any) -> dict[str, str]:
     """Return a mapping of texts.
 
-    It is read from an object, from a list of objects with the members `key` and `value`, or from one such object. In
-    these, a missing `value` becomes an empty text. null and "null" become an empty mapping.
+    It is read from an object, a list of objects with the members `key` and `value`, or one such object. A missing
+    `value` becomes an empty text. null and "null" become an empty mapping.
     """
     if value in NULL_VALUES:
         return {}
@@ -369,10 +366,10 @@ def read_pairs(value: Any) -> dict[str, str]:
 
 
 def write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]:
-    """Return a mapping in the form in which it is written to JSON.
+    """Return the JSON form of a mapping.
 
     A mapping with exactly the keys `key` and `value` becomes a list of pairs, because `read_pairs` would read it as one
-    pair. Any other mapping is returned unchanged.
+    pair.
     """
     if pairs.keys() == PAIR_MEMBERS:
         return [{"key": key, "value": value} for key, value in pairs.items()]
