@@ -257,7 +257,9 @@ class TokenCache:
         except asyncio.CancelledError:
             if _count_cancellations():
                 raise  # this task was cancelled because the suite is closing
-            raise TransportError("the token source was cancelled from within", outcome=Outcome.NOT_SENT) from None
+            raise TransportError(
+                "the token source was cancelled, although the call was not", outcome=Outcome.NOT_SENT
+            ) from None
         except TimeoutError:
             raise TransportError("the token source took too long", outcome=Outcome.NOT_SENT) from None
         except Exception as error:

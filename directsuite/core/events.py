@@ -1,22 +1,22 @@
 """Events of a suite: listeners receive them immediately, and the suite logs them.
 
     Event
-    ├── CallEvent                one call of an operation, with number, operation, method and path template
+    ├── CallEvent                an event of one call of an operation
     │   ├── CallStarted
-    │   ├── AttemptStarted       an HTTP request is about to be sent
+    │   ├── AttemptStarted
     │   ├── AttemptSucceeded
     │   ├── AttemptFailed
     │   ├── RetryScheduled
-    │   ├── OutcomeLeftUnknown   a side effect may have happened, or it happened and its result is lost
-    │   ├── ValuesSkipped        values of a response could not be read
+    │   ├── OutcomeLeftUnknown
+    │   ├── ValuesSkipped
     │   └── CallFinished
     ├── Renewed                  a new bearer token or registration session is in use
     │   ├── TokenRefreshed
     │   └── SessionRenewed
     ├── RenewalFailed
-    ├── ServicePaused            a service asked for a pause with the header Retry-After
-    ├── CircuitOpened            a service is down: calls fail immediately, except one probe after each pause
-    └── CircuitClosed            the service responds again
+    ├── ServicePaused
+    ├── CircuitOpened
+    └── CircuitClosed
 
 Events never contain a secret, a body, or a value that a caller put into a path.
 
@@ -193,7 +193,7 @@ class ServicePaused(Event):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CircuitOpened(Event):
-    """A service does not respond. Calls to it fail immediately."""
+    """A service does not respond. Calls to it fail immediately, except one probe after each pause."""
 
     service: str
     failures: int
@@ -258,14 +258,14 @@ FIELDS: Mapping[str, str] = {
     "error": "{}",
     "status": "HTTP {}",
     "outcome": "outcome {}",
-    "cancelled": "the caller left",
+    "cancelled": "cancelled by the caller",
     "happened": "",
     "elapsed": "after {:.3f} s",
     "wait": "in {:.1f} s",
     "generation": "number {}",
-    "expires_in": "good for {:.0f} s",
+    "expires_in": "valid for {:.0f} s",
     "back_off": "next try in {:.0f} s",
-    "failures": "{} in a row",
+    "failures": "{} failures in a row",
     "seconds": "for {:.1f} s",
     "paths": "{}",
     "how_to_find_out": "to find out: {}",
@@ -276,11 +276,11 @@ A field without a phrase, or with the value False, is in the dictionary only. A 
 """
 
 LINES: Mapping[type[Event], tuple[int, str]] = {
-    CallStarted: (DEBUG, "a call began"),
+    CallStarted: (DEBUG, "a call started"),
     AttemptStarted: (DEBUG, "a request is about to be sent"),
     AttemptSucceeded: (DEBUG, "an attempt succeeded"),
     AttemptFailed: (WARNING, "an attempt failed"),
-    RetryScheduled: (INFO, "another attempt is made"),
+    RetryScheduled: (INFO, "another attempt is scheduled"),
     OutcomeLeftUnknown: (WARNING, "it may or may not have happened"),  # _HAPPENED_TEXT if the event has `happened`
     ValuesSkipped: (INFO, "values of the response could not be read, and were skipped"),
     CallFinished: (DEBUG, "the call ended"),
@@ -289,7 +289,7 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
     RenewalFailed: (WARNING, "no new token or session was received"),
     ServicePaused: (WARNING, "the service asked for a pause"),
     CircuitOpened: (WARNING, "the service is down: calls to it fail immediately"),
-    CircuitClosed: (INFO, "the service is back"),
+    CircuitClosed: (INFO, "the service responds again"),
 }
 """The level and the text of the log line for each class of event."""
 
@@ -346,9 +346,8 @@ instead.
 
 
 class ProgressReporter:
-    """Counts the bytes of each attempt, and reports them to the user's callback.
+    """Counts the bytes of each attempt, and reports them to the user's callback `progress`, if any.
 
-    progress: the callback. None: report nothing.
     total: expected number of bytes. None if unknown.
     """
 

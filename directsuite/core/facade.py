@@ -97,7 +97,7 @@ class Facade:
 
         timeout: timeout of the call, in seconds. None: that of the facade or the suite.
 
-        Raises InvalidArgumentError if the timeout is not a positive number.
+        Raises InvalidArgumentError if it is not positive.
         """
         seconds = self._options_with_timeout(timeout).timeout
         return self._transport.timeout if seconds is None else seconds
@@ -189,7 +189,7 @@ class RawResponses:
             args, kwargs = (), {}  # tracebacks can include local variables
             value = await calling
             if not seen:
-                raise ValueError(f"{name} returned without a request, so there is no raw response")
+                raise ValueError(f"{name} sent no request, so no raw response is available")
             return RawResponse(
                 value=value,
                 status=seen[-1].response.status,

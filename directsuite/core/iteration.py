@@ -89,7 +89,7 @@ def _return_true() -> bool:
 class Prefetch(Generic[K, T]):
     """An async iterator over the results of `fetch` for each of `keys`, in the order of the keys.
 
-    keys: each is read when its fetch starts; the first, at the first step.
+    keys: each is read when its fetch starts, but none before the first step.
     fetch: returns the result for a key.
     window: maximum number of fetches in progress, including results that the reader has not yet received.
     has_room: returns True if one more fetch may start. If none is in progress, one always may.

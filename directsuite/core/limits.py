@@ -59,7 +59,6 @@ class LimitsProvider(Protocol):
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> RateLimiter:
         """Return the rate limiter of a service.
 
-        service: name of the service.
         per_second: requests per second, outside a burst.
         burst: maximum number of requests in a burst.
         """
@@ -67,11 +66,7 @@ class LimitsProvider(Protocol):
 
 
 class LocalRateLimiter:
-    """Limits requests per second and allows bursts, with the generic cell rate algorithm (GCRA).
-
-    per_second: requests per second, outside a burst.
-    burst: maximum number of requests in a burst.
-    """
+    """Limits requests per second and allows bursts, with the generic cell rate algorithm (GCRA)."""
 
     def __init__(self, per_second: float, burst: int, clock: Clock) -> None:
         self.interval = 1.0 / per_second

@@ -345,7 +345,7 @@ def classify_status(status: int) -> tuple[type[ServiceError], str]:
     if status < 300:
         return ServiceError, "the service reports an error, although the HTTP status is a success"
     if status < 400:
-        return ServiceError, "the service redirects, which is not followed: check the URL in the settings"
+        return ServiceError, "the service sent a redirect, which is not followed: check the URL in the settings"
     return ServiceError, "the service rejected the request"
 
 

@@ -35,7 +35,7 @@ else:
 
 
 MAX_RETRY_AFTER = 3600.0
-"""Maximum wait for a Retry-After, in seconds. A longer one may be a mistake."""
+"""Maximum wait for a Retry-After, in seconds. A longer one may be a mistake, and is reduced to this."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # More doublings could overflow.

@@ -108,7 +108,7 @@ class Session:
             raise ClosedError("the suite is closed: open a new one", outcome=Outcome.NOT_SENT)
         if self._http.closed:
             raise ClosedError(
-                "the HTTP session was closed by other code that uses it: set close_session=False for a shared session"
+                "other code closed the HTTP session: if suites share a session, set close_session=False in each of them"
             )
         return self._http
 
@@ -311,7 +311,7 @@ def _find_session_problem(http: aiohttp.ClientSession) -> str | None:
     if not (isinstance(http.connector, FreshConnector) or (http.connector is not None and http.connector.force_close)):
         return (
             "create the session with connector=FreshConnector(...), or a connector with force_close=True: others reuse "
-            "connections that have received an unexpected response, which would be taken as that to the next call"
+            "connections that have received an unexpected response, which the next call would get"
         )
     return None
 
@@ -444,10 +444,7 @@ class Timeout:
         self.reschedule(min(self._scheduler.loop.time() + seconds, latest_expiry))
 
     def reschedule(self, when: float) -> None:
-        """Change the expiry. Has no effect on a block that was cancelled already.
-
-        when: time of expiry on the event loop's clock, or NO_DEADLINE.
-        """
+        """Change the expiry, as in `TimeoutScheduler.timeout_at`. Has no effect on a block that was cancelled."""
         self.when = when
         if self._task is not None and self._error is None:
             self._scheduler.watch(self)
@@ -457,10 +454,7 @@ class Timeout:
         self._cancel_task(TimeoutError)
 
     def abort(self) -> None:
-        """Cancel the block now, so that it raises ConnectionAbortedError.
-
-        Has no effect on the block of the current task.
-        """
+        """Cancel the block now, unless it belongs to the current task, so that it raises ConnectionAbortedError."""
         if self._task is not asyncio.current_task():
             self._cancel_task(ConnectionAbortedError)
 

@@ -1,4 +1,4 @@
-"""Request bodies: their size and whether they can be sent again.
+"""Request bodies.
 
     Source               bytes, a path, a file object or a stream that the caller passes
       └─ make_content ─► Content          yields pieces of at most 192 KB
@@ -386,9 +386,9 @@ def _find_size_and_problem(path: Path) -> tuple[int, str | None]:
     except OSError as error:  # for example: the name is too long
         return 0, f"the file can't be read ({explain_os_error(error)})"
     if stat.S_ISDIR(status.st_mode):
-        return 0, "it is a folder: give the path of a file"
+        return 0, "the path is a folder: give the path of a file"
     if not stat.S_ISREG(status.st_mode):
-        return 0, "it is a pipe or a device: open it and give the file object"
+        return 0, "the path is a pipe or a device: open it and give the file object"
     return status.st_size, None
 
 

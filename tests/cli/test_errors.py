@@ -136,8 +136,8 @@ def test_a_command_may_know_better_what_to_do() -> None:
     [
         (
             302,
-            "the service redirects, which is not followed: the URL may be wrong, so check DIRECTSUITE_SIGNING_URL "
-            "(`directsuite config show`)",
+            "the service sent a redirect, which is not followed: the URL may be wrong, so check "
+            "DIRECTSUITE_SIGNING_URL (`directsuite config show`)",
         ),
         (
             404,

@@ -44,7 +44,7 @@ HOW = "look into INBOX.Sent"
 
 # Each kind of event, its level and its line.
 ROWS: list[tuple[ds.Event, int, str]] = [
-    (ds.CallStarted(**GET_UIDS), logging.DEBUG, "GetUIDs: a call began (call 7)"),
+    (ds.CallStarted(**GET_UIDS), logging.DEBUG, "GetUIDs: a call started (call 7)"),
     (
         ds.AttemptStarted(attempt=1, **GET_UIDS),
         logging.DEBUG,
@@ -84,12 +84,12 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.RetryScheduled(attempt=2, wait=0.25, **GET_UIDS),
         logging.INFO,
-        "GetUIDs: another attempt is made (call 7, attempt 2, in 0.2 s)",
+        "GetUIDs: another attempt is scheduled (call 7, attempt 2, in 0.2 s)",
     ),
     (
         ds.OutcomeLeftUnknown(cancelled=True, how_to_find_out=HOW, **GET_UIDS),
         logging.WARNING,
-        f"GetUIDs: it may or may not have happened (call 7, the caller left, to find out: {HOW})",
+        f"GetUIDs: it may or may not have happened (call 7, cancelled by the caller, to find out: {HOW})",
     ),
     (
         ds.OutcomeLeftUnknown(cancelled=False, happened=True, how_to_find_out=HOW, **GET_UIDS),
@@ -115,7 +115,7 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.SessionRenewed(generation=1, expires_in=600.0),
         logging.INFO,
-        "directsuite: a new session is in use (number 1, good for 600 s)",
+        "directsuite: a new session is in use (number 1, valid for 600 s)",
     ),
     (
         ds.RenewalFailed(error="AuthenticationError", back_off=4.0),
@@ -130,9 +130,9 @@ ROWS: list[tuple[ds.Event, int, str]] = [
     (
         ds.CircuitOpened(service="fax", failures=20, seconds=10.0),
         logging.WARNING,
-        "fax: the service is down: calls to it fail immediately (20 in a row, for 10.0 s)",
+        "fax: the service is down: calls to it fail immediately (20 failures in a row, for 10.0 s)",
     ),
-    (ds.CircuitClosed(service="fax"), logging.INFO, "fax: the service is back"),
+    (ds.CircuitClosed(service="fax"), logging.INFO, "fax: the service responds again"),
 ]
 
 

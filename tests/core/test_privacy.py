@@ -74,7 +74,7 @@ def test_content_that_could_not_be_made_can_be_shown(tmp_path: Path) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="the file does not exist"):
         half_made.__init__(tmp_path / NAME_SENTINEL, "content")  # type: ignore[misc]
     assert NAME_SENTINEL not in repr(half_made)
-    with pytest.raises(ds.InvalidArgumentError, match="it is a folder: give the path of a file"):
+    with pytest.raises(ds.InvalidArgumentError, match="the path is a folder: give the path of a file"):
         PathContent(tmp_path, "content")
 
 

@@ -116,7 +116,7 @@ async def _gives_nothing() -> str:
 
 SOURCES: dict[Callable[[], Awaitable[str]], str] = {
     _raises: "the token source raised ValueError",
-    _is_cancelled: "the token source was cancelled from within",
+    _is_cancelled: "the token source was cancelled, although the call was not",
     _hangs: "the token source took too long",
     _gives_number: "the token source returned int instead of a text",
     _gives_nothing: "the token source returned a token that is empty or not allowed in a header",

@@ -141,7 +141,7 @@ def test_a_size_that_cannot_be_checked_is_refused() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
 def test_a_path_of_a_pipe_is_refused_as_such(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidArgumentError, match="it is a pipe or a device: open it"):
+    with pytest.raises(InvalidArgumentError, match="the path is a pipe or a device: open it"):
         make_content(tmp_path / "pipe", parameter="file")
 
 
