@@ -169,7 +169,7 @@ async def test_error_description_is_revealed_only_on_request(server: ScriptedSer
         (make_rejection("sentinel-of-a-client-secret", 200), ds.ServiceError, "responded with an unknown error"),
         (responses.respond(b"", 401), ds.AuthenticationError, "the client's id, secret"),
         (responses.respond(b"", 404), ds.NotFoundError, "HTTP 404"),
-        (responses.respond(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirects"),
+        (responses.respond(b"", 302, Location="https://other.example.test/"), ds.ServiceError, "redirect"),
     ],
     ids=["code of its own", "code of its own, 200", "bare 401", "404", "redirect"],
 )
