@@ -5,20 +5,20 @@
     Locally Failed                                  from the start
 
 The sandbox delivers nothing to other systems. When a message is sent, an outcome with its time is stored for each
-recipient. The status is computed from the clock when it is requested. The outcome depends on the recipient:
+recipient, from which and from the clock the status is computed. The outcome depends on the recipient:
 
-| recipient | outcome |
-|---|---|
-| has a mailbox here, its certificate expired or revoked | Remotely Failed immediately; no message arrives |
-| has a mailbox here | in its INBOX before the response to Send; Delivered immediately |
-| `deliver@`, `slow+30m@` of a test domain | Delivered immediately, or after the given time (s, m, h); `slow@`: 1 minute
-|
-| `nomdn@` of a test domain | never confirmed |
-| `bounce@` of a test domain | Remotely Failed, immediately or after a time: `bounce+10s@` |
-| `nocert@`, `untrusted@` of a test domain | Locally Failed |
-| any other address of a domain that has mailboxes here | Remotely Failed: no such mailbox |
-| any other address of a test domain | Delivered immediately |
-| any other domain | Locally Failed: no certificate found |
+    has a mailbox here, its certificate expired or revoked    Remotely Failed immediately; no message arrives
+    has a mailbox here                                        in its INBOX before the response to Send; Delivered
+                                                              immediately
+    `deliver@`, `slow+30m@` of a test domain                  Delivered immediately, or after a time (s, m, h); `slow@`:
+                                                              1 minute
+    `nomdn@` of a test domain                                 never confirmed
+    `bounce@` of a test domain                                Remotely Failed, immediately or after a time:
+                                                              `bounce+10s@`
+    `nocert@`, `untrusted@` of a test domain                  Locally Failed
+    any other address of a domain that has mailboxes here     Remotely Failed: no such mailbox
+    any other address of a test domain                        Delivered immediately
+    any other domain                                          Locally Failed: no certificate found
 
 Test domains are those reserved by RFC 2606: below `.test`, `.example`, `.invalid`, and example.com, .net, .org.
 """
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS delivery(
   PRIMARY KEY(message, position)) WITHOUT ROWID;
 """
 
-CONFIRMATION_TIMEOUT_MS = 3_600_000  # specification section 8: delivery confirmation timeout
+CONFIRMATION_TIMEOUT_MS = 3_600_000  # specification section 8
 
 CSV_COLUMNS = {
     "From": "from",
@@ -67,7 +67,7 @@ CSV_COLUMNS = {
     "XDR Unique ID": "uniqueId",
     "XDR Patient ID": "patientId",
 }
-"""The columns of csvData in their order, with their members of DirectMessageLog."""
+"""The columns of csvData, with the members of DirectMessageLog."""
 
 _TEST_DOMAIN = re.compile(r"(?:.*\.)?(?:test|example|invalid|example\.(?:com|net|org))", re.DOTALL)
 _DELAY = re.compile(r"(\d{1,6})([smh])")
@@ -85,13 +85,13 @@ class DeliveryStatus(StrEnum):
 
 
 class DeliveryOutcome(NamedTuple):
-    """The predetermined result of the delivery to a recipient."""
+    """The predetermined result of a delivery."""
 
     status: DeliveryStatus | None
-    """The final status. None if no confirmation ever arrives."""
+    """None if no confirmation ever arrives."""
     details: str
     delay_ms: int = 0
-    """The time between sending and the outcome, in milliseconds."""
+    """The milliseconds from sending to the outcome."""
 
 
 class SentRecord(NamedTuple):
@@ -136,7 +136,7 @@ def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
 def record_sent_message(
     connection: sqlite3.Connection, sent: SentRecord, outcomes: Iterable[tuple[str, DeliveryOutcome]]
 ) -> None:
-    """Store a sent message with its recipients and their outcomes."""
+    """Store a sent message with the outcome for each recipient."""
     row = connection.execute(
         "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id", sent
     ).fetchone()
@@ -152,7 +152,7 @@ def record_sent_message(
 def list_records(
     connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
 ) -> list[dict[str, Any]]:
-    """Return a DirectMessageLog per recipient, in the order of sending. Ignores messages of other accounts."""
+    """Return a DirectMessageLog per recipient, in the order of sending. Ignores other accounts' messages."""
     rows = connection.execute(  # +account: otherwise SQLite scans all messages of the account
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
@@ -170,11 +170,11 @@ class RecipientDelivery(NamedTuple):
     details: str
     sent_ms: int
     due_ms: int | None
-    """The time of the outcome in milliseconds. None if nothing is confirmed, or if the status was set."""
+    """The time of the outcome. None if nothing is ever confirmed, or the status was set."""
 
 
 def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[RecipientDelivery]:
-    """Return a message's deliveries in the order of its recipients. Empty if the message is unknown."""
+    """Return a message's deliveries in the order of its recipients, none for an unknown message."""
     rows = connection.execute(
         "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
         " WHERE smtp_id = ? ORDER BY position",
@@ -192,14 +192,17 @@ def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int
 
 
 def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
-    """Return hasCvData, csvData and messageLogs. Without records, the report is empty and never CSV."""
+    """Return the members of a status report: hasCvData (as the specification spells it), csvData and messageLogs.
+
+    The logs are in csvData if `as_csv` is True and there are any, otherwise in messageLogs.
+    """
     if as_csv and logs:
         return {"hasCvData": True, "csvData": pybase64.b64encode(format_csv(logs)).decode("ascii"), "messageLogs": []}
     return {"hasCvData": False, "csvData": "", "messageLogs": logs}
 
 
 def format_csv(logs: Sequence[dict[str, Any]]) -> bytes:
-    """Return the report as CSV (RFC 4180, UTF-8) with a header line. The XDR columns are always empty."""
+    """Return logs as CSV (RFC 4180, UTF-8) with a header line. The XDR columns are always empty."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)

@@ -32,19 +32,18 @@ _CHARSET_SUPERSETS = {
     "iso8859-9": "cp1254",
     "tis-620": "cp874",
 }
-"""Charsets, and the supersets used to decode them, because senders confuse them."""
+"""Charsets are decoded as supersets, because senders confuse them."""
 _NON_MAIL_CODECS = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined"}
-"""Codecs of Python that are not charsets of mail. `idna` and `punycode` take time quadratic in the length of the text.
-"""
+"""Python's codecs that are not charsets of mail. `idna` and `punycode` take quadratic time."""
 
-_ENCODED_WORD_BYTES = 45  # 60 in base64: the word must have at most 75 (RFC 2047 section 2)
-MAX_PLAIN_VALUE_CHARS = 900  # RFC 5322 section 2.1.1 allows lines of 998 characters
+_ENCODED_WORD_BYTES = 45  # 60 in base64, of 75 (RFC 2047 section 2)
+MAX_PLAIN_VALUE_CHARS = 900  # of 998 in a line (RFC 5322 section 2.1.1)
 
 _WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?]*\?="
 _WORDS = re.compile(rf"{_WORD}(?:\s*{_WORD})*+")
 _WORD_PARTS = re.compile(r"=\?([^?\s*]++)[^?\s]*+\?([bBqQ])\?([^?]*+)\?=")
-# Matches a quoted string, which may lack its end, and encoded words separated from other text (RFC 2047 section 5).
-# Words directly followed by other text are matched as misplaced, so that the search does not restart at each of them.
+# A quoted string, perhaps without its end, or encoded words separated from other text (RFC 2047 section 5). Words next
+# to other text are matched as misplaced, so that the search does not restart at each of them.
 _OPAQUE = re.compile(
     rf'(?P<quoted>"(?:[^"\\]|\\.)*+(?P<end>"?))|(?<![^\s(),;:]){_WORDS.pattern}(?:(?![^\s(),;:<])|(?P<misplaced>))',
     re.DOTALL,
@@ -54,7 +53,7 @@ _COMMENT_TOKEN = re.compile(r"\\.|[()]", re.DOTALL)
 _MAILBOX = re.compile(r"(?:<[^<>]*>?|[^,;<])+")
 _ANGLE = re.compile(r"<([^<>]*)")
 _ADDRESS_PREFIX = re.compile(r"(?:\s*@[^:]*:|[^:@\[]*+:)*+")  # a route (RFC 5322, 4.4), a group's name, mailto:
-# The second alternative matches words without a following @ or dot, so that the search does not restart within them.
+# The second alternative matches other words, so that the search does not restart within them.
 _DOTTED_WORDS = re.compile(
     r"(?<![^\s@<:,;])(?:(?P<found>(?:\.*+[^\s@.]++|\.++)(?:\s*+[.@]++\s*+[^\s@.]*+)++)|\.*+[^\s@.]++)"
 )
@@ -67,19 +66,19 @@ class HeaderMailbox(NamedTuple):
     """A mailbox of an address header."""
 
     name_slice: slice
-    """The position of the mailbox's name in the raw value."""
+    """The position of the name in the raw value."""
     address: str
 
 
 def unfold(value: str) -> str:
-    """Return a header value in one line, with raw 8-bit text decoded as UTF-8."""
+    """Return a header value in one line, with 8-bit text decoded as UTF-8."""
     if not value.isascii():
         value = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return value.replace("\r", "").replace("\n", "").strip()
 
 
 def decode_header(name: str, raw: str) -> str:
-    """Decode the encoded words of a raw value. In an address header, decoded names are quoted if ambiguous."""
+    """Decode the encoded words of a raw value. In an address header, ambiguous names are then quoted."""
     if "=?" not in raw:
         return raw
     if name.lower() not in _ADDRESS_HEADERS:
@@ -93,7 +92,7 @@ def decode_words(raw: str) -> str:
 
 
 def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
-    """Yield the mailboxes and group members in the raw value of an address header. Text without `@` is skipped."""
+    """Yield the mailboxes of an address header's raw value, also of groups. Text without `@` is skipped."""
     structure = _mask_structure(raw)
     name_start = 0
     for piece in _MAILBOX.finditer(structure):
@@ -115,7 +114,7 @@ def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
 
 
 def decode_text(octets: bytes | bytearray, charset: str) -> str:
-    """Decode bytes in any charset. An unknown charset is read as Latin-1, and undecodable bytes are replaced."""
+    """Decode bytes in any charset. Latin-1 replaces an unknown charset, U+FFFD undecodable bytes."""
     try:
         codec = codecs.lookup(charset).name
         text = octets.decode(
@@ -127,17 +126,17 @@ def decode_text(octets: bytes | bytearray, charset: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return text in NFC and without case, for comparing names and search terms."""
+    """Return text in NFC and without case, for comparisons."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace unpaired surrogates, which some charsets produce and neither JSON nor SQLite accept."""
+    """Replace unpaired surrogates, which neither JSON nor SQLite accept."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def format_header(name: str, value: str) -> str:
-    """Return a folded header with exactly this value. In address headers, only the names of mailboxes are encoded."""
+    """Return a folded header with exactly this value. In address headers, only names are encoded."""
     if name.lower() in _ADDRESS_HEADERS:
         value = _encode_names(value)
         if value.isascii() and value.isprintable():
@@ -228,7 +227,7 @@ def _encode_names(value: str) -> str:
 
 
 def _encode_words(value: str) -> Iterable[str]:
-    """Yield RFC 2047 words that decode to exactly this text. No character is split."""
+    """Yield encoded words for exactly this text, without splitting a character."""
     word = b""
     for character in value:
         octets = character.encode("utf-8")

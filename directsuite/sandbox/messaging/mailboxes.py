@@ -1,14 +1,15 @@
 """Mailboxes in SQLite: accounts and T-Users, folders, and the messages in them.
 
 The functions run in the caller's transaction. Addresses and folder names are compared in NFC, ignoring case. The levels
-of a folder's name are separated by `.`.
+of a folder's name are separated by `.`. Its stored spelling is the one with which it was created. Functions raise
+MessagingError with code 3 for an unknown folder, and with code 4 if a name is invalid, in use or reserved.
 
 A folder stores its next uid, so that no uid is used twice in it. Its id is never reused either, and serves as the
 UIDVALIDITY of RFC 3501 section 2.3.1.1.
 
-A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Content is
-stored once, even if several folders contain the message. A trigger removes content without messages. `content_file`
-names the files with the bytes of large messages.
+A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Messages with
+the same bytes share one content. A trigger removes content without messages. `content_file` names the files of large
+messages.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ INBOX = "INBOX"
 SENT = "INBOX.Sent"
 TRASH = "INBOX.Trash"
 _TOO_LARGE_TEXT = (
-    "The message is larger than the sandbox can keep: the message without its large attachments must fit into one row"
+    "The message is larger than the sandbox can store: without its large attachments, it must fit into one row"
 )
 RESERVED_FOLDERS = (INBOX, SENT, "INBOX.Templates", "INBOX.Drafts", "INBOX.Spam")
 
@@ -70,11 +71,11 @@ _MAX_NAME_CHARS = 255
 
 
 class AccountExists(Exception):  # noqa: N818  a state of the mailbox, not a fault
-    """Raised if the address or T-User already exists."""
+    """The mailbox or T-User already exists."""
 
 
 class UnknownAccount(LookupError):  # noqa: N818  a state of the mailbox, not a fault
-    """Raised if the address has no mailbox in this sandbox."""
+    """The address has no mailbox in this sandbox."""
 
 
 def create_account(connection: sqlite3.Connection, address: str, password: str, *, at_ms: int) -> int:
@@ -98,7 +99,7 @@ def create_account(connection: sqlite3.Connection, address: str, password: str, 
 
 
 def set_password(connection: sqlite3.Connection, address: str, password: str) -> bool:
-    """Change the password of a mailbox. Return False if the mailbox does not exist."""
+    """Change the password of a mailbox. Return False if there is none."""
     changed = connection.execute(
         "UPDATE mailbox_account SET password = ? WHERE folded = ?", (hash_password(password), fold(address))
     )
@@ -106,18 +107,18 @@ def set_password(connection: sqlite3.Connection, address: str, password: str) ->
 
 
 def delete_account(connection: sqlite3.Connection, address: str) -> bool:
-    """Delete a mailbox and its content. Return False if it does not exist."""
+    """Delete a mailbox and its content. Return False if there is none."""
     return connection.execute("DELETE FROM mailbox_account WHERE folded = ?", (fold(address),)).rowcount > 0
 
 
 def find_account_id(connection: sqlite3.Connection, address: str) -> int | None:
-    """Return the id of a mailbox, or None."""
+    """Return the id of a mailbox, or None if there is none."""
     row = connection.execute("SELECT id FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return None if row is None else row["id"]
 
 
 def get_account_id(connection: sqlite3.Connection, address: str) -> int:
-    """Return the id of a mailbox. Raises UnknownAccount."""
+    """Return the id of a mailbox. Raises UnknownAccount if there is none."""
     account = find_account_id(connection, address)
     if account is None:
         raise UnknownAccount(f"there is no mailbox {address}")
@@ -125,13 +126,13 @@ def get_account_id(connection: sqlite3.Connection, address: str) -> int:
 
 
 def authenticate(connection: sqlite3.Connection, address: str, password: str) -> int | None:
-    """Return the id of the mailbox that these credentials open, or None."""
+    """Return the id of the mailbox with these credentials, or None."""
     row = connection.execute("SELECT id, password FROM mailbox_account WHERE folded = ?", (fold(address),)).fetchone()
     return row["id"] if row is not None and check_password(password, row["password"]) else None
 
 
 def create_tuser(connection: sqlite3.Connection, username: str, password: str, direct_addresses: Iterable[str]) -> None:
-    """Register a T-User who may act for these Direct addresses. Raises AccountExists."""
+    """Register a T-User who may act for these addresses. Raises AccountExists."""
     row = connection.execute(
         "INSERT INTO tuser(username, password) VALUES(?, ?) ON CONFLICT DO NOTHING RETURNING username",
         (username, hash_password(password)),
@@ -151,7 +152,7 @@ def authenticate_tuser(connection: sqlite3.Connection, username: str, password: 
 
 
 def find_tuser_account_id(connection: sqlite3.Connection, username: str, direct_address: str) -> int | None:
-    """Return the id of a mailbox, or None if it does not exist or the T-User may not act for it."""
+    """Return the id of a mailbox, or None if there is none or the T-User may not act for it."""
     allowed = connection.execute(
         "SELECT 1 FROM tuser_address WHERE username = ? AND folded = ?", (username, fold(direct_address))
     ).fetchone()
@@ -167,18 +168,17 @@ class MailboxFolder(NamedTuple):
     """A folder of a mailbox."""
 
     id: int
-    """The id of the folder, also its UIDVALIDITY."""
+    """Also the UIDVALIDITY."""
     name: str
-    """The name in its stored spelling."""
+    """In the stored spelling."""
 
 
 class Subscriptions(NamedTuple):
-    """Folder names in their stored spelling, without duplicates."""
+    """Folder names in the stored spelling, without duplicates."""
 
     names: list[str]
-    """The requested folders."""
     changed: list[str]
-    """The folders whose subscription changed."""
+    """Those whose subscription changed."""
 
 
 def _create_folders(connection: sqlite3.Connection, account: int) -> None:
@@ -187,7 +187,7 @@ def _create_folders(connection: sqlite3.Connection, account: int) -> None:
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
-    """Return a folder. Raises MessagingError with code 3 if it does not exist."""
+    """Return a folder. Raises MessagingError."""
     return _require_folder(_find_folder(connection, account, name), name)
 
 
@@ -198,12 +198,12 @@ def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
 
 
 def get_folder_id(connection: sqlite3.Connection, account: int, name: str) -> int:
-    """Return the id of a folder. Raises MessagingError with code 3 if it does not exist."""
+    """Return the id of a folder. Raises MessagingError."""
     return get_folder(connection, account, name).id
 
 
 def ensure_trash_id(connection: sqlite3.Connection, account: int) -> int:
-    """Return the id of INBOX.Trash. Create the folder if it was deleted or renamed."""
+    """Return the id of INBOX.Trash, which is created if it was deleted or renamed."""
     existing = _find_folder(connection, account, TRASH)
     return _insert_folder(connection, account, TRASH) if existing is None else existing.id
 
@@ -218,7 +218,7 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Create a folder and its missing parents. Return its name in the stored spelling."""
+    """Create a folder and its missing parents. Return its stored spelling. Raises MessagingError."""
     kept = _choose_new_name(connection, account, name)
     _create_parents(connection, account, kept)
     _insert_folder(connection, account, kept)
@@ -226,7 +226,7 @@ def create_folder(connection: sqlite3.Connection, account: int, name: str) -> st
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
-    """Rename a folder and its sub-folders. Return both names in the stored spelling."""
+    """Rename a folder and its sub-folders. Return the stored spellings. Raises MessagingError."""
     old = get_folder(connection, account, name).name
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
@@ -242,7 +242,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Delete a folder with its content. Return its name in the stored spelling."""
+    """Delete a folder with its content. Return its stored spelling. Raises MessagingError."""
     kept = get_folder(connection, account, name).name
     _validate_not_reserved(kept)
     connection.execute(
@@ -265,7 +265,7 @@ def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, 
 
 
 def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str], *, subscribed: bool) -> Subscriptions:
-    """Subscribe to folders or unsubscribe from them. Changes nothing if one does not exist."""
+    """Subscribe to folders or unsubscribe. Raises MessagingError, without a change, if one does not exist."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
     kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
@@ -300,10 +300,7 @@ def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> 
 
 
 def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
-    """Return the name of a new folder, with existing parents in their stored spelling.
-
-    Raises MessagingError if the name is invalid, in use or reserved.
-    """
+    """Return the name of a new folder, with existing parents in their stored spelling."""
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
         raise MessagingError(MessagingCode.OTHER, f"The folder {existing.name!r} already exists")
@@ -330,23 +327,22 @@ def _validate_not_reserved(name: str) -> None:
 
 
 TransferFn = Callable[[sqlite3.Connection, int, int, Iterable[int]], dict[int, int]]
-"""`copy_messages` or `move_messages`."""
 
 
 class Flag(StrEnum):
-    """A flag of a message. The value is the name of its column."""
+    """A flag of a message, with the name of its column."""
 
     SEEN = "seen"
     DELETED = "deleted"
 
 
 class Selection(NamedTuple):
-    """Criteria for messages, all of which must be met. None or False: no restriction."""
+    """Criteria for messages, which must all be met. None or False: no restriction."""
 
     uids: Sequence[int] | None = None
     unread: bool = False
     begin_ms: int | None = None
-    """Both times of receipt are inclusive, in milliseconds since 1970."""
+    """Times of receipt in milliseconds since 1970, inclusive."""
     end_ms: int | None = None
     sender: str | None = None
     """Text that the header contains, ignoring case."""
@@ -354,7 +350,7 @@ class Selection(NamedTuple):
 
 
 class Count(NamedTuple):
-    """The numbers of messages in a folder."""
+    """Numbers of messages."""
 
     all: int
     unread: int
@@ -366,13 +362,13 @@ class StoredMessage(NamedTuple):
 
     uid: int
     number: int
-    """The message's position in the folder, starting at 1."""
+    """The position in the folder, from 1."""
     received_ms: int
     sent_ms: int | None
     members: bytes
-    """The JSON of `StoredContent.detail` or `StoredContent.metadata`."""
+    """`StoredContent.detail` or `StoredContent.metadata`."""
     file: str | None
-    """The name of the message's file. None if its bytes are in the database."""
+    """The name of the file. None if the bytes are in the database."""
 
 
 class StoredBytes(NamedTuple):
@@ -386,7 +382,7 @@ class StoredBytes(NamedTuple):
 
 
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
-    """Add an unread message to a folder and return its uid. Raises MessagingError if it is too large for SQLite."""
+    """Add an unread message to a folder and return its uid. Raises MessagingError if it is too large."""
     (uid,) = allocate_uids(connection, folder, 1)
     try:
         connection.execute(
@@ -419,7 +415,7 @@ def append_message(connection: sqlite3.Connection, folder: int, content: StoredC
 
 
 def copy_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Copy messages with flags and received date. Return the new uid of each; empty within one folder."""
+    """Copy messages with flags and received date. Return the new uid of each, none within one folder."""
     if folder == destination:
         return {}
     rows = connection.execute(
@@ -436,14 +432,14 @@ def copy_messages(connection: sqlite3.Connection, folder: int, destination: int,
 
 
 def move_messages(connection: sqlite3.Connection, folder: int, destination: int, uids: Iterable[int]) -> dict[int, int]:
-    """Move messages. Return the new uid of each; empty within one folder."""
+    """Move messages. Return the new uid of each, none within one folder."""
     moved = copy_messages(connection, folder, destination, uids)
     remove_messages(connection, folder, moved)
     return moved
 
 
 def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[int]:
-    """Delete messages permanently. Return the deleted uids."""
+    """Delete messages permanently. Return their uids."""
     rows = connection.execute(
         "DELETE FROM message WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) RETURNING uid",
         (folder, _encode_uids(uids)),
@@ -452,7 +448,7 @@ def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[
 
 
 def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
-    """Assign new uids, starting at `first`, to a folder's messages, like a restored server. Return their number."""
+    """Assign new uids from `first` to a folder's messages. Return their number."""
     rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
     uids = [row["uid"] for row in rows.fetchall()]
     connection.execute(
@@ -486,7 +482,7 @@ def count_messages(connection: sqlite3.Connection, folder: int) -> Count:
 
 
 def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
-    """Return all uids of a folder, in ascending order."""
+    """Return a folder's uids in ascending order."""
     return [row[0] for row in connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))]
 
 
@@ -521,7 +517,7 @@ def list_messages(
 
 
 def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[StoredBytes]:
-    """Return the bytes of messages, ordered by uid. Unknown uids are ignored."""
+    """Return the bytes of messages, ordered by uid, without those of unknown uids."""
     rows = connection.execute(
         "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
         " LEFT JOIN content_file USING(content)"

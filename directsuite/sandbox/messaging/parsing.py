@@ -1,11 +1,11 @@
 """Parses RFC 5322 messages into the members of a MessageDetail, once per message, before it is stored.
 
-Malformed messages are read as far as possible and never rejected. This module divides a message into its parts itself,
-because the standard library's parser loses what follows a part that reuses the outer boundary, ends the headers at the
-first line that is not a header, and parses forwarded messages, which must be returned byte for byte.
+Malformed messages are read as far as possible and never rejected. The standard library's parser is not used to divide
+a message into its parts: it loses what follows a part that reuses the outer boundary, ends the headers at the first
+line that is not a header, and parses forwarded messages, which must be returned byte for byte.
 
-A message in a file is mapped. Its attachments that are in base64 or not encoded stay in the file, as ranges of it. All
-other content is read into memory, and rejected if it is too large.
+A message in a file is mapped into memory. Its attachments in base64 or without encoding stay in the file, as ranges of
+it. All other content is read into memory, and rejected if it is too large.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ from directsuite.sandbox.messaging.headers import (
 from directsuite.sandbox.rejections import MessagingCode, MessagingError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # encodings that get_payload decodes
+_OTHER_ENCODINGS = ("quoted-printable", "x-uuencode", "uuencode", "uue", "x-uue")  # get_payload decodes them
 _RECIPIENT_TYPES = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
 MAX_INLINE_BYTES = 4096
-"""The maximum size in bytes of an attachment in the database. Larger ones stay in the file of the message."""
-_MAX_READ_BYTES = 96 * 2**20  # a text of 64 MiB, the limit of a request, in base64
+"""Larger attachments stay in the file of the message."""
+_MAX_READ_BYTES = 96 * 2**20  # 64 MiB, the limit of a request, in base64
 _TOO_LARGE_TEXT = (
-    f"The message has more than {_MAX_READ_BYTES:,} bytes in addition to attachments that are in base64 or not encoded:"
-    " headers, texts, and attachments in other encodings"
+    f"The message has more than {_MAX_READ_BYTES:,} bytes of headers, texts, and attachments that are encoded, but not"
+    " in base64"
 )
 
 MAX_PARTS = 1000
-"""The maximum number of parts that a message is divided into. The last part contains the rest."""
+"""The maximum number of parts. The last one contains the rest of the message."""
 MAX_HEADER_LINES = 10_000
-"""The maximum number of header lines read per part. A header takes a hundred times its size in memory."""
+"""The maximum per part, because a header takes a hundred times its size in memory."""
 MAX_RECIPIENTS = 10_000
-"""The maximum number of recipients read from a message's headers."""
-_SEARCH_WINDOW_BYTES = 2**16  # bytes per search, which holds the GIL
+"""The maximum that is read from a message's headers."""
+_SEARCH_WINDOW_BYTES = 2**16  # per search, which holds the GIL
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
 _LINE = re.compile(rb"[^\r\n]{1,134217728}(?:\r\n|\r|\n)?|\r\n|\r|\n")
 _MBOX_LINE = re.compile(rb">?From ")
 _HEADER_NAME = re.compile(rb"([!-9;-~]+)[ \t]*:")
-_MAX_HEADER_CHARS = 4096  # per header; parsing of parameters takes time proportional to the square of the length
+_MAX_HEADER_CHARS = 4096  # because parsing of parameters takes quadratic time
 
 
 class _RawHeaderPolicy(Compat32):
-    """Returns header values with 8-bit bytes as surrogates, and truncates them."""
+    """Returns header values truncated, with 8-bit bytes as surrogates."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:_MAX_HEADER_CHARS]
@@ -84,7 +84,6 @@ class StoredContent(NamedTuple):
     """Empty if the message is in a file."""
     file: Path | None
     size: int
-    """Bytes of the message."""
     digest: str
     message_id: str | None
     sender: str
@@ -93,13 +92,13 @@ class StoredContent(NamedTuple):
     sent_ms: int | None
     """The Date header in milliseconds since 1970."""
     metadata: bytes
-    """The members of MessageDetail as JSON, without body and attachments' content."""
+    """The JSON of MessageDetail without body and attachments' content."""
     detail: bytes
-    """`metadata` with body and attachments' content, as base64 or as its place in the file (FileRange.to_list)."""
+    """`metadata` with body and attachments' content: base64, or its range of the file (FileRange.to_list)."""
 
 
 class MessageAttachment(NamedTuple):
-    """A part of a message that is not its body."""
+    """A part of a message other than its body."""
 
     filename: str
     content_type: str
@@ -133,11 +132,11 @@ class ParsedMessage(NamedTuple):
     attachments: list[MessageAttachment]
 
     def find_header(self, name: str) -> Header | None:
-        """Return the first header with this name, which must be in lower case, or None."""
+        """Return the first header with this lower-case name, or None."""
         return next((header for header in self.headers if header.name.lower() == name), None)
 
     def find_header_text(self, name: str) -> str | None:
-        """Return the decoded value of the first header with this name, or None."""
+        """Return the decoded value of the first header with this lower-case name, or None."""
         header = self.find_header(name)
         return None if header is None else header.text
 
@@ -145,7 +144,7 @@ class ParsedMessage(NamedTuple):
 class _Multipart(NamedTuple):
     boundary: bytes
     is_alternative: bool
-    """True if this part, or a part that contains it, is multipart/alternative."""
+    """True if this part, or one that contains it, is multipart/alternative."""
     content_type: str
 
     def make_later_part(self) -> _Multipart:
@@ -165,8 +164,7 @@ class _Delimiter(NamedTuple):
 class _OpenParts:
     """The stack of multiparts that contain a position in a message, outermost first.
 
-    If nested multiparts share a boundary, a delimiter belongs to the innermost one. It ends the multiparts inside that
-    one.
+    If they share a boundary, a delimiter belongs to the innermost one, and ends those inside it.
     """
 
     def __init__(self, raw: bytes | mmap.mmap) -> None:
@@ -187,7 +185,7 @@ class _OpenParts:
         self._boundaries[self._parts.pop().boundary] -= 1
 
     def begin_next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
-        """Start the next part of the multipart with this boundary, and return that multipart."""
+        """Start the next part of the multipart with this boundary. Return that multipart."""
         around = self.close_inner_parts(boundary)
         if not first:
             self._parts[-1] = around.make_later_part()
@@ -279,7 +277,7 @@ def build_content(raw: bytes | Path, composed: ParsedMessage | None = None) -> S
 
 
 def read_message(raw: bytes | Path) -> ParsedMessage:
-    """Parse a message. One that can't be parsed is returned as plain text without headers.
+    """Parse a message. If parsing fails, return it as plain text without headers.
 
     Raises MessagingError if too much of a message in a file must be read into memory.
     """
@@ -287,14 +285,17 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
     try:
         return _read_parts(message)
     except (MessageError, ValueError, TypeError, LookupError, AttributeError):
-        # The standard library raises these for some malformed parameters and encodings.
+        # The standard library raises these for malformed parameters and encodings.
         return ParsedMessage(
             [], decode_text(message.read_octets(0, len(message.octets)), "utf-8"), html_body=False, attachments=[]
         )
 
 
 def read_plain_alternative(raw: bytes | Path) -> str | None:
-    """Return the plain text that a message has as an alternative, for example to HTML, or None."""
+    """Return the text/plain part that a multipart/alternative has in addition, for example, to HTML.
+
+    Return None if there is none.
+    """
     message = _MessageOctets(raw)
     try:
         leaves = _divide(message)[1]
@@ -324,7 +325,7 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
         if is_text and body is None:
             body = leaf
         elif is_text and leaf.is_alternative and leaf.part.get_content_type() == "text/html":
-            body = leaf  # the last alternative is the preferred one (RFC 2046 section 5.1.4)
+            body = leaf  # the last is the preferred one (RFC 2046 section 5.1.4)
         elif not (is_text and leaf.is_alternative):
             attachments.append(_read_attachment(message, leaf, len(attachments) + 1))
     return ParsedMessage(
@@ -336,7 +337,7 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
 
 
 def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
-    """Return the message's header part, and the parts that are not multipart, in order."""
+    """Return the message's header part, and the parts that are not multipart."""
     raw = message.octets
     leaves: list[_ContentPart] = []
     around = _OpenParts(raw)
@@ -367,10 +368,9 @@ def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
 
 
 def _iter_hyphen_lines(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Match[bytes]]:
-    """Yield the lines after `position` that start with two hyphens. Base64, without hyphens, is skipped quickly."""
     while position < len(raw):
         end = position + _SEARCH_WINDOW_BYTES
-        if b"--" in raw[position : end + 1]:
+        if b"--" in raw[position : end + 1]:  # skips base64 quickly
             for hyphens in _HYPHENS.finditer(raw, position, end + 1):
                 if line := _DELIMITER_LINE.match(raw, hyphens.start()):
                     yield line
@@ -389,8 +389,9 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
-    Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored if headers follow it.
-    The mbox line `From ` and lines of spaces before the first header are ignored.
+    Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored before another header,
+    and
+    so are an mbox line `From ` and lines of spaces before the first header.
     """
     raw = message.octets
     lines: list[bytes] = []
@@ -426,8 +427,7 @@ def _get_boundary(part: Message) -> bytes:
 
 
 def _strip_line_break(raw: bytes | mmap.mmap, start: int, end: int) -> int:
-    """Return the end of the content before the delimiter's line break (RFC 2046 section 5.1.1)."""
-    for character in (b"\n", b"\r"):
+    for character in (b"\n", b"\r"):  # RFC 2046 section 5.1.1
         if end > start and raw[end - 1 : end] == character:
             end -= 1
     return end

@@ -6,7 +6,7 @@ A content is a string of more than 4 KiB in a member `content` or `data`. The na
 no client can forge it. Contents are decoded from base64 while they are received. Invalid base64 is rejected when the
 content is used.
 
-The JSON is not parsed for this: strings are found by their quotation marks, and everything else is copied unchanged.
+The JSON is not parsed: strings are found by their quotation marks, and everything else is copied.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Contents: TypeAlias = Mapping[str, FileRange | None]
 
 _MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
 _MAX_MEMBER_BYTES = 200
-# Also matches the second of two backslashes, which does no harm: a backslash is not base64.
+# It may match the second of two backslashes, but a backslash is not base64.
 _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 
@@ -44,7 +44,10 @@ _PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 async def receive_contents(
     request: web.Request, files: StoredFiles, limit: int
 ) -> AsyncGenerator[tuple[bytes, Contents]]:
-    """Yield a body as JSON, and its large contents. Deletes their file at the end. Raises HTTPRequestEntityTooLarge."""
+    """Yield a body as JSON, and its large contents. Deletes their file at the end.
+
+    Raises HTTPRequestEntityTooLarge.
+    """
     if has_small_body(request):
         yield await request.read(), {}
         return
@@ -61,7 +64,7 @@ async def receive_contents(
 class BodyDivider:
     """Divides JSON text, piece by piece, into large contents and the rest.
 
-    written, file: the file for the contents. max_rest_bytes: maximum size of the rest.
+    written, file: the file for the contents.
     """
 
     def __init__(self, written: BinaryIO, file: Path, max_rest_bytes: int) -> None:
@@ -71,13 +74,13 @@ class BodyDivider:
         self._written, self._file, self._max_rest_bytes = written, file, max_rest_bytes
         self._token = secrets.token_hex(16)
         self._in_string = False
-        self._string_start = 0  # position of the current string in the rest
+        self._string_start = 0  # in the rest
         self._is_content: bool | None = None  # None until the current string is large
-        self._is_escaping = False  # the last piece ended with an odd number of backslashes
+        self._is_escaping = False  # the last piece ended within an escape
         self._content = _LargeContent(written)
 
     def feed(self, text: bytes) -> None:
-        """Process a piece of the text. Raises BodyTooLargeError if the rest is too large."""
+        """Process the next piece of the JSON text. Raises BodyTooLargeError if `rest` has more than max_rest_bytes."""
         position = 0
         while position < len(text):
             if self._in_string:
@@ -135,7 +138,7 @@ class BodyDivider:
 
 
 class _LargeContent:
-    """A content in a JSON string, decoded piece by piece: base64 with or without white space."""
+    """Decodes a content in a JSON string, piece by piece: base64 with or without white space."""
 
     def __init__(self, written: BinaryIO) -> None:
         self._written = written
@@ -162,7 +165,7 @@ class _LargeContent:
 
 
 def _unescape(text: bytes) -> bytes:
-    """Return the text of a JSON string without white space. Raises ValueError or msgspec.DecodeError."""
+    """Return a JSON string without white space. Raises ValueError or msgspec.DecodeError."""
     if b"\\" not in text:
         return text.replace(b" ", b"")
     return "".join(msgspec.json.decode(b'"%b"' % text, type=str).split()).encode("ascii")

@@ -1,7 +1,7 @@
 """Request bodies (specification section 2.C), and a call with a validated body and credentials.
 
 Sections 4 and 5 of the specification differ about the place of the credentials. All operations accept them in `auth`
-and `authentication`. Operations without other members in the body also accept them in the body itself.
+and `authentication`, and, if the body has no other members, in the body itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Authentication(msgspec.Struct, kw_only=True, rename="camel"):
-    """Authentication and AuthenticationWithTuser. Missing members are empty, and are rejected with code 1."""
+    """Authentication and AuthenticationWithTuser. Missing members are empty, and rejected with code 1."""
 
     username: str = ""
     password: str = ""
@@ -50,7 +50,7 @@ class MailboxRequest(AuthenticatedRequest):
     direct_addr: str = ""
 
     def get_credentials(self) -> Authentication:
-        """Return the credentials. A member takes precedence over the body itself."""
+        """Return the credentials of a member, or else of the body itself."""
         bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
         return self.auth or self.authentication or bare
 
@@ -63,13 +63,13 @@ class Recipient(msgspec.Struct):
 
 
 class RecipientCollection(msgspec.Struct, kw_only=True):
-    """An object with the list of recipients, as sent by some clients."""
+    """An object with the recipients, as sent by some clients."""
 
     recipients: list[Recipient]
 
 
 class AttachmentContent(msgspec.Struct, kw_only=True, rename="camel"):
-    """Attachment. The content is base64, with or without line breaks."""
+    """Attachment. `content` is base64, with or without line breaks."""
 
     content: str
     content_type: str
@@ -84,7 +84,7 @@ class MessageHeader(msgspec.Struct, kw_only=True):
 
 
 class Message(msgspec.Struct, kw_only=True, rename="camel"):
-    """Message. `attachments` is an alternative name of `attachmentList`, which takes precedence."""
+    """Message. `attachmentList` takes precedence over its alternative name `attachments`."""
 
     sender: str
     html_body: bool
@@ -120,7 +120,7 @@ class UidsRequest(AuthenticatedRequest):
     recipients: list[Recipient] | RecipientCollection | None = None
 
     def list_recipients(self) -> list[Recipient]:
-        """Return the recipients, from either form."""
+        """Return the recipients of either form."""
         recipients = self.recipients or []
         return recipients.recipients if isinstance(recipients, RecipientCollection) else recipients
 
@@ -139,7 +139,7 @@ class SetFoldersSubscribedRequest(AuthenticatedRequest):
 
 
 class RawMessageData(msgspec.Struct, kw_only=True):
-    """RawMessage. Members other than the data are ignored."""
+    """RawMessage. Other members are ignored."""
 
     data: str
 
@@ -154,7 +154,7 @@ RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)
 
 
 ResponseMembers = dict[str, Any]
-"""The members of a response other than success, code and message."""
+"""The members other than success, code and message."""
 
 
 class MessagingCall(NamedTuple, Generic[RequestT]):
@@ -162,19 +162,18 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
 
     operation: str
     path: Mapping[str, str]
-    """The decoded parameters of the path, by name."""
+    """The decoded path parameters by name."""
     request: RequestT
     account: int
     """The id of the mailbox."""
     address: str
-    """The mailbox's Direct address."""
+    """The Direct address of the mailbox."""
     at_ms: int
     csv_above: int
     """See MessagingService.csv_above."""
     files: StoredFiles
-    """The files of large messages."""
     contents: Contents
-    """The large contents of the request, by the names that represent them in the body."""
+    """The large contents of the body, by the names that replace them."""
 
     def get_folder(self, connection: sqlite3.Connection) -> mailboxes.MailboxFolder:
         """Return the folder named in the path. Raises MessagingError with code 3 if it does not exist."""

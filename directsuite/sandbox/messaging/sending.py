@@ -1,10 +1,10 @@
 """Operations that create messages: Send and its variants, Forward, SaveRawMessages, and delivery from outside.
 
-Messages are composed and parsed in a thread. All rows of an operation are then written in one transaction.
+A thread composes and parses messages. Then all rows of an operation are written in one transaction.
 
-A message (RFC 5322) is composed from bytes, part by part, so that a large attachment is encoded once and copied once.
+A message (RFC 5322) is composed from bytes, part by part, so that a large attachment is encoded and copied once.
 Values that would change its structure, such as line breaks in a header, are rejected. A message of more than 1 MiB is
-written to a file piece by piece.
+written to a file.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 NewFileFn = Callable[[], Path]
-"""Creates a file to write. Can be called in any thread."""
+"""Creates a file to write, in any thread."""
 
-_MAX_IN_MEMORY_BYTES = 2**20  # maximum size of a message in a row of the database
-_BASE64_LINE_BYTES = 57  # bytes per line of base64
+_MAX_IN_MEMORY_BYTES = 2**20  # of a message in a row of the database
+_BASE64_LINE_BYTES = 57
 
 _ATOM = r"[\w!#$%&'*+/=?^`{|}~-]+"  # RFC 5322 section 3.2.3
 _ADDRESS = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@[a-z0-9-]+(?:\.[a-z0-9-]+)*", re.ASCII | re.IGNORECASE)
@@ -103,7 +103,7 @@ async def send(
         )
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """Compose the requested message."""
+        """Compose the message."""
         return _compose_outgoing(call, _make_draft(call), new_file)
 
     return await prepare_and_store(call.files, database, compose_outgoing, partial(_store_outgoing, call))
@@ -124,7 +124,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     originals = [original.raw if original.file is None else call.files[original.file] for original in stored]
 
     def compose_outgoing(new_file: NewFileFn) -> _OutgoingMessage:
-        """Compose the message that forwards the originals."""
+        """Compose the message."""
         return _compose_forward(call, recipients, originals, new_file)
 
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
@@ -135,7 +135,7 @@ async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: S
     """Run SaveRawMessages: append all messages to the folder, or none."""
 
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
-        """Decode and parse the messages."""
+        """Parse the messages."""
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
             build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
@@ -153,19 +153,19 @@ async def prepare_and_store(
 ) -> U:
     """Call `prepare` in a thread, then `store` in a transaction. Return the result of `store`.
 
-    prepare: its argument creates files. Those that no row names after `store` are deleted.
+    prepare: its argument creates files. Those that no row names after `store`, and all after an error, are deleted.
     """
     made = list[str]()
     with ExitStack() as making:
 
         def create_file() -> Path:
-            """Create a file that is deleted if an error occurs."""
+            """Create a file."""
             file = making.enter_context(files.create_file())
             made.append(file.name)
             return file
 
         def prepare_and_sync() -> T:
-            """Prepare the messages, and flush the new files to disk."""
+            """Prepare, and flush the files to disk."""
             prepared = prepare(create_file)
             for name in made:
                 files.sync(files[name])
@@ -180,9 +180,8 @@ def deliver_inbound(
 ) -> int:
     """Store a message in a folder of a mailbox, as if it came from outside. Return its uid.
 
-    Raises UnknownAccount if the address has no mailbox, and MessagingError with code 3 if the folder does not exist, or
-    with
-    code 2 if the user's certificate has expired or is revoked.
+    Raises UnknownAccount if the address has no mailbox, and MessagingError with code 3 for an unknown folder, or code 2
+    if the user's certificate has expired or is revoked.
     """
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
@@ -244,10 +243,10 @@ def _compose_forward(
         return _compose_outgoing(call, attached, new_file)
     try:
         return _compose_outgoing(call, _inline_original(draft, readings[0]), new_file)
-    except MessagingError as refusal:
-        if refusal.code is MessagingCode.ADDRESS:
+    except MessagingError as rejection:
+        if rejection.code is MessagingCode.ADDRESS:
             raise
-        return _compose_outgoing(call, attached, new_file)  # a part of the original can't be copied unchanged
+        return _compose_outgoing(call, attached, new_file)  # a part cannot be copied unchanged
 
 
 def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
@@ -283,11 +282,11 @@ def _store_outgoing(
         )
     sent_folder = mailboxes.get_folder_id(connection, call.account, mailboxes.SENT)
     mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)
-    fates = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
+    outcomes = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
     size = outgoing.message.recipient_copy.size
     sent = delivery.SentRecord(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
-    delivery.record_sent_message(connection, sent, fates)
-    call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(fates))
+    delivery.record_sent_message(connection, sent, outcomes)
+    call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(outcomes))
     return {"smtpId": outgoing.smtp_id}
 
 
@@ -312,10 +311,9 @@ def _remove_duplicates(recipients: Iterable[Recipient]) -> list[Recipient]:
 
 
 def _read_content(call: MessagingCall[Any], text: str, member: str) -> bytes | FileRange:
-    """Return the decoded content of a member. Raises MessagingError with code 4 if it is not base64."""
     content = call.contents[text] if text in call.contents else _decode_base64(text, member)
     if content is None:
-        raise MessagingError(MessagingCode.OTHER, f"{member} is not base64")
+        raise MessagingError(MessagingCode.OTHER, f"The member {member} is not base64")
     return content
 
 
@@ -323,7 +321,7 @@ def _decode_base64(text: str, member: str) -> bytes:
     try:
         return pybase64.b64decode("".join(text.split()).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
-        raise MessagingError(MessagingCode.OTHER, f"{member} is not base64") from None
+        raise MessagingError(MessagingCode.OTHER, f"The member {member} is not base64") from None
 
 
 class Draft(NamedTuple):
@@ -388,7 +386,7 @@ def compose_message(
         raw = write_pieces((head, *pieces), new_file)
         if not in_memory or isinstance(raw, Path):
             return build_content(raw)
-        # Text and attachments are known. The headers are parsed, so that they are equal to those of a received message.
+        # The headers are parsed, so that they are equal to those of a received message.
         return build_content(raw, ParsedMessage(read_headers(head), body, draft.html_body, list(draft.attachments)))
 
     delivered = finish_content(lines)
@@ -443,7 +441,7 @@ def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _F
         raise MessagingError(MessagingCode.OTHER, "The contentType of an attachment is not a media type")
     if media_type.startswith("multipart/"):
         raise MessagingError(MessagingCode.OTHER, "An attachment cannot be of a multipart type")
-    # RFC 2046 section 5.2.1: a message inside a message is not encoded.
+    # RFC 2046 section 5.2.1: a message in a message is not encoded.
     verbatim = media_type == "message/rfc822"
     yield (
         f"Content-Type: {content_type}\r\n"
@@ -456,9 +454,7 @@ def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _F
         yield _FilePart(content, verbatim=verbatim)
 
 
-class _FilePart:
-    """The encoded content of an attachment, read from its file for each iteration."""
-
+class _FilePart:  # reads its file for each iteration
     def __init__(self, content: FileRange, *, verbatim: bool) -> None:
         self._content, self._verbatim = content, verbatim
 
@@ -478,7 +474,7 @@ class _FilePart:
 
 
 def _encode_base64_lines(octets: bytes) -> bytes:
-    # encodebytes ends each line with LF. Mail uses CRLF, and no line break at the end of a part.
+    # Mail uses CRLF, but not after the last line.
     return pybase64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
 
 

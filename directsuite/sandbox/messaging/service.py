@@ -1,22 +1,19 @@
 """The operations of the messaging service, in the order of the specification (4.C), and their HTTP handlers.
 
-body ──► validated request ──► credentials ──► operation ──► response
-         code 4, HTTP 400      code 1 or 2     code 2, 3, 4  success true, code 0
+    body ──► validated request ──► credentials ──► operation ──► response
+             code 4, HTTP 400      code 1 or 2     code 2, 3, 4  success true, code 0
 
-An operation that changes the mailbox records an effect in the ledger, in the same transaction. An operation without a
-change records none. The operations that prepare messages (Send and its variants, Forward, SaveRawMessages) are in
-sending.py.
+An operation that changes the mailbox records an effect in the ledger, in the same transaction.
 
 A profile makes responses differ from the specification as those of some servers do. Profiles can be combined:
 
     strict             no difference
-    java               like some Java servers: dates are milliseconds since 1970; empty lists are null; a list of one
-                       object is that object; the `message` of a success is null; messages have additional members of
-                       JavaMail
+    java               dates are milliseconds since 1970; empty lists are null; a list of one object is that object;
+                       the `message` of a success is null; messages have additional members of JavaMail
     attachment-list    received messages have `attachmentList` instead of `attachments`, as in the provider's WSDL
 
-While a response is built, content that is in a file is represented in the JSON by a random name, which no message can
-contain. The content is read from the file while the response is sent.
+While a response is built, content in a file is represented by a random name, which no message can contain. The
+content is read from the file while the response is sent.
 """
 
 from __future__ import annotations
@@ -72,9 +69,9 @@ Profiles: TypeAlias = Profile | Collection[Profile]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_LARGE_JSON_BYTES = 256 * 1024  # above this, parsing takes longer than starting a thread
+_LARGE_JSON_BYTES = 256 * 1024  # above this, a thread parses
 _DATE_MEMBERS = frozenset(("sentDate", "receivedDate", "ts"))
-_MAX_TRIES = 3  # attempts of a call whose message's file is deleted by a concurrent call
+_MAX_TRIES = 3  # if a concurrent call deletes the file of a message
 _JAVAMAIL_MEMBERS = {"modified": False, "saved": True, "strict": True}
 
 
@@ -103,14 +100,14 @@ class MessagingOperation(NamedTuple):
     """An operation of the specification."""
 
     name: str
-    """Name in the specification, and of the route."""
+    """The name in the specification and of the route."""
     method: str
     path: str
-    """The path below {message_url}."""
+    """The path below the message URL."""
     body_type: type[AuthenticatedRequest]
     run: Read | Write | AsyncWrite
     is_tuser: bool = False
-    """True if the caller is a T-User, who acts for the owner of a mailbox."""
+    """True if a T-User calls, on behalf of the owner of a mailbox."""
 
 
 _ResponseParts = list[bytes | FileRange]
@@ -121,14 +118,12 @@ class MessagingService:
     """Serves mailboxes and delivery over HTTP. The settings can be changed at runtime.
 
     profile: one profile or several.
-    csv_above: see the attribute.
     folder: the folder for the files of large messages. None: a temporary folder.
-    max_body: maximum size in bytes of the bodies of Send, its variants and SaveRawMessages. None: the application's
-        limit for request bodies.
+    max_body: the maximum bytes of Send, its variants and SaveRawMessages. None: the application's limit.
     """
 
     csv_above: int
-    """The maximum number of ids for which a status report is JSON. Above it, the report is CSV. 0: always CSV."""
+    """The maximum number of ids in a JSON status report. A report about more is CSV; 0: always CSV."""
 
     def __init__(
         self,
@@ -222,10 +217,10 @@ class MessagingService:
             return f"{token}-{len(ranges) - 1}"
 
         whole = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
-        answer = msgspec.json.encode(whole, enc_hook=name_range)
+        response = msgspec.json.encode(whole, enc_hook=name_range)
         if self._profiles:
-            answer = msgspec.json.encode(_apply_profiles(msgspec.json.decode(answer), self._profiles))
-        parts = re.split(rf"{token}-(\d+)".encode("ascii"), answer) if ranges else [answer]
+            response = msgspec.json.encode(_apply_profiles(msgspec.json.decode(response), self._profiles))
+        parts = re.split(rf"{token}-(\d+)".encode("ascii"), response) if ranges else [response]
         return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 
 
@@ -249,7 +244,6 @@ async def _parse_body(
 def _authenticate(
     connection: sqlite3.Connection, row: MessagingOperation, body: AuthenticatedRequest, now: int
 ) -> tuple[int, str]:
-    """Return the mailbox's id and address. Raises MessagingError if the credentials do not open it."""
     credentials = body.get_credentials()
     if not row.is_tuser:
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
@@ -269,7 +263,7 @@ def _authenticate(
 
 
 def _make_route_pattern(path: str) -> str:
-    """Return the route's pattern. A segment may be empty, except an smtpId, and may not contain a slash."""
+    # A segment may be empty, except an smtpId, and may not contain a slash.
     return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
 
 
@@ -295,7 +289,6 @@ def _get_unread_count(connection: sqlite3.Connection, call: MessagingCall[Mailbo
 
 
 def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-    """Count all messages of INBOX.Trash, or the messages flagged as deleted of another folder."""
     folder = call.get_folder(connection)
     counted = mailboxes.count_messages(connection, folder.id)
     return {"count": counted.all if fold(folder.name) == fold(mailboxes.TRASH) else counted.deleted}
@@ -354,7 +347,6 @@ def _select_by_subject(call: MessagingCall[Any]) -> Selection:
 
 
 def _select_received(call: MessagingCall[Any]) -> Selection:
-    """Select by time of receipt, in milliseconds since 1970. An endTime of 0 means no end."""
     begin, end = call.path["beginTime"], call.path["endTime"]
     if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
         raise MessagingError(MessagingCode.OTHER, "beginTime and endTime must be numbers of milliseconds since 1970")
@@ -362,7 +354,6 @@ def _select_received(call: MessagingCall[Any]) -> Selection:
 
 
 def _select_received_utc(call: MessagingCall[Any]) -> Selection:
-    """Select by time of receipt in the form yyyyMMddHHmmss. The entire last second is included."""
     return Selection(begin_ms=_parse_utc(call.path["beginTime"]), end_ms=_parse_utc(call.path["endTime"]) + 999)
 
 
@@ -487,18 +478,18 @@ def _parse_profiles(value: Any) -> frozenset[str]:
     return frozenset(names) - {"strict"}
 
 
-def _apply_profiles(answer: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
-    if "attachment-list" in profiles and "messages" in answer:
-        answer["messages"] = [_rename_attachments(message) for message in answer["messages"]]
-    return _convert_to_java(answer) if "java" in profiles else answer
+def _apply_profiles(response: dict[str, Any], profiles: Collection[str]) -> dict[str, Any]:
+    if "attachment-list" in profiles and "messages" in response:
+        response["messages"] = [_rename_attachments(message) for message in response["messages"]]
+    return _convert_to_java(response) if "java" in profiles else response
 
 
 def _rename_attachments(message: dict[str, Any]) -> dict[str, Any]:
     return {"attachmentList" if name == "attachments" else name: value for name, value in message.items()}
 
 
-def _convert_to_java(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: _convert_member(name, value) for name, value in answer.items()} | {"message": None}
+def _convert_to_java(response: dict[str, Any]) -> dict[str, Any]:
+    return {name: _convert_member(name, value) for name, value in response.items()} | {"message": None}
 
 
 def _convert_member(name: str, value: object) -> object:
@@ -528,7 +519,7 @@ def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
-"""The bodies that may be large. Their large contents are written to a file while they are received."""
+"""The bodies whose large contents are written to a file while they are received."""
 
 _TIME_RANGE_PATH = "{folderName}/{beginTime}/{endTime}"
 

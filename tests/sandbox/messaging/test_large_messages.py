@@ -235,7 +235,7 @@ async def test_what_comes_from_outside_is_in_a_file_too(mail: Mail) -> None:
 
 _BODY = json.dumps(send_body(NOISE, NOISE)).encode()
 _END = base64.b64encode(NOISE)[-8:]
-_NO_BASE64 = "content is not base64"
+_NO_BASE64 = "The member content is not base64"
 REFUSED = {
     "base64 that breaks at its end": (_BODY.replace(_END, _END[:-2] + b"*A"), _NO_BASE64),
     "base64 cut short": (_BODY.replace(_END, _END[:-2]), _NO_BASE64),
@@ -267,7 +267,7 @@ async def test_a_raw_message_that_is_no_base64_is_refused_and_none_is_kept(mail:
     good = base64.b64encode(NOISE).decode()
     body = {"auth": LOGIN, "messages": [{"data": good}, {"data": good + "*"}]}
     answer = await mail.call("SaveRawMessages/INBOX.Drafts", body)
-    assert (answer["code"], answer["message"]) == (4, "data is not base64")
+    assert (answer["code"], answer["message"]) == (4, "The member data is not base64")
     assert mail.files == []
 
 
@@ -321,7 +321,7 @@ async def test_a_raw_message_is_refused_where_its_text_does_not_fit_into_memory(
 async def test_a_name_that_somebody_makes_up_is_no_base64(mail: Mail, monkeypatch: pytest.MonkeyPatch) -> None:
     body = send_body(NOISE)
     body["message"]["attachmentList"].append({"content": f"{'0' * 32}-0", "contentType": "a/b", "filename": "x"})
-    assert (await mail.call("Send", body, "PUT"))["message"] == "content is not base64"
+    assert (await mail.call("Send", body, "PUT"))["message"] == _NO_BASE64
 
     def known(octets: int) -> str:
         return "0" * 2 * octets

@@ -289,6 +289,6 @@ async def test_a_message_too_large_for_the_store_is_refused_and_nothing_happens(
         {"filename": "scan.bin", "contentType": "application/octet-stream", "content": encode_base64(bytes(600_000))}
     ]
     body = {"authentication": make_credentials(), "message": make_message(attachmentList=large)}
-    assert "larger than the sandbox can keep" in (await mail.call("Send", method="PUT", body=body))["message"]
+    assert "larger than the sandbox can store" in (await mail.call("Send", method="PUT", body=body))["message"]
     assert await nothing_happened(mail)
     await mail.send()
