@@ -7,5 +7,5 @@
     reference.py   the operations of an OpenAPI document, each with an example, for /docs
     templates/     one per view;  static/: a style sheet, a script, and htmx and Simple.css from npm, unmodified
 
-The page also works without JavaScript. The script updates it after changes and adds keyboard shortcuts.
+Without JavaScript, only updates after changes and keyboard shortcuts are missing.
 """

@@ -1,6 +1,6 @@
 """Database queries for the page's views.
 
-Lists have at most PAGE_ROWS rows, and one more row if there is a next page. `text` is searched in folded form.
+Lists have at most PAGE_ROWS rows, and one more if there is a next page. `text` is searched in folded form.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 50
 MAX_CHARS = 1000
-"""The maximum number of characters of a text in a list."""
+"""The maximum length of a text in a list."""
 MAX_ROW_ID = 2**62
-"""Larger than any uid or row id: the `before` of a list's first page."""
+"""Larger than any uid or row id: `before` of a list's first page."""
 
 Row = dict[str, Any]
 
@@ -46,7 +46,7 @@ def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list
 
 
 def count_totals(connection: sqlite3.Connection) -> Row:
-    """Return the number of mailboxes, sent messages, documents and so on."""
+    """Return the numbers of mailboxes, sent messages, documents and so on."""
     return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"
@@ -57,7 +57,7 @@ def count_totals(connection: sqlite3.Connection) -> Row:
 
 
 def list_folders(connection: sqlite3.Connection, account: int) -> list[Row]:
-    """List a mailbox's folders, with their numbers of messages."""
+    """List a mailbox's folders with their numbers of messages."""
     return _fetch_rows(
         connection,
         "SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread"
@@ -84,7 +84,7 @@ def list_messages(connection: sqlite3.Connection, folder: int, text: str, before
 
 
 def find_message(connection: sqlite3.Connection, folder: int, uid: int) -> Row | None:
-    """Return a message with its bytes or file name, and the uids of its neighbours, or None."""
+    """Return a message with its bytes or file name, and the uids of its neighbors, or None."""
     rows = _fetch_rows(
         connection,
         "SELECT uid, received, seen, deleted, message_id, metadata, raw, name,"
@@ -104,10 +104,7 @@ def find_mailbox(connection: sqlite3.Connection, address: str) -> Row | None:
 
 
 def list_sent_messages(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """List sent messages with their deliveries, newest first.
-
-    The subject is None if no mailbox has a copy.
-    """
+    """List sent messages with their deliveries, newest first. The subject is None if no mailbox has a copy."""
     rows = _fetch_rows(
         connection,
         "SELECT id, smtp_id, sender, size, at,"
@@ -132,7 +129,7 @@ def find_sent_message(connection: sqlite3.Connection, smtp_id: str, *, now: int)
 
 
 def list_documents(connection: sqlite3.Connection, text: str, before: int, *, now: int) -> list[Row]:
-    """List stored PDFs, newest first. Expired ones are included until the next Save deletes them."""
+    """List stored PDFs, newest first, with expired ones until the next Save deletes them."""
     return _fetch_rows(
         connection,
         "SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size,"
@@ -145,7 +142,7 @@ def list_documents(connection: sqlite3.Connection, text: str, before: int, *, no
 
 
 def find_document(connection: sqlite3.Connection, identifier: str) -> Row | None:
-    """Return a stored PDF with its file name, or None. This does not extend its lifetime."""
+    """Return a stored PDF with its file name, or None. Its lifetime is not extended."""
     rows = _fetch_rows(
         connection,
         "SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires"

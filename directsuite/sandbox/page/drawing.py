@@ -1,4 +1,4 @@
-"""Makes foreign content safe for a browser: pages of PDFs as pictures, HTML of messages without active content."""
+"""Makes foreign content safe for a browser: draws pages of PDFs, and neutralizes HTML of messages."""
 
 from __future__ import annotations
 
@@ -26,26 +26,25 @@ _pdfium_lock = threading.Lock()  # PDFium is not thread-safe
 def neutralize_html(html: str) -> str:
     """Rename elements and attributes that run code, load resources or navigate, so that browsers ignore them.
 
-    The frame's sandbox and Content-Security-Policy already prevent most of this, but not, for example, DNS prefetching.
-    Renaming start tags is sufficient, because a tag is always `<` directly followed by its name (HTML, 13.2.5.6).
+    The frame's sandbox and Content-Security-Policy prevent most of this, but not DNS prefetching, for example. Renaming
+    start tags suffices: a tag is always `<` directly followed by its name (HTML, 13.2.5.6).
     """
     renamed = _LINK_ATTRIBUTES.sub(r"x-\1", _ACTIVE_ELEMENTS.sub(r"<\1x-", html))
     return _SAFE_SOURCE.sub(r"\1\2", renamed)
 
 
 def draw_page(file: Path, number: int) -> bytes:
-    """Draw a page of a PDF, with forms and signatures, as PNG. number: starts at 1.
+    """Draw a page of a PDF, with forms and signatures, as PNG. number: from 1.
 
-    Raises LookupError if the page does not exist, ValueError if PDFium can't draw it, and ImportError if the extra
-    `directsuite[sandbox]` is not installed.
+    Raises LookupError for an unknown page, ValueError if PDFium cannot draw it, and ImportError without PDFium.
     """
-    pdfium: Any = import_module("pypdfium2")  # has no type annotations
+    pdfium: Any = import_module("pypdfium2")  # not typed
 
     with _pdfium_lock:
         try:
             document = pdfium.PdfDocument(file)
         except pdfium.PdfiumError:
-            raise ValueError("PDFium can't read the document.") from None
+            raise ValueError("PDFium cannot read the document.") from None
         try:
             if not 1 <= number <= len(document):
                 raise LookupError(f"The document has no page {number}.")
@@ -57,6 +56,6 @@ def draw_page(file: Path, number: int) -> bytes:
             page.render(scale=scale, may_draw_forms=True).to_pil().save(picture, "PNG")
             return picture.getvalue()
         except pdfium.PdfiumError:
-            raise ValueError(f"PDFium can't draw page {number}.") from None
+            raise ValueError(f"PDFium cannot draw page {number}.") from None
         finally:
             document.close()

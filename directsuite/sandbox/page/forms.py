@@ -24,7 +24,7 @@ def make_form_action(entry: ControlOperation) -> FormAction:
     """Return the form action of a control operation."""
 
     async def act(sandbox: SandboxState, request: web.Request, form: MultiDictProxy[Any]) -> None:
-        """Run the operation with the form as its body."""
+        """Run the operation."""
         await entry.handler(sandbox, request, _build_body(entry, _read_members(form)))
 
     return _deliver if entry.documented_body_type is bytes else act
@@ -40,14 +40,16 @@ async def _deliver(sandbox: SandboxState, request: web.Request, form: MultiDictP
     pasted = text.encode("utf-8", "surrogateescape") if text.strip() else b""
     if bool(uploaded.strip()) == bool(pasted):
         raise ValueError(
-            "the form has a pasted message and a file: use only one" if pasted else "the form contains no message"
+            "the form has a pasted message and a file: use only one"
+            if pasted
+            else "the form contains no message: paste one, or select a file"
         )
     folder = str(form.get("folder", "")).strip() or "INBOX"
     await sandbox.deliver(request.match_info["address"], pasted or uploaded, folder)
 
 
 def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
-    """Return a form as JSON members, without empty ones. The value of a name with [] is split into words."""
+    """Return the fields of a form that are not empty. The text of a field `name[]` becomes the list of words `name`."""
     members = dict[str, Any]()
     for name in form.keys() - {"form_token", "back"}:
         texts = [text for text in map(str, form.getall(name)) if text.strip()]
@@ -56,7 +58,7 @@ def _read_members(form: MultiDictProxy[Any]) -> dict[str, Any]:
         elif texts:
             members[name] = texts[0]
     if isinstance(members.get("at"), str) and len(members["at"]) < len("2026-05-01T12:00:00+00:00"):
-        members["at"] = members["at"].removesuffix("Z") + "+00:00"  # a browser's date field has no UTC offset
+        members["at"] = members["at"].removesuffix("Z") + "+00:00"  # date fields have no offset
     return members
 
 

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 
 MAX_BROWSERS = 32
-"""The maximum number of event streams. Each needs a connection."""
+"""The maximum number of event streams, because each needs a connection."""
 
 
 class ChangeNotifier:
-    """The subscribed browsers, each with an asyncio event."""
+    """The subscribed browsers."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -24,7 +24,7 @@ class ChangeNotifier:
         return len(self._waiting) >= MAX_BROWSERS
 
     def subscribe(self) -> tuple[asyncio.Event, set[str]]:
-        """Return an event for a browser, and the set of kinds to report when the event is set."""
+        """Return an event for a browser, and the set of kinds to report when it is set."""
         self._loop = asyncio.get_running_loop()
         event, kinds = asyncio.Event(), set[str]()
         self._waiting[event] = kinds
@@ -35,14 +35,14 @@ class ChangeNotifier:
         self._waiting.pop(event, None)
 
     def notify(self, kind: str) -> None:
-        """Notify all browsers. Can be called from any thread."""
+        """Notify all browsers. Thread-safe."""
         self.version += 1
         if self._waiting and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 self._loop.call_soon_threadsafe(self._set_events, kind)
 
     def close(self) -> None:
-        """End all streams, because the sandbox stops."""
+        """End all streams."""
         self._set_events("end")
 
     def _set_events(self, kind: str) -> None:

@@ -1,7 +1,7 @@
 """The operations of an OpenAPI document for the page, and their examples as shell commands.
 
-An example consists of the `example` and `examples` values of a document. A value that comes from the response of
-another operation has `x-source` instead. The commands then run that operation first and store the value in a variable.
+An example consists of the `example` and `examples` values of a document. A value from the response of another
+operation has `x-source` instead: the commands first run that operation and store the value in a variable.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import msgspec
 
 Json: TypeAlias = dict[str, Any]
 
-_MAX_REFERENCE_DEPTH = 6  # of nested references
-_MAX_LINE_CHARS = 80  # characters of JSON on one line
+_MAX_REFERENCE_DEPTH = 6
+_MAX_LINE_CHARS = 80  # of JSON
 _URL_VARIABLES = {
     "/signing": "DIRECTSUITE_SIGNING_URL",
     "/fax": "DIRECTSUITE_FAX_URL",
     "/message-rest/api/message": "DIRECTSUITE_MESSAGE_URL",
     "/DirectRegistrationRESTful/rest/Patient": "DIRECTSUITE_REGISTRATION_URL",
 }
-"""The environment variables with the services' URLs."""
 
 
 @attrs.frozen
@@ -45,28 +44,28 @@ class OpenApiOperation:
 
     @property
     def texts(self) -> list[str]:
-        """The summary, the description if there is one, and the description of the tag."""
+        """The summary, the description if there is one, and that of the tag."""
         [of_tag] = [each["description"] for each in self.document["tags"] if each["name"] == self.tag]
         return [*(self.definition[key] for key in ("summary", "description") if key in self.definition), of_tag]
 
     def matches(self, text: str) -> bool:
-        """Return True if each word of the folded text is in the name, method, path, tag, summary or description."""
+        """Return True if the operation contains each word of this folded text."""
         own = " ".join([self.name, self.method, self.path, self.tag, *self.texts[:-1]]).casefold()
         return all(word in own for word in text.split())
 
     def describe(self) -> Json:
         """Return the parameters, the responses, and the schemas of the request and the successful response."""
-        answers: dict[str, Json] = resolve_references(self.document, self.definition["responses"])
+        responses: dict[str, Json] = resolve_references(self.document, self.definition["responses"])
         return {
             "parameters": resolve_references(self.document, self.definition.get("parameters", [])),
-            "answers": {status: answer.get("description", "") for status, answer in answers.items()},
+            "answers": {status: response.get("description", "") for status, response in responses.items()},
             "request": _format_schemas(resolve_references(self.document, self.definition.get("requestBody", {}))),
-            "success": _format_schemas(answers.get("200", {})),
+            "success": _format_schemas(responses.get("200", {})),
         }
 
 
 def list_operations(document: Json) -> list[OpenApiOperation]:
-    """List the operations of an OpenAPI document in its order."""
+    """List the operations of a document in its order."""
     paths: dict[str, dict[str, Json]] = document["paths"]
     return [
         OpenApiOperation(definition["operationId"], method.upper(), path, definition, document)
@@ -85,17 +84,17 @@ class ExampleRequest:
     body: str | None
     needs_bearer: bool
     result_pointer: str | None
-    """The JSON pointer of the response member for later requests. Its last part is the variable's name."""
+    """The JSON pointer of the response member for later requests. None: no later request needs one."""
 
     @property
     def variable(self) -> str:
-        """The name of the variable for that member."""
+        """The name of the shell variable for that member."""
         return (self.result_pointer or "").rpartition("/")[2]
 
     def format_command(self, root: str, token: str | None = None) -> str:
         """Return the request as a shell command.
 
-        token: the variable with the control API's token. None if it needs none.
+        token: the variable with the control API's token, if it needs one.
         """
         service = next((each for each in _URL_VARIABLES if self.path.startswith(f"{each}/")), None)
         url = (
@@ -162,7 +161,7 @@ def _add_step(
 def find_example(document: Json, part: Json, sources: list[Json]) -> Any:
     """Return the example of a parameter, media type or schema, or None.
 
-    sources: receives the `x-source` of each value that comes from another operation.
+    sources: receives the `x-source` of each value from another operation.
     """
     match part:
         case {"example": value} | {"examples": [value, *_]} | {"enum": [value, *_]}:

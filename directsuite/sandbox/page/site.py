@@ -5,9 +5,9 @@
     GET   /page/events            server-sent events: `call` after a call, `change` after a change of the state
     GET   /docs, /docs/NAME       the operations of the two OpenAPI documents
 
-The security headers allow a browser to run only the page's own scripts and to load only from this server, and forbid
-other pages to embed this one. HTML of messages, attachments and documents have separate policies. jinja2 is imported
-by the first view, so that the sandbox also runs without it.
+The security headers let a browser run only the page's own scripts and load only from this server, and forbid other
+pages to embed this one. HTML of messages, attachments and documents have separate policies. The first view imports
+jinja2, so that the sandbox also runs without it.
 """
 
 from __future__ import annotations
@@ -79,26 +79,28 @@ _MAIL_POLICY = (
 )
 _FILE_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
-"""A path on this server, with an optional query."""
+"""A path on this server, perhaps with a query."""
 _MAX_DRAWN_BYTES = 64 * 2**20
-_MAX_FORM_BYTES = 2**16  # for forms without a file; a form takes a hundred times its size in memory
-_FOREIGN_ORIGIN_TEXT = "The request came from another web page. Open the sandbox's page by its own address."
+_MAX_FORM_BYTES = 2**16  # without a file; in memory it is a hundred times larger
+_FOREIGN_ORIGIN_TEXT = "The request came from another web page. Enter the sandbox's address in the browser instead."
 _UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
-_EXPIRED_FORM_TEXT = "The form's token is not valid. Perhaps the sandbox was restarted: reload the page and try again."
+_EXPIRED_FORM_TEXT = (
+    "The form is out of date, perhaps because the sandbox was restarted. Reload the page and try again."
+)
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
-_EVENT_BATCH_DELAY = 0.25  # seconds for which changes are collected into one batch of events
+_EVENT_BATCH_DELAY = 0.25  # seconds for a batch of events
 
 
 class PageNotFoundError(Exception):
-    """Raised if nothing exists at the requested address."""
+    """Nothing exists at the requested address."""
 
 
 class UnreadableFormError(Exception):
-    """Raised if a request body is not a readable form."""
+    """The request body is not a readable form."""
 
 
 class SandboxPage:
-    """The page of one running sandbox."""
+    """The page of a running sandbox."""
 
     def __init__(
         self, sandbox: SandboxState, calls: Calls, access: Access, services_document: Callable[[], dict[str, Any]]
@@ -111,7 +113,7 @@ class SandboxPage:
         self._stop_listening = sandbox.listen(lambda: self.notifier.notify("change"))
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return all routes. They have no names, because a named route counts as an operation of a service."""
+        """Return all routes. They have no names, because a named route is an operation of a service."""
         return [
             *(
                 web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
@@ -135,7 +137,7 @@ class SandboxPage:
         ]
 
     def close(self) -> None:
-        """End the event streams and stop listening to the sandbox, because it stops."""
+        """End the event streams and stop listening to the sandbox."""
         self.notifier.close()
         self.calls.listeners.remove(self._notify_call)
         self._stop_listening()
@@ -144,7 +146,7 @@ class SandboxPage:
         self.notifier.notify("call")
 
     def _guard_handler(self, handler: RouteHandler, *, open_to_all: bool = False) -> RouteHandler:
-        """Return the handler with access checks and security headers. open_to_all: omit the check for the token."""
+        """Return the handler with access checks and security headers. open_to_all: require no token."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             if not self._access.has_allowed_origin(request):
@@ -189,7 +191,7 @@ class SandboxPage:
 
     def _make_view_handler(self, template: str, view: View) -> RouteHandler:
         async def show(request: web.Request) -> web.StreamResponse:
-            version = self.notifier.version  # taken first, so that a change during the read leads to a reload
+            version = self.notifier.version  # first, so that a change during the read leads to a reload
             context: dict[str, Any] = {**await view(self, request), "version": version}
             return self._render(template, here=request.path_qs, path=request.path, **context)
 
@@ -210,7 +212,6 @@ class SandboxPage:
         return run_action
 
     async def _accept_token(self, request: web.Request) -> web.StreamResponse:
-        """Check the token and set a cookie that replaces it."""
         form, token = await _read_form(request, may_have_file=False), self._access.token
         if token is None or not is_same_secret(str(form.get("token", "")).strip(), token):
             return self._render("token.html", HTTPStatus.UNAUTHORIZED, wrong=True)
@@ -222,7 +223,7 @@ class SandboxPage:
         if self.notifier.is_full:
             text = "Too many pages of the sandbox are open. Close some of them."
             full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
-            full.force_close()  # otherwise the connection would stay open, like the streams
+            full.force_close()  # like the streams, it would otherwise stay open
             return full
         response = web.StreamResponse(headers={**_SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
@@ -246,7 +247,7 @@ class SandboxPage:
 
     @cached_property
     def operations(self) -> dict[str, OpenApiOperation]:
-        """The operations of both OpenAPI documents, by name. Raises ImportError if PyYAML is not installed."""
+        """The operations of both OpenAPI documents, by name. Raises ImportError without PyYAML."""
         both = [*list_operations(self._build_services_document()), *list_operations(build_control_document())]
         return {each.name: each for each in both}
 
@@ -261,12 +262,12 @@ class SandboxPage:
         return self.sandbox.clock.milliseconds()
 
     async def find_document(self, identifier: str) -> content.Row:
-        """Return a stored PDF's row, with the name of its file. Raises PageNotFoundError."""
+        """Return a stored PDF's row with its file name. Raises PageNotFoundError."""
         return _require_found(await self.sandbox.read(lambda connection: content.find_document(connection, identifier)))
 
     @contextmanager
     def hold_document(self, document: content.Row) -> Generator[Path]:
-        """Yield a PDF's file, preventing its removal. Raises PageNotFoundError if it is gone."""
+        """Yield a PDF's file, and delay its deletion. Raises PageNotFoundError if it is gone."""
         try:
             with self.sandbox.reading_document(document["name"]) as file:
                 yield file
@@ -275,7 +276,7 @@ class SandboxPage:
 
     @contextmanager
     def hold_message(self, message: content.Row) -> Generator[bytes | Path]:
-        """Yield a message's bytes, or its file, preventing removal. Raises PageNotFoundError if it is gone."""
+        """Yield a message's bytes or file, and delay its deletion. Raises PageNotFoundError if it is gone."""
         name: str | None = message["name"]
         if name is None:
             yield message["raw"]
@@ -284,12 +285,12 @@ class SandboxPage:
             with self.sandbox.message_files.hold_file(name) as file:
                 yield file
         except FileNotFoundError:
-            raise PageNotFoundError("The message was deleted while it was read.") from None
+            raise PageNotFoundError("The message was deleted while it was read. Reload the folder.") from None
 
     async def draw_document_page(self, document: content.Row, number: int) -> bytes:
-        """Return a page as PNG, drawing one page at a time. Raises PageNotFoundError if that is not possible."""
+        """Return a page as PNG. Raises PageNotFoundError if it does not exist or cannot be drawn."""
         with self.hold_document(document) as file:
-            async with self._drawing_slot:
+            async with self._drawing_slot:  # one page at a time
                 try:
                     return await asyncio.to_thread(draw_page, file, number)
                 except (LookupError, ValueError) as error:
@@ -469,7 +470,7 @@ async def _serve_html(page: SandboxPage, request: web.Request) -> web.StreamResp
 
 
 async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamResponse:
-    """Serve the unmodified bytes of a message: as plain text, or as a download if they are in a file."""
+    """Serve a message unmodified: as plain text, or as a download if it is in a file."""
     message = (await _find_message(page, request))["message"]
     with page.hold_message(message) as raw:
         if isinstance(raw, Path):
@@ -542,7 +543,7 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
             raise UnreadableFormError
     try:
         return await request.post()
-    except (ValueError, LookupError):  # raised by aiohttp for a wrong boundary or charset
+    except (ValueError, LookupError):  # a wrong boundary or charset
         raise UnreadableFormError from None
 
 
@@ -576,7 +577,7 @@ def _build_link(request: web.Request, **changed: int) -> str:
 
 
 def _find_calls(calls: Calls, text: str, before: int) -> list[CallRecord]:
-    """Return calls with numbers below `before`, newest first: one page, and one more row if there are older calls."""
+    """Return calls below the number `before`, newest first: one page, and one more if there are older calls."""
     records, found = calls.records, list[Any]()
     for place in range(min(len(records), before - 1 - calls.count + len(records)) - 1, -1, -1):
         call = records[place]

@@ -227,7 +227,7 @@ async def test_beyond_this_machine_everybody_needs_the_token(http: aiohttp.Clien
 async def test_the_client_shows_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Sandbox(token=TOKEN) as sandbox:
         async with Control(sandbox.root_url) as control:
-            with pytest.raises(ControlError, match="send the sandbox's token"):
+            with pytest.raises(ControlError, match="the sandbox's token is missing or wrong: set"):
                 await control.now()
         async with Control(sandbox.root_url, TOKEN) as control:
             await control.now()
