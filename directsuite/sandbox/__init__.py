@@ -1,7 +1,7 @@
 """The sandbox: a local implementation of the four services.
 
-`directsuite.sandbox.server.Sandbox` runs it in a program or test, `python -m directsuite.sandbox` as a server. It
-implements the specification independently: sandbox and client import nothing from each other.
+`directsuite.sandbox.server.Sandbox` runs it in a program or test, `python -m directsuite.sandbox` as a server. It is
+written from the specification alone, and shares no code with the client.
 
     serving.py        the server with sample data, for both command lines
     server.py         Sandbox: all services on one port, with their OpenAPI document, openapi.yaml
@@ -10,7 +10,7 @@ implements the specification independently: sandbox and client import nothing fr
     calls.py          the recent calls;  samples.py: the sample data
     state.py          the state, and how tests change it
     database.py       SQLite with one writer thread, and the ledger of side effects;  clock.py: the clock
-    rejections.py     the error responses of the services;  faults.py: responses and connections that fail on demand
+    rejections.py     the error responses of the services;  faults.py: failures on demand
     imitation.py      responses like those of another server;  dialect.py: how servers differ
     credentials.py    passwords and access tokens;  oauth.py: the endpoints that issue tokens
     signing/  fax.py  messaging/  registration.py, patients.py    the four services

@@ -26,10 +26,7 @@ _MAX_PORT = 65_535
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the sandbox with the options of `directsuite sandbox`, and return the exit status.
-
-    Raises SystemExit with status 2 if an option is invalid.
-    """
+    """Run the sandbox and return the exit status. Raises SystemExit with status 2 if an option is invalid."""
     parser = argparse.ArgumentParser(
         prog="python -m directsuite.sandbox",
         description="Run the four services on loopback until Ctrl-C or SIGTERM.",
@@ -43,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--allow-remote", action="store_true", help="allow a --host that is not loopback, and require a token"
     )
     parser.add_argument(
-        "--profile", action="append", choices=PROFILES, help="deviation from the specification; may be repeated"
+        "--profile", action="append", choices=PROFILES, help="deviate from the specification; may be repeated"
     )
     parser.add_argument("--imitate", type=Path, metavar="FILE", help="imitate the server of a doctor --deep report")
     kept = parser.add_mutually_exclusive_group()
     kept.add_argument(
         "--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="folder of the state (default: %(default)s)"
     )
-    kept.add_argument("--memory", action="store_true", help="store nothing")
-    parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="maximum of any request, such as 500M")
+    kept.add_argument("--memory", action="store_true", help="keep the state in memory only")
+    parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="maximum size of a request, such as 500M")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print only one line of JSON, for programs")
     token = parser.add_argument_group(

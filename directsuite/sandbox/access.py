@@ -1,12 +1,11 @@
-"""Access to the page and the control API. The services use credentials, and only check the Host header.
+"""Access to the page and the control API. The services use credentials, and check only the Host header.
 
-On loopback, programs on this machine and the sandbox's own page have access. Another web page can make a browser send
-requests to loopback. Such a request has an Origin or Sec-Fetch-Site header, or, if the page's host name was changed to
-resolve to loopback (DNS rebinding), that name as its Host. Changes by a browser need a form with `form_token`, which
+Without a token, only programs on this machine and the sandbox's own page have access. Pages of other sites can make a
+browser send requests to loopback. These requests have an Origin or Sec-Fetch-Site header, or the site's host name as
+Host, if that name resolves to loopback (DNS rebinding). A form that changes something must contain `form_token`, which
 other pages cannot read.
 
-With `allow_remote`, the sandbox's token is required. Programs send it as a bearer token. A browser asks for it once,
-and then sends a cookie.
+With a token, programs must send it as a bearer token. A browser asks for it once, and then sends a cookie.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ COOKIE = "directsuite-sandbox"
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if a host is a loopback address or `localhost`."""
+    """Return True for a loopback address and `localhost`."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -47,26 +46,29 @@ class Access:
     """The tokens of a running sandbox, and the checks of requests."""
 
     token: str | None = attrs.field(default=None, repr=False)
-    """The token for the page and the control API, or None if the sandbox is for this machine only."""
+    """The token for the page and the control API. None: only this machine has access."""
     form_token: str = attrs.field(factory=lambda: secrets.token_urlsafe(24), repr=False)
-    """The token in every form of the page."""
+    """The token in the page's forms."""
 
     @property
     def cookie(self) -> str:
-        """The value of the cookie that a browser has after the token was entered."""
+        """The value of the cookie that replaces the token in a browser."""
         return hashlib.sha256(f"page:{self.token}".encode()).hexdigest()
 
     def guard_control_handler(self, handler: RouteHandler, *, without_token: bool = False) -> RouteHandler:
-        """Return the handler with a check that rejects requests of web pages, and requests without the token."""
+        """Return the handler with a check that rejects requests of web pages, and requests without the token.
+
+        without_token: True to require no token.
+        """
         expected = None if without_token else self.token
 
         async def respond(request: web.Request) -> web.StreamResponse:
             """Reject the request, or call the handler."""
             if "Origin" in request.headers or not self._is_host_known(request):
-                text = "the control API is for programs on this machine only"
+                text = "only programs on this machine may use the control API: use http://127.0.0.1, without Origin"
                 return build_error_response(HTTPStatus.FORBIDDEN, "forbidden", text)
             if expected is not None and not is_same_secret(parse_bearer_token(request) or "", expected):
-                text = "send the sandbox's token as Authorization: Bearer TOKEN, or set DIRECTSUITE_SANDBOX_TOKEN"
+                text = "the sandbox's token is missing or wrong: set DIRECTSUITE_SANDBOX_TOKEN, or send a bearer token"
                 return build_error_response(HTTPStatus.UNAUTHORIZED, "unauthorized", text)
             return await handler(request)
 
@@ -74,11 +76,11 @@ class Access:
 
     @property
     def host_check_middleware(self) -> Middleware:
-        """The middleware that rejects service calls with another host name, as after DNS rebinding."""
+        """The middleware that rejects service calls whose Host is not loopback, unless there is a token."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Reject a service call with an unknown host name."""
+            """Check the Host header."""
             if request.match_info.route.name is not None and not self._is_host_known(request):
                 raise web.HTTPForbidden
             return await handler(request)
@@ -88,7 +90,7 @@ class Access:
     def has_allowed_origin(self, request: web.Request) -> bool:
         """Return False if the headers show that a page of another site has made the request.
 
-        Such a page may link to the sandbox, but not embed it, fetch from it, or send anything to it.
+        Another site may link to the sandbox.
         """
         origin, site = request.headers.get("Origin"), request.headers.get("Sec-Fetch-Site", "same-origin")
         leads_here = request.method == "GET" and request.headers.get("Sec-Fetch-Mode") == "navigate"
@@ -99,7 +101,7 @@ class Access:
         )
 
     def is_browser_authorized(self, request: web.Request) -> bool:
-        """Return True if the token was entered in this browser, or is not required."""
+        """Return True if the browser sends the cookie, or no token is required."""
         return self.token is None or is_same_secret(request.cookies.get(COOKIE, ""), self.cookie)
 
     def _is_host_known(self, request: web.Request) -> bool:

@@ -1,7 +1,7 @@
 """The calls that the sandbox has received, with their results, durations and the start of their bodies.
 
-The last 10,000 calls have a record, and the last 500 also the first 8 KiB of request and response. Bodies are stored
-unchanged: use `mask_secrets` to read them.
+The last 10,000 calls have a record, and the last 500 also the first 8 KiB of both bodies, unchanged: use
+`mask_secrets` to read them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ if TYPE_CHECKING:
 _MAX_CALLS = 10_000
 _MAX_EXCHANGES = 500
 MAX_RECORDED_BYTES = 8192
-"""The number of stored bytes of a body."""
 BODY_PREFIX = web.RequestKey("carried", tuple[bytes, int])
-"""The key for a request whose body is not in memory: the start of the body, and its size."""
+"""For a request whose body is not in memory: the start of the body, and its size."""
 FAULT_KIND = web.RequestKey("fault", str)
-"""The key for a request with an injected fault: the fault's kind."""
+"""For a request with an injected fault: the fault's kind."""
 
 _SENSITIVE_WORDS = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _NAME = re.compile(r"""(?<![\w\\-])([\w\\-]++)["']?\s*+[:=]\s*+""")
-"""A name, and the text between it and its value. Linear, because a match can only begin at the start of a name."""
+"""A name and the text before its value. Linear, because a match begins only at the start of a name."""
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*+"?|'[^']*+'?|[^\s,&}\]]++""", re.DOTALL)
 _SECRET_KEY = re.compile(_SENSITIVE_WORDS, re.IGNORECASE)
 _MASK = "•••"
@@ -48,13 +47,12 @@ class Exchange:
     """The start of the bodies of a call, unchanged."""
 
     request: bytes
-    """The start of the request body."""
     response: bytes
-    """The start of the response body. Empty if it was streamed."""
+    """Empty if the response was streamed."""
     request_size: int | None
-    """The size of the request body in bytes, or None if it was not read completely."""
+    """The size in bytes, or None if the body was not read completely."""
     response_size: int | None
-    """The size of the response body in bytes, or None if it was streamed."""
+    """The size in bytes, or None if the body was streamed."""
 
 
 @attrs.frozen
@@ -62,27 +60,27 @@ class CallRecord:
     """A request and its result."""
 
     number: int
-    """The number of the call, from 1."""
+    """From 1."""
     at: datetime
     """The time of the request, on the machine's clock."""
     operation: str
-    """The operation's name in the specification, or "no operation" for a wrong URL or method."""
+    """The name in the specification, or "no operation" for a wrong URL or method."""
     status: int | None
-    """The HTTP status of the response, or None if the connection ended without one."""
+    """The HTTP status, or None if the connection ended without a response."""
     milliseconds: float
     is_rejected: bool = False
-    """True for a rejection with HTTP 200, as in messaging and registration."""
+    """True for a rejection with HTTP 200 (messaging and registration)."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
-    """The path without session and query."""
+    """Without session and query."""
     effects: tuple[str, ...] = attrs.field(default=(), repr=False)
-    """The effects in the ledger: operation and subject."""
+    """Operation and subject of each effect in the ledger."""
     fault: str | None = None
-    """The kind of the injected fault, or None."""
+    """The kind of the injected fault."""
 
     @property
     def outcome(self) -> str:
-        """The status or its absence, and the injected fault, as text."""
+        """The status or "no response", and the injected fault, as text."""
         fault = "" if self.fault is None else f" (fault: {self.fault})"
         return f"{self.status or 'no response'}{' rejected' if self.is_rejected else ''}{fault}"
 
@@ -94,7 +92,6 @@ class Calls:
         self.records = deque[CallRecord](maxlen=_MAX_CALLS)
         self.listeners = list[Callable[[CallRecord], None]]()
         self.count = 0
-        """The number of all calls."""
         self._exchanges = deque[tuple[int, Exchange]](maxlen=_MAX_EXCHANGES)
 
     def find_exchange(self, number: int) -> Exchange | None:
@@ -111,21 +108,21 @@ class Calls:
 
         @web.middleware
         async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
-            """Call the handler, and record the call if it is one of a service."""
+            """Record the call of a service."""
             operation, at, began = request.match_info.route.name, datetime.now(UTC), time.perf_counter()
             if operation is None and request.match_info.http_exception is None:  # such as the page or the control API
                 return await handler(request)
             status: int | None = None
-            answer: web.StreamResponse | None = None
+            received: web.StreamResponse | None = None
             effects = list[str]()
             EFFECTS.set(effects)
             try:
-                answer = response = await handler(request)
+                received = response = await handler(request)
                 gone = request.transport is None or request.transport.is_closing()
                 status = None if gone else response.status
             finally:
                 elapsed = 1000 * (time.perf_counter() - began)
-                exchange = await _read_exchange(request, answer)
+                exchange = await _read_exchange(request, received)
                 self.count += 1
                 call = CallRecord(
                     self.count,
@@ -149,22 +146,22 @@ class Calls:
         return record
 
 
-async def _read_exchange(request: web.Request, answer: web.StreamResponse | None) -> Exchange:
-    """Return the start of both bodies. That of the request is empty if it was not read completely."""
+async def _read_exchange(request: web.Request, response: web.StreamResponse | None) -> Exchange:
+    """Return the start of both bodies. That of an unread request is empty."""
     beginning, size = b"", None
     if BODY_PREFIX in request:
         beginning, size = request[BODY_PREFIX]
     elif not request.can_read_body and request.content.exception() is None:
         sent = await request.read()  # returns immediately, because the body was already read
         beginning, size = sent[:MAX_RECORDED_BYTES], len(sent)
-    body = answer.body if isinstance(answer, web.Response) else None
-    answered = bytes(body[:MAX_RECORDED_BYTES]) if isinstance(body, bytes | bytearray) else b""
-    answer_size = len(body) if isinstance(body, bytes | bytearray) else None
-    return Exchange(beginning, answered, size, answer_size)
+    body = response.body if isinstance(response, web.Response) else None
+    response_start = bytes(body[:MAX_RECORDED_BYTES]) if isinstance(body, bytes | bytearray) else b""
+    response_size = len(body) if isinstance(body, bytes | bytearray) else None
+    return Exchange(beginning, response_start, size, response_size)
 
 
 def _mask_path(request: web.Request) -> str:
-    """Return the path without its session id. For an unknown path, return its first segments only."""
+    """Return the path without its session id. Of an unknown path, return the first segments."""
     if request.match_info.route.name is None:
         segments = request.path[:_MAX_PATH_CHARS].split("/")
         return "/".join(segments[:4]) + ("/…" if len(segments) > 4 else "")
@@ -173,7 +170,7 @@ def _mask_path(request: web.Request) -> str:
 
 
 def mask_secrets(body: bytes) -> str:
-    """Return a body as text with masked values of sensitive names. JSON is indented."""
+    """Return a body as text, with the values of sensitive names masked. JSON is indented."""
     text = body.decode("utf-8", "replace")
     try:
         document = json.loads(text, object_pairs_hook=_mask_members)
@@ -183,7 +180,6 @@ def mask_secrets(body: bytes) -> str:
 
 
 def _mask_values(text: str) -> str:
-    """Replace the value after each sensitive name."""
     parts, end = list[str](), 0
     for name in _NAME.finditer(text):
         if name.start() < end or not _SECRET_KEY.search(name[1]):

@@ -22,16 +22,14 @@ DEFAULT_URL = "http://127.0.0.1:8025"
 
 
 class ControlError(Exception):
-    """The sandbox has rejected a request or is not reachable. status: the HTTP status, or None without a response."""
+    """The sandbox has rejected a request, or no sandbox responds. status: the HTTP status of a response."""
 
     def __init__(self, description: str, status: int | None = None) -> None:
         super().__init__(description)
         self.status = status
 
 
-class _ReportedFaultRule(msgspec.Struct):
-    """The members of a fault rule that every version of the sandbox sends."""
-
+class _ReportedFaultRule(msgspec.Struct):  # with the members that every version sends
     id: int
     operation: str
     kind: str
@@ -41,11 +39,8 @@ class _ReportedFaultRule(msgspec.Struct):
     remaining: int | None
 
 
-class _ReportedEffect(msgspec.Struct):
-    """The members of a ledger entry that every version of the sandbox sends."""
-
-    at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
-    """Milliseconds since 1970, up to the end of the year 9999."""
+class _ReportedEffect(msgspec.Struct):  # a ledger entry, likewise
+    at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # milliseconds, up to the year 9999
     operation: str
     subject: str
 
@@ -57,8 +52,7 @@ class Control:
             await control.advance(timedelta(minutes=10))
 
     url: the URL of the sandbox.
-    token: the token of a sandbox that accepts connections from other machines. None: the value of
-        DIRECTSUITE_SANDBOX_TOKEN, if it is set.
+    token: the token of a sandbox that accepts connections from other machines. None: DIRECTSUITE_SANDBOX_TOKEN, if set.
     Each method raises ControlError.
     """
 
@@ -79,7 +73,7 @@ class Control:
             await self._http.close()
 
     async def environment(self) -> dict[str, str]:
-        """Return the environment variables with which a client finds the sandbox."""
+        """Return the environment variables for a client of the demo account."""
         return self._convert_member(await self._request("GET", "environment"), "environment", dict[str, str])
 
     async def add_mailbox(self, address: str, password: str) -> None:
@@ -92,7 +86,10 @@ class Control:
         await self._request("POST", "accounts", {"kind": "tuser", **members})
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
-        """Add a login of the registration service for these domains."""
+        """Add a login of the registration service, or change its password.
+
+        domains: more domains in which every login may register patients.
+        """
         members = {"username": username, "password": password, "domains": list(domains)}
         await self._request("POST", "accounts", {"kind": "reseller", **members})
 
@@ -106,11 +103,11 @@ class Control:
         return self._convert_member(await self._request("POST", "individuals", members), "created", int)
 
     async def set_patient_state(self, address: str, state: str | None) -> None:
-        """Set the state of a patient's address. None: it depends on the clock again."""
+        """Set the UserStateType of a patient. None: it depends on the clock again."""
         await self._request("POST", f"patients/{quote(address, safe='')}/state", {"state": state})
 
     async def add_fax(self, fax_number: str, *, status: str = "complete", description: str = "") -> str:
-        """Add a fax and return its handle. status: waiting or complete."""
+        """Add a fax and return its MessageHandle. status: waiting or complete."""
         members = {"fax_number": fax_number, "status": status, "description": description}
         return self._convert_member(await self._request("POST", "fax", members), "created", str)
 
@@ -152,7 +149,7 @@ class Control:
         """Add a fault rule and return its id.
 
         operation: the operation's name, or * for all.
-        members: see Sandbox.inject_fault.
+        members: see `Sandbox.inject_fault`.
         """
         rule = {"operation": operation, "kind": kind, **members}
         return self._convert_member(await self._request("POST", "faults", rule), "created", int)
@@ -183,8 +180,8 @@ class Control:
             raise ControlError("a Control can only be used in an `async with` block")
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
-            async with self._http.request(method, f"{self._url}/{path}", **content) as answer:
-                document: object = await answer.json()
+            async with self._http.request(method, f"{self._url}/{path}", **content) as response:
+                document: object = await response.json()
         except (aiohttp.ContentTypeError, LookupError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
             raise self._make_not_a_sandbox_error() from None
         except (aiohttp.ClientError, OSError):
@@ -195,8 +192,8 @@ class Control:
         if not isinstance(document, dict):
             raise self._make_not_a_sandbox_error()
         members = cast("dict[str, Any]", document)
-        if answer.status >= 400:
-            raise ControlError(str(members.get("description") or answer.reason), answer.status)
+        if response.status >= 400:
+            raise ControlError(str(members.get("description") or response.reason), response.status)
         return members
 
     def _convert_member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:

@@ -1,7 +1,7 @@
 """The clock of the sandbox, which tests can freeze, set and advance.
 
 Tokens, sessions, documents, deliveries and signatures use only this clock, and derive their state from it when they
-are read. Therefore advancing it takes effect everywhere at once. It is stored in the database, so that a sandbox
+are read, so that advancing it takes effect everywhere at once. It is stored in the database, so that a sandbox
 resumes at the time at which it was stopped.
 """
 
@@ -24,16 +24,16 @@ CREATE TABLE IF NOT EXISTS clock(
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MIN_TIME = EPOCH
-"""The earliest time: the start of the signer's certificates."""
+"""The start of the signer's certificates."""
 MAX_TIME = datetime(9999, 1, 1, tzinfo=UTC)
-"""The latest time, below the maximum of datetime, so that a year can be added to it."""
+"""Below the maximum of datetime, so that a year can be added."""
 _MICROSECOND = timedelta(microseconds=1)
 _OUT_OF_RANGE_TEXT = f"the clock accepts times from {MIN_TIME:%Y-%m-%d} to {MAX_TIME:%Y-%m-%d}"
 
 
 @attrs.frozen
 class ClockState:
-    """The state of a clock: its offset from the machine's clock, and the time at which it is frozen, or None."""
+    """The offset from the machine's clock, and the time at which the clock is frozen, or None."""
 
     offset: timedelta = timedelta(0)
     frozen_at: datetime | None = None
@@ -68,11 +68,11 @@ class Clock:
         self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
-        """Return the current time in UTC."""
+        """Return the time in UTC."""
         return _compute_time(self._state)
 
     def milliseconds(self) -> int:
-        """Return the current time in milliseconds since 1970."""
+        """Return the time in milliseconds since 1970."""
         return to_milliseconds(self.now())
 
     @property
@@ -82,20 +82,20 @@ class Clock:
 
     @property
     def state(self) -> ClockState:
-        """The state of the clock, for `restore`."""
+        """The state, for `restore`."""
         return self._state
 
     def freeze(self, at: datetime | None = None) -> datetime:
-        """Stop the clock, now or at a time with a time zone, and return the time."""
+        """Stop the clock, now or at a time with a time zone, and return its time."""
         moment = None if at is None else _validate_time(at)
         return self._change(
             lambda state: attrs.evolve(state, frozen_at=_compute_time(state) if moment is None else moment)
         )
 
     def advance(self, by: timedelta) -> datetime:
-        """Advance the clock, which may be frozen, and return the new time. Raises ValueError for a negative time."""
+        """Advance the clock, which may be frozen, and return its time. Raises ValueError for a negative `by`."""
         if by < timedelta(0):
-            raise ValueError("the clock only goes forward: advance it by a positive time, or set it")
+            raise ValueError("the clock cannot be advanced by a negative time: set it instead")
 
         def advance_state(state: ClockState) -> ClockState:
             try:
@@ -109,7 +109,7 @@ class Clock:
         return self._change(advance_state)
 
     def set(self, at: datetime) -> datetime:
-        """Set the clock to a time with a time zone, and return the time. A frozen clock remains frozen."""
+        """Set the clock to a time with a time zone, and return its time. A frozen clock remains frozen."""
         moment = _validate_time(at)
 
         def move_state(state: ClockState) -> ClockState:
@@ -141,7 +141,7 @@ class Clock:
         return lambda: self._listeners.remove(listener)
 
     def _change(self, change: Callable[[ClockState], ClockState]) -> datetime:
-        """Change the state, call the listeners, and return the time. An exception leaves the clock unchanged."""
+        """Change the state, call the listeners, and return the time. An exception changes nothing."""
         with self._lock:
             state = change(self._state)
             moment = _compute_time(state)
@@ -157,19 +157,19 @@ def to_milliseconds(moment: datetime) -> int:
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """Format milliseconds since 1970 as the services' Timestamp and Date, such as 2026-05-01T12:00:00.000+0000."""
+    """Format milliseconds since 1970 as the services do: 2026-05-01T12:00:00.000+0000."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
 
 
 def _compute_time(state: ClockState) -> datetime:
-    """Return the time of a clock, at most MAX_TIME. Raises OverflowError if its offset is too large for a datetime."""
+    """Return the time, at most MAX_TIME. Raises OverflowError if the offset is too large."""
     return state.frozen_at if state.frozen_at is not None else min(datetime.now(UTC) + state.offset, MAX_TIME)
 
 
 def _validate_time(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise ValueError("the clock needs a time with a time zone")
+        raise ValueError("the time has no time zone: add one, such as +00:00")
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Limits for the number and speed of a server's connections, so that idle and slow ones do not block others."""
+"""Limits for the number and speed of a server's connections, so that slow ones do not block others."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from aiohttp import StreamReader, web
 
 HEAD_TIMEOUT = 30.0
-"""The maximum number of seconds for the head of a request, and between two requests. It is longer than the idle timeout
-of clients, so that a client closes an idle connection first.
+"""The seconds for a request's head, and between requests. Longer than a client's idle timeout, so that the client
+closes first.
 """
 BODY_SECONDS = 60.0
-"""Seconds in which a request must send MIN_BODY_BYTES of its body, or the rest of it."""
+"""The seconds in which MIN_BODY_BYTES of a body, or the rest of it, must arrive."""
 MIN_BODY_BYTES = 2**16
 _MAX_CONNECTIONS = 1_000
 
 
 def find_max_connections() -> int:
-    """Return the maximum number of connections: at most half of the file descriptors that the process may open."""
+    """Return the maximum number of connections: at most half of the process's file descriptors."""
     if sys.platform == "win32":
         return _MAX_CONNECTIONS
     import resource
@@ -30,10 +30,10 @@ def find_max_connections() -> int:
 
 
 def limit_connections(server: web.Server, limit: int) -> None:
-    """Make a server close one connection for each new one above the limit, and reject bodies that arrive too slowly.
+    """Make a server close one connection for each new one above the limit, and fail bodies that arrive too slowly.
 
-    It closes the oldest connection that waits for the head of a request. If there is none, it closes the oldest
-    connection with an incomplete body, or otherwise the new connection.
+    It closes the oldest connection that waits for the head of a request, or else the oldest with an incomplete body, or
+    else the new one.
     """
     admit, dismiss, make_request = server.connection_made, server.connection_lost, server.request_factory
     waiting = dict[web.RequestHandler, asyncio.Transport]()
@@ -61,7 +61,7 @@ def limit_connections(server: web.Server, limit: int) -> None:
             _reject_slow_body(payload, 0)
         return make_request(message, payload, handler, writer, task)
 
-    # aiohttp has no option for this; its connections call these methods of the server.
+    # aiohttp has no option for this.
     vars(server).update(connection_made=connection_made, connection_lost=connection_lost, request_factory=begin_request)
 
 
@@ -70,7 +70,10 @@ def _discard(connections: dict[web.RequestHandler, asyncio.Transport], handler: 
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:
-    """Make reading a body fail if less than MIN_BODY_BYTES arrive within BODY_SECONDS."""
+    """Fail the body if it is incomplete and less than MIN_BODY_BYTES arrive within BODY_SECONDS. Repeats the check.
+
+    received: the bytes that have arrived so far.
+    """
 
     def check() -> None:
         if payload.is_eof() or payload.exception() is not None:

@@ -1,10 +1,7 @@
 """The control API under /_sandbox, with which tests and demos control the sandbox. Requests and responses are JSON.
 
-`build_control_document` builds its OpenAPI document from the table CONTROLS.
-
 Errors are {"error", "description"}: 400 for invalid input, 404 for an unknown subject, 409 for a name in use, 403 for
-a request that a web page may have sent. Times are ISO 8601 with an offset. `access.py` checks the access. The page of
-the sandbox offers the same controls as forms.
+a request that a web page may have sent. Times are ISO 8601 with an offset. The page has the same controls as forms.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from directsuite.sandbox.state import SandboxState
 BASE = "/_sandbox"
 
 ControlHandler = Callable[[SandboxState, web.Request, Any], Awaitable[Mapping[str, Any]]]
-"""Changes or reads the sandbox, given the request and its decoded body, and returns the JSON response."""
+"""Runs a control, given the request and its decoded body. Returns the JSON response."""
 
 
 class UnknownSubjectError(Exception):
@@ -41,7 +38,7 @@ class UnknownSubjectError(Exception):
 
 
 def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.RouteDef]:
-    """Return the routes of all controls of a sandbox."""
+    """Return the routes of all controls."""
     return [
         web.route(entry.method, f"{BASE}/{entry.path}", access.guard_control_handler(_make_handler(sandbox, entry)))
         for entry in CONTROLS
@@ -49,19 +46,18 @@ def make_control_routes(sandbox: SandboxState, access: Access) -> list[web.Route
 
 
 def _make_handler(sandbox: SandboxState, entry: ControlOperation) -> RouteHandler:
-    """Return a handler that decodes the body as the control's type, if it has one. No body means an empty object."""
-
     async def respond(request: web.Request) -> web.StreamResponse:
         try:
+            # no body means an empty object
             sent = b"" if entry.body_type is None else (await request.read()).strip()
             body = None if entry.body_type is None else msgspec.json.decode(sent or b"{}", type=entry.body_type)
-            answered = await entry.handler(sandbox, request, body)
+            result = await entry.handler(sandbox, request, body)
         except REJECTION_ERRORS as error:
             return build_error_response(
                 choose_error_status(error), _ERROR_CODES[choose_error_status(error)], str(error)
             )
-        status = HTTPStatus.CREATED if request.method == "POST" and "created" in answered else HTTPStatus.OK
-        return web.json_response(answered, status=status)
+        status = HTTPStatus.CREATED if request.method == "POST" and "created" in result else HTTPStatus.OK
+        return web.json_response(result, status=status)
 
     return respond
 
@@ -70,7 +66,7 @@ REJECTION_ERRORS = (
     *(AccountExists, NumberTakenError, UnknownSubjectError, UnknownAccount),
     *(ValueError, msgspec.DecodeError, OverflowError, RecursionError, RejectionError),
 )
-"""The errors that a control raises. Their texts are sent to the client."""
+"""The errors of controls, whose texts are sent to the client."""
 
 _ERROR_CODES = {HTTPStatus.CONFLICT: "taken", HTTPStatus.NOT_FOUND: "unknown", HTTPStatus.BAD_REQUEST: "bad_input"}
 
@@ -171,7 +167,9 @@ class _Profile(_Body):
 
 
 async def _reset(sandbox: SandboxState, request: web.Request, body: _Account) -> Mapping[str, Any]:
-    _require_exists(await sandbox.reset(body.account), f"there is no account {body.account}")
+    _require_exists(
+        await sandbox.reset(body.account), f"there is no account {body.account}, and no mailbox with this address"
+    )
     return {"reset": body.account or "everything"}
 
 
@@ -338,17 +336,16 @@ class ControlOperation:
     summary: str
     handler: ControlHandler
     body_type: Any = None
-    """The type that the body is decoded as, or None without a JSON body."""
+    """The type of the JSON body. None: there is no JSON body."""
     documented_body_type: Any = None
-    """The type that describes the body in the OpenAPI document if it differs; bytes if the body is not JSON."""
+    """The type of the body in the OpenAPI document, if it differs; bytes if the body is not JSON."""
     query_parameter: str | None = None
-    """A query parameter of the URL."""
     example: Any = None
-    """A body for the OpenAPI document that works with the sample data."""
+    """A body that works with the sample data."""
     path_parameter: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    """More of the path parameter's description: an example, or the operation whose response contains the value."""
+    """An example of the path parameter, or the operation whose response contains its value."""
     prerequisite: str | None = None
-    """The operation that must be called before the example."""
+    """The operation to call before the example."""
 
 
 _EXAMPLE_TIME = "2026-05-01T12:00:00+00:00"
@@ -358,7 +355,12 @@ _CREATED_MEMBER = {"member": "/created"}
 CONTROLS = (
     ControlOperation("GET", "clock", "Return the time of the sandbox.", _clock),
     ControlOperation(
-        "POST", "clock/freeze", "Stop the clock, now or at a time.", _freeze, _Freeze, example={"at": _EXAMPLE_TIME}
+        "POST",
+        "clock/freeze",
+        "Stop the clock at its present time, or at another time.",
+        _freeze,
+        _Freeze,
+        example={"at": _EXAMPLE_TIME},
     ),
     ControlOperation("POST", "clock/set", "Set the clock.", _set, _Set, example={"at": _EXAMPLE_TIME}),
     ControlOperation("POST", "clock/advance", "Advance the clock.", _advance, _Advance, example={"seconds": 600}),
@@ -428,7 +430,7 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "inbound/{address}",
-        "Deliver a raw message (RFC 5322), the body, into a mailbox.",
+        "Deliver the body, a raw message (RFC 5322), into a mailbox.",
         _inbound,
         documented_body_type=bytes,
         query_parameter="folder",
@@ -457,14 +459,18 @@ CONTROLS = (
     ControlOperation(
         "POST",
         "profile",
-        "Set one profile, or several.",
+        "Set the profile, or several: the deviations from the specification.",
         _set_profile,
         _Profile,
         example={"profile": "java"},
     ),
     ControlOperation("POST", "tokens", "Issue an access token.", _issue_token, _Token, example={"seconds": 60}),
-    ControlOperation("POST", "tokens/expire", "End the access tokens of an account, or all.", _expire_tokens, _Account),
-    ControlOperation("POST", "sessions/expire", "End the sessions of a login, or all.", _expire_sessions, _Username),
+    ControlOperation(
+        "POST", "tokens/expire", "Expire the access tokens of an account, or all.", _expire_tokens, _Account
+    ),
+    ControlOperation(
+        "POST", "sessions/expire", "Expire the registration sessions of a login, or all.", _expire_sessions, _Username
+    ),
     ControlOperation(
         "GET",
         "ledger",
@@ -473,7 +479,11 @@ CONTROLS = (
         query_parameter="operation",
     ),
     ControlOperation(
-        "POST", "reset", "Delete everything, or the data of an account, and restore the sample data.", _reset, _Account
+        "POST",
+        "reset",
+        "Delete everything and add the initial data again, or delete the data of an account.",
+        _reset,
+        _Account,
     ),
 )
 
@@ -513,18 +523,20 @@ def build_control_document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "The sandbox's control API", "version": __version__},
-        "tags": [{"name": "control", "description": "Controls the sandbox. Not part of the services."}],
+        "tags": [
+            {"name": "control", "description": "Controls the sandbox. These operations are not part of the services."}
+        ],
         "paths": paths,
         "components": {"schemas": components},
     }
 
 
 _RESPONSES = {
-    "200": "Done.",
-    "201": "Added.",
+    "200": "The request succeeded.",
+    "201": "The subject was added. `created` contains its id or name.",
     "400": "The input is invalid. `description` says why.",
     "401": "The sandbox accepts connections from other machines, and the request has no valid token.",
-    "403": "A web page may have sent the request.",
+    "403": "The request has an Origin header, or a Host header that is not a loopback address.",
     "404": "The subject does not exist.",
     "409": "The name is already in use.",
     "413": "The body is too large. `description` contains the maximum size.",

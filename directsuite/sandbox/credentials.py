@@ -1,7 +1,8 @@
 """Passwords, access tokens, and the authentication of signing and fax requests.
 
-Passwords and client secrets are stored as salted scrypt hashes, with a low cost. Tokens, codes and sessions are random
-text, of which the database stores a digest. An access token belongs to an account and expires on the sandbox's clock.
+Passwords and client secrets are stored as salted scrypt hashes, with a low cost. Of tokens, codes and sessions, which
+are random text, the database stores a digest. An access token belongs to an account and expires on the sandbox's
+clock.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ _SCRYPT_COST = 2**10
 _MAX_REMEMBERED_MATCHES = 4096  # if exceeded, all are discarded
 _MATCH_KEY = os.urandom(32)
 _matches: set[bytes] = set()
-"""Keyed digests of passwords together with their hashes, after successful checks."""
+"""Keyed digests of each password and its hash, after a successful check."""
 
 
 def hash_password(password: str) -> bytes:
-    """Return a new salt and the hash of the password, as stored in the database."""
+    """Return a new salt and the hash of the password, as stored."""
     salt = os.urandom(_SALT_BYTES)
     return salt + _compute_scrypt(password, salt)
 
 
 def check_password(password: str, stored: bytes) -> bool:
-    """Return True if `stored` is the hash of this password. Matches are cached, because scrypt is slow by design."""
+    """Return True if `stored` is the hash of this password. Matches are cached, because scrypt is slow."""
     match = hmac.digest(_MATCH_KEY, stored + password.encode("utf-8"), hashlib.sha256)
     if match in _matches:
         return True
@@ -66,12 +67,12 @@ def _compute_scrypt(password: str, salt: bytes) -> bytes:
 
 
 def generate_secret() -> str:
-    """Return random text for tokens, codes and sessions. It can be used in a URL without quoting."""
+    """Return random text for a token, code or session, safe in URLs."""
     return secrets.token_urlsafe(32)
 
 
 def hash_secret(secret: str) -> bytes:
-    """Return the digest of a token, code or session, as stored in the database."""
+    """Return the stored digest of a token, code or session."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
@@ -84,7 +85,7 @@ def store_token(
     lifetime: timedelta,
     scope: str = DEFAULT_SCOPE,
 ) -> None:
-    """Store a token that is valid for `account` from `now` (milliseconds since 1970) for `lifetime`."""
+    """Store a token of `account` that is valid from `now` (milliseconds since 1970) for `lifetime`."""
     connection.execute(
         "INSERT OR REPLACE INTO access_token(digest, account, scope, expires_at) VALUES(?, ?, ?, ?)",
         (hash_secret(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
@@ -92,7 +93,7 @@ def store_token(
 
 
 def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
-    """Return the account of a valid token, or None if the token is unknown or expired."""
+    """Return the account of a valid token, or None if it is unknown or expired."""
     row = connection.execute(
         "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (hash_secret(token), now)
     ).fetchone()
@@ -109,21 +110,21 @@ def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None,
 
 
 ACCOUNT = web.RequestKey("account", str)
-"""The key of a request for the account of its token."""
+"""For a request with a valid token: the token's account."""
 
 
 def parse_bearer_token(request: web.Request) -> str | None:
-    """Return the bearer token of the Authorization header, or None if there is none (RFC 6750 section 2.1)."""
+    """Return the token of the Authorization header (RFC 6750 section 2.1), or None."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middleware:
-    """Return the middleware that requires a valid token for signing and fax, and stores its account as ACCOUNT."""
+    """Return the middleware that requires a valid token for signing and fax, and stores ACCOUNT."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Reject the request if it needs a token and has no valid one."""
+        """Check the token."""
         # Without a route name, the path or method is unknown: 404 or 405, with any token.
         if request.match_info.route.name is None or not request.path.startswith(PROTECTED_PATHS):
             return await handler(request)
@@ -142,6 +143,6 @@ def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middlewar
 
 
 def _build_unauthorized_response(description: str, challenge: str) -> web.Response:
-    answer = build_error_response(401, "invalid_token", description)
-    answer.headers["WWW-Authenticate"] = challenge
-    return answer
+    response = build_error_response(401, "invalid_token", description)
+    response.headers["WWW-Authenticate"] = challenge
+    return response

@@ -6,10 +6,10 @@
     database.post(work)             starts a write without waiting for it; later writes run after it
 
 Work that arrives during a commit shares the next transaction (group commit). Each piece of work has its own
-savepoint, so that an exception only rolls back its own changes.
+savepoint, so that an exception rolls back only its own changes.
 
-The ledger records the side effects of the services. A service records an effect in the transaction that makes it, so
-that ledger and state are always consistent. Tests compare the ledger with what their client has reported.
+The ledger records the side effects of the services, each in the transaction that makes it. Tests compare the ledger
+with what their client has reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CREATE INDEX IF NOT EXISTS effect_operation ON effect(operation);
 CLOSED_TEXT = "the sandbox is closed"
 
 EFFECTS = ContextVar[list[str]]("EFFECTS")
-"""The effects (operation and subject) of the request in progress. The list of calls shows them."""
+"""The effects (operation and subject) of the request in progress, for the list of calls."""
 
 _FILE_NAME, _LOCK_NAME = "sandbox.sqlite3", "sandbox.lock"
 _MAX_GROUP_JOBS = 256  # pieces of work that share a commit
@@ -53,7 +53,7 @@ class FolderInUseError(OSError):
 
 
 class SandboxDatabase:
-    """The database in `folder`, or in memory if it is None. Each module of the sandbox has its own schema.
+    """The database in `folder`, or in memory if it is None, with the tables of `schemas`.
 
     Raises FolderInUseError, sqlite3.Error if the file cannot be read, and OSError if its permissions cannot be
     restricted to its owner. After close(), methods raise RuntimeError.
@@ -88,7 +88,7 @@ class SandboxDatabase:
                 raise
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction and return its result. An exception rolls it back and is raised."""
+        """Return the result of `work`, run in a transaction. An exception rolls it back and is raised."""
         effects = EFFECTS.get(None)
         if effects is None:
             result: T = await self._writer.submit(work)
@@ -102,12 +102,12 @@ class SandboxDatabase:
         return result
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`, which may only read, and return its result. It sees all completed writes."""
+        """Return the result of `work`, which may only read. It sees all completed writes."""
         result: T = await self._reader.submit(work)
         return result
 
     def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Run `work` without waiting for it, from any thread. If it fails, it is rolled back and the error ignored."""
+        """Run `work` later, from any thread. If it fails, it is rolled back and the error ignored."""
         self._writer.put(work, None)
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ def record_effect(connection: sqlite3.Connection, *, operation: str, subject: st
 
 
 def list_effects(connection: sqlite3.Connection, operation: str | None = None) -> list[Mapping[str, Any]]:
-    """Return all effects, or those of one operation, in the order in which they were recorded."""
+    """Return all effects, or those of one operation, in order."""
     rows = connection.execute(
         "SELECT id, operation, subject, detail, at FROM effect "
         "WHERE :operation IS NULL OR operation = :operation ORDER BY id",
@@ -155,10 +155,7 @@ def list_effects(connection: sqlite3.Connection, operation: str | None = None) -
 
 
 def make_private(*files: Path) -> None:
-    """Restrict the permissions of existing files to their owner, because copied files may have others.
-
-    Raises OSError.
-    """
+    """Restrict the permissions of existing files to their owner. Raises OSError."""
     for file in files:
         with contextlib.suppress(FileNotFoundError):
             if file.stat().st_mode & 0o077 and sys.platform != "win32":
@@ -197,11 +194,11 @@ def _connect(location: str, script: str) -> sqlite3.Connection:
 class _DatabaseThread:
     def __init__(self, name: str, connection: sqlite3.Connection, *, begin: str, max_group_jobs: int) -> None:
         self.connection = connection
-        self.listeners = list[Callable[[], None]]()  # called after a transaction with changes
+        self.listeners = list[Callable[[], None]]()
         self._begin = begin
         self._max_group_jobs = max_group_jobs
-        self._rejection_reason = ""  # why work is rejected, empty while it is accepted
-        self._closing = threading.Lock()  # ensures that no work follows the None that ends the queue
+        self._rejection_reason = ""  # empty while work is accepted
+        self._closing = threading.Lock()  # no work may follow the None that ends the queue
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -232,7 +229,7 @@ class _DatabaseThread:
         try:
             while group := self._take_group():
                 self._execute(group)
-        except BaseException as error:  # noqa: BLE001  every error is passed to the callers
+        except BaseException as error:  # noqa: BLE001  passed to the callers
             self._stop_accepting(f"the sandbox's database failed ({type(error).__name__}): restart the sandbox")
             while group:  # callers that already have a result are not affected
                 for _, future in group:
@@ -240,7 +237,7 @@ class _DatabaseThread:
                 group = self._take_group()
 
     def _take_group(self) -> list[_Job]:
-        """Wait for work, and return as much of it as one transaction may have. Return nothing at the end."""
+        """Wait for work, and return as much as one transaction may have, or nothing at the end."""
         group = list[_Job]()
         job = self._jobs.get()
         while job is not None:
@@ -259,7 +256,7 @@ class _DatabaseThread:
         outcomes: list[tuple[asyncio.Future[Any] | None, Any, BaseException | None]] = []
         try:
             if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK")  # of a transaction whose rollback had failed
+                self.connection.execute("ROLLBACK")  # a rollback had failed
             self.connection.execute(self._begin)
             changes = self.connection.total_changes
             for work, future in group:
@@ -280,7 +277,7 @@ class _DatabaseThread:
         self.connection.execute("SAVEPOINT work")
         try:
             value = work(self.connection)
-        except BaseException as error:  # noqa: BLE001  every error is passed to the caller
+        except BaseException as error:  # noqa: BLE001  passed to the caller
             self.connection.execute("ROLLBACK TO work")
             self.connection.execute("RELEASE work")
             return None, error

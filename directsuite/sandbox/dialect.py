@@ -1,7 +1,8 @@
 """The dialect of a server: how its responses differ from the OpenAPI document, and in which forms it writes values.
 
-`directsuite doctor --deep` finds a dialect and writes it as a Report. `imitation.py` reads the report, and has the
-sandbox respond in that dialect. A report contains paths, types and forms, but no values.
+`directsuite doctor --deep` writes a dialect as a Report, which contains paths, types and forms, but no values.
+`imitation.py` reads it, and has the sandbox respond in that dialect. A form is one of several ways to write a value
+that the document allows, such as a moment in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Any, Literal
 import msgspec
 
 FORM = "has the form: "
-"""The start of `Difference.what` for a form that the document allows, and that the sandbox does not write by itself."""
+"""The start of `Difference.what` for a form that the sandbox does not write by itself."""
 
 Role = Literal["array", "base64", "moment"]
-"""The kinds of values that the document allows in several forms."""
+"""The kinds of values that have several forms."""
 
 _TYPES: Mapping[Any, str] = {
     bool: "boolean",
@@ -44,7 +45,7 @@ _LINE_CHARS = 76  # of base64 with line breaks (RFC 2045, section 6.8)
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """One difference between a response and the document."""
+    """A difference between a response and the document, or a form."""
 
     path: str
     """The place in the response: `$.messages[].uid`, `status`, `refusal status` or `header Date`."""
@@ -53,7 +54,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
     @property
     def is_form(self) -> bool:
-        """True if the document allows it."""
+        """True for a form, which the document allows, False for a real difference."""
         return self.what.startswith(FORM)
 
 
@@ -62,19 +63,18 @@ class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
 
     operation: str
     status: int | None = None
-    """The HTTP status, or None if there was no response."""
+    """The HTTP status, or None without a response."""
     skipped: str | None = None
-    """Why the operation was not called, or None."""
+    """Why the operation was not called."""
     differences: list[Difference] = []
     forms: list[Difference] = []
-    """The forms of values that the document allows."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of `directsuite doctor --deep`, which is JSON."""
+    """The report of `directsuite doctor --deep`, stored as JSON."""
 
     directsuite: str = ""
-    """The version of the package that wrote the report."""
+    """The version that wrote the report."""
     operations: list[OperationReport]
 
 
@@ -106,17 +106,20 @@ def find_form(role: Role | None, value: object) -> str:
 
 
 def write_form(name: str, value: Any) -> Any:
-    """Return a value of the sandbox in the form of this name. Return a value of another role unchanged."""
+    """Return a value of the sandbox in this form. Values of other roles are returned unchanged."""
     return _FORMS[name].write(value) if name in _FORMS else write_moment(name.removeprefix("a moment as "), value)
 
 
 def mask_digits(text: object) -> str:
-    """Return a date with a 9 for each digit. The result never contains any other text."""
+    """Return a date with a 9 for each digit. Other text is never returned."""
     return re.sub("[0-9]", "9", str(text)) if _DATE_LIKE.fullmatch(str(text)) else "no date in digits"
 
 
 def write_moment(mask: str, value: Any) -> Any:
-    """Return a moment of the sandbox in UTC, in the form of `mask_digits`. Month and day precede a year at the end."""
+    """Return a moment of the sandbox in the form of `mask_digits`, in UTC. Other values are returned unchanged.
+
+    If the year is at the end, month and day precede it.
+    """
     moment = _read_moment(value)
     if moment is None:
         return value
@@ -147,7 +150,7 @@ _FORMS: Mapping[str, _Form] = {
         lambda value: re.sub(rf".{{{_LINE_CHARS}}}(?=.)", r"\g<0>\r\n", value) if isinstance(value, str) else value,
     ),
 }
-"""The forms by name. A moment may also be in the form of `mask_digits`."""
+"""The forms by name. For a moment, `mask_digits` makes more."""
 
 
 def _write_epoch(value: Any, units_per_second: int) -> Any:
@@ -156,7 +159,6 @@ def _write_epoch(value: Any, units_per_second: int) -> Any:
 
 
 def _read_moment(value: object) -> datetime | None:
-    """Return a moment that the sandbox has written, or None for another value."""
     try:
         return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%S.%f%z")
     except ValueError:

@@ -3,7 +3,7 @@
     status          respond with any status, without running the operation (processed=True: after running it)
     latency         wait `seconds` of real time, then run the operation
     hang            do not respond until the client disconnects (processed=True: after running the operation)
-    reset_before    read the request, then reset the connection without running the operation
+    reset_before    reset the connection without running the operation
     reset_after     run the operation, then reset the connection before the first byte of the response
     truncate        run the operation; send all headers, half of the body, then close the connection
     malformed       run the operation; send a body that is neither valid JSON nor valid base64
@@ -54,47 +54,49 @@ FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 EVERY_OPERATION = "*"
 
 ResponseBody: TypeAlias = bytes | PiecesPayload
-"""The body of a response. Large bodies are read from files while they are sent."""
+"""The body of a response. A large one is read from its file while it is sent."""
 
 _HeaderText = Annotated[str, msgspec.Meta(pattern=r"^[ -~]+$(?!\n)")]  # JSON Schema has no \Z
 _Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A fault rule: the operation, the fault, and how often it applies."""
+    """A fault rule: an operation, a fault, and how often it applies."""
 
     operation: _HeaderText
-    """The operation's name in the specification, or `*` for all operations."""
+    """The name in the specification, or `*` for all operations."""
     kind: FaultKind
     status: Annotated[int, msgspec.Meta(ge=200, le=599)] = 503
-    """The HTTP status of the response, for `status`."""
+    """For `status`: the HTTP status."""
     retry_after: _Natural | _HeaderText | None = None
-    """The value of the Retry-After header, in seconds or as an HTTP date, for `status`."""
+    """For `status`: the Retry-After header, in seconds or as an HTTP date."""
     body: Any = None
-    """The response body for `status`: text is sent unchanged, other values as JSON. None: the body is empty."""
+    """For `status`: text is sent unchanged, other values as JSON. None: the body is empty."""
     media_type: _HeaderText | None = None
-    """The Content-Type of the body. None: text/html for text, application/json for other values."""
+    """For `status`. None: text/html for text, application/json for other values."""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.1
-    """The delay for `latency`, in seconds of real time, because clients measure real time."""
+    """For `latency`: in real time, because clients measure that."""
     processed: bool = False
-    """True to run the operation, for `status` and `hang`."""
+    """For `status` and `hang`: True to run the operation."""
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1
     """How often the rule applies. None: without limit."""
     skip: _Natural = 0
-    """The number of requests of the operation to skip first. Requests to which other rules apply also count."""
+    """The number of requests that the rule skips first. A request to which another rule applies also counts."""
     probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
-    """The probability that the rule applies to a request, with a random generator initialized by `seed`."""
+    """The probability that the rule applies to a request, from a random generator with `seed`."""
     seed: int = 0
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Fault:
-        """Return a fault from JSON members with the names of the fields. Raises ValueError for an invalid member."""
+        """Return a fault from JSON members. Raises ValueError for an invalid member."""
         if (kind := members.get("kind", FAULT_KINDS[0])) not in FAULT_KINDS:
-            raise ValueError(f"there is no fault of the kind {kind!r}: use one of {', '.join(FAULT_KINDS)}")
+            raise ValueError(f"the kind {kind!r} of the fault is unknown: use one of {', '.join(FAULT_KINDS)}")
         try:
             return msgspec.convert(members, cls)
         except msgspec.ValidationError as mismatch:
-            raise ValueError(f"the fault is invalid: {mismatch}") from None
+            raise ValueError(
+                f"the fault rule is invalid ({mismatch}): see the guide `sandbox` for its members"
+            ) from None
 
 
 @attrs.define
@@ -112,7 +114,6 @@ class _FaultRule:
         return False
 
     def try_to_apply(self) -> bool:
-        """Return True if the rule applies to this request, and count that."""
         if self.uses_left == 0:
             return False
         if self.fault.probability < 1 and self.rng.random() >= self.fault.probability:
@@ -124,19 +125,19 @@ class _FaultRule:
 
 
 class Faults:
-    """The rules in the order in which they were added. The first that applies to a request is used."""
+    """The fault rules, oldest first. The first that applies to a request is used."""
 
     def __init__(self) -> None:
         self._rules: dict[int, _FaultRule] = {}
         self._last_number = 0
         self._operations: frozenset[str] = frozenset()
         self.listeners = list[Callable[[], None]]()
-        """Functions to call after each change of the rules."""
+        """Called after each change of the rules."""
         self.stopped = False
-        """True once the sandbox stops. Requests that hang then end."""
+        """True once the sandbox stops, which ends requests that hang."""
 
     def set_operations(self, operations: Iterable[str]) -> None:
-        """Set the names of the operations, so that rules for other names are rejected."""
+        """Set the names of the sandbox's operations. `add` rejects rules for others."""
         self._operations = frozenset(operations)
 
     def add(self, fault: Fault) -> int:
@@ -149,13 +150,13 @@ class Faults:
         return self._last_number
 
     def validate_operation(self, operation: str) -> None:
-        """Raise ValueError if there is no such operation."""
+        """Raise ValueError if the operation is unknown."""
         if operation not in self._operations:
             alike = difflib.get_close_matches(operation, self._operations, 1)
-            raise ValueError(f"there is no operation {operation!r}" + (f"; did you mean {alike[0]}?" if alike else ""))
+            raise ValueError(f"there is no operation {operation!r}" + (f": did you mean {alike[0]}?" if alike else ""))
 
     def remove(self, number: int) -> bool:
-        """Remove a rule. Return False if there is none with this id."""
+        """Remove a rule. Return False if its id is unknown."""
         existed = self._rules.pop(number, None) is not None
         self._notify_listeners()
         return existed
@@ -171,11 +172,11 @@ class Faults:
 
     @property
     def operations(self) -> frozenset[str]:
-        """The names of the operations."""
+        """The names of the operations for which rules can be added."""
         return self._operations
 
     def list_rules(self) -> list[dict[str, Any]]:
-        """Return the rules with their ids, how often each was applied, and how often it will still apply."""
+        """Return the rules with their ids and how often each was applied, and will still apply."""
         return [
             {
                 "id": number,
@@ -187,11 +188,11 @@ class Faults:
         ]
 
     def claim_fault(self, operation: str | None) -> Fault | None:
-        """Return the fault to apply to this request and count it, or None if no rule applies."""
+        """Return the fault of the first rule that applies to this request, and count its use, or None."""
         if operation not in self._operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
-        due = [rule for rule in rules if rule.count_request()]  # counts for all rules, so not in the next line
+        due = [rule for rule in rules if rule.count_request()]  # of all rules, so not in the next line
         return next((rule.fault for rule in due if rule.try_to_apply()), None)
 
 
@@ -212,14 +213,13 @@ def describe_remaining(rule: Mapping[str, Any]) -> str:
 
 
 ExpireFn = Callable[[web.Request], Awaitable[None]]
-"""Expires the token or session that the request carries."""
 
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with a timeout of 0: close() sends RST instead of FIN
-_STREAMED_OPERATION = "Save"  # always reads the entire body itself, and bodies may be too large for memory
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0: close() sends RST instead of FIN
+_STREAMED_OPERATION = "Save"  # reads its body itself, which may be too large for memory
 _LARGE_BODY_OPERATIONS = frozenset(
     {"Send", "SendWithHeader", "SendWithTuser", "SendWithHeaderWithTuser", "SaveRawMessages"}
 )
-_POLL_INTERVAL = 0.02  # seconds; aiohttp does not notify a handler that the client has disconnected
+_POLL_INTERVAL = 0.02  # seconds; aiohttp reports no disconnected client
 
 
 def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_session: ExpireFn) -> Middleware:
@@ -227,22 +227,22 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Call the handler, and apply the next rule for the operation if there is one."""
+        """Apply a rule."""
         fault = faults.claim_fault(request.match_info.route.name)
         if fault is None:
             return await handler(request)
         request[FAULT_KIND] = fault.kind
         name = request.match_info.route.name
         if name != _STREAMED_OPERATION and (name not in _LARGE_BODY_OPERATIONS or has_small_body(request)):
-            await request.read()  # now, because the operation may run after the client has disconnected
+            await request.read()  # now: the operation may run after the client has disconnected
         elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
             await receive_body(request, sys.maxsize, len)
 
         async def respond() -> web.StreamResponse:
-            """Return the response of the operation. Error responses can also be truncated or malformed."""
+            """Run the operation."""
             try:
                 return await handler(request)
-            except Exception as error:  # noqa: BLE001  every error becomes a response
+            except Exception as error:  # noqa: BLE001  error responses are also changed
                 return respond_to_error(error, request)
 
         if fault.processed and fault.kind in {"status", "hang"}:
@@ -287,17 +287,17 @@ def _build_status_response(fault: Fault) -> web.Response:
 
 async def _send_truncated(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     body = _get_body(response)
-    answer = web.StreamResponse(status=response.status, reason=response.reason, headers=response.headers)
-    answer.content_length = _get_size(body)
-    writer = await answer.prepare(request)
+    truncated = web.StreamResponse(status=response.status, reason=response.reason, headers=response.headers)
+    truncated.content_length = _get_size(body)
+    writer = await truncated.prepare(request)
     half = _cut_body(body, _get_size(body) // 2)
     if isinstance(half, bytes):
-        await answer.write(half)
+        await truncated.write(half)
     elif writer is not None:
         await half.write(writer)
     if request.transport is not None:
         request.transport.close()  # flushes what was written, then FIN
-    return answer
+    return truncated
 
 
 def _build_malformed(response: web.StreamResponse) -> web.Response:
@@ -337,15 +337,14 @@ def _cut_body(body: ResponseBody, size: int) -> ResponseBody:
 
 
 def break_json(body: ResponseBody) -> ResponseBody:
-    """Return the first half of a body, which is not valid JSON if the body is an object or array."""
+    """Return the first half of a body, which is invalid JSON if the body is an object or array."""
     return _cut_body(body, max(1, _get_size(body) // 2))
 
 
 def break_base64(body: ResponseBody) -> ResponseBody:
-    """Return invalid base64: complete groups and one more character, with an invalid character at the start.
+    """Return invalid base64: an invalid character, complete groups and one more character.
 
-    Even a decoder that skips invalid characters rejects the additional character. Bodies from files have no line
-    breaks.
+    A decoder that skips invalid characters still rejects the last one. Bodies from files have no line breaks.
     """
     if not isinstance(body, bytes):
         return body.cut(max(0, body.size - 1) // 4 * 4, b"!", b"A")

@@ -3,12 +3,12 @@
 Behavior that the specification leaves open:
 
     numbers           are compared by their digits: +1 (555) 010-0100 is 15550100100
-    order             newest first, by the time of sending; a new status does not change it
-    offset            counts records; a page has ten records, and is empty after the end
+    order             newest first, by the time of sending, also after a new status
+    offset            counts records; a page has ten, and is empty after the end
     invalid number    without a digit: 400
     invalid offset    not digits, or negative: 400
     unknown number    the list is empty; a single message that does not exist: 400 (404 is for unknown endpoints)
-    other accounts    a number that belongs to another account: 403
+    other accounts    a number of another account: 403
     MessageHandle     also in each record, to distinguish the records of a page; "" for the page
 """
 
@@ -81,7 +81,10 @@ class NewFax(msgspec.Struct, kw_only=True):
 
 
 def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
-    """Add a fax at `now` (milliseconds since 1970) and return its handle. Raises NumberTakenError."""
+    """Add a fax at `now` (milliseconds since 1970) and return its handle.
+
+    Raises NumberTakenError if the number belongs to another account.
+    """
     digits, account, description = extract_digits(new.fax_number), new.account or DEMO_ACCOUNT, new.description or ""
     owner = _find_owner(connection, digits)
     if owner not in {None, account}:
@@ -100,9 +103,9 @@ def add_fax(connection: sqlite3.Connection, new: NewFax, *, now: int) -> str:
 
 
 def update_status(connection: sqlite3.Connection, handle: str, status: str, *, now: int) -> bool:
-    """Change the status of a fax. Return False for an unknown handle. Raises ValueError for an unknown status.
+    """Change the status of a fax at `now`. Return False for an unknown handle.
 
-    now: the time of the change, in milliseconds since 1970.
+    Raises ValueError for an unknown status.
     """
     _validate_status(status)
     changed = connection.execute(
@@ -117,12 +120,12 @@ def _validate_status(status: str) -> None:
 
 
 def extract_digits(fax_number: str) -> str:
-    """Return the digits of a fax number, by which numbers are compared."""
+    """Return the digits of a fax number."""
     return "".join(character for character in fax_number if character in "0123456789")
 
 
 class FaxService:
-    """The two operations of the service, under /fax/api/fax."""
+    """The two operations, under /fax/api/fax."""
 
     def __init__(self, database: SandboxDatabase) -> None:
         self._database = database
@@ -143,18 +146,17 @@ class FaxService:
         return _build_response(request[ACCOUNT], rows, handle)
 
     async def _get_multiple_message_info(self, request: web.Request) -> web.Response:
-        """Return up to ten messages of a fax number, newest first, starting at a record offset."""
         offset = request.match_info["offset"]
         if not (offset.isascii() and offset.isdecimal()):
             raise InvalidParameterError("offset must be an integer of 0 or more")
-        # An offset of more than 18 digits may exceed SQLite's integers, and is always after the end.
+        # More than 18 digits are after the end, and may exceed SQLite's integers.
         significant = offset.lstrip("0") or "0"
         start = int(significant) if len(significant) <= 18 else 10**18
         query = "SELECT * FROM fax WHERE digits = ? ORDER BY id DESC LIMIT ? OFFSET ?"
         return _build_response(request[ACCOUNT], await self._read_records(request, query, PAGE_ROWS, start), "")
 
     async def _read_records(self, request: web.Request, query: str, *parameters: str | int) -> list[sqlite3.Row]:
-        """Return the faxes selected by a query with the digits of the request's number, followed by the parameters."""
+        """Run a query with the digits of the request's number, followed by `parameters`."""
         digits, account = extract_digits(request.match_info["fax_number"]), request[ACCOUNT]
         if not digits:
             raise InvalidParameterError("the fax number has no digits")

@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PIECE_BYTES = 3 * 2**18  # a multiple of 3, so that base64 of the pieces can be joined
-_RECEIVE_BATCH_BYTES = 2**20  # bytes of a body that are passed to a thread at once
-_MAX_SMALL_BODY_BYTES = 2**20  # bytes of a body
+_RECEIVE_BATCH_BYTES = 2**20  # of a body, passed to a thread at once
+_MAX_SMALL_BODY_BYTES = 2**20
 _LINE_BREAKS = b"\r\n"
 
 
 def make_abandoned_schema(table: str) -> str:
-    """Return the SQL with which a connection records the files that rows of a table no longer name in `name`."""
+    """Return SQL that makes a connection record the file names removed from the column `name` of a table."""
     return f"""
 CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
 CREATE TEMP TRIGGER {table}_deleted AFTER DELETE ON {table}
@@ -62,15 +62,14 @@ CREATE TEMP TRIGGER {table}_replaced AFTER UPDATE OF name ON {table}
 
 _FOLDER_PREFIX = "directsuite-sandbox-"
 _LOCK_NAME = "lock"
-"""A file in a temporary folder that is locked while the folder's sandbox is running."""
+"""A file in a temporary folder, locked while its sandbox is running."""
 
 
 _MIN_LEFTOVER_AGE = 60.0
-"""Seconds: the folder of a starting sandbox may not be locked yet."""
+"""The folder of a starting sandbox may not be locked yet."""
 
 
-def _remove_leftover_folders() -> None:
-    """Remove the temporary folders of sandboxes that were killed."""
+def _remove_leftover_folders() -> None:  # of sandboxes that were killed
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         lock = folder / _LOCK_NAME
         with suppress(OSError, sqlite3.Error):  # the folder is in use, or belongs to another user
@@ -83,15 +82,15 @@ def _remove_leftover_folders() -> None:
 
 
 def _is_own(path: Path, kind: int) -> bool:
-    """Return True if this is a file or folder of this user, and not a link. Raises OSError."""
+    """Return True if this file or folder belongs to this user and is not a link. Raises OSError."""
     found = path.lstat()
     return stat.S_IFMT(found.st_mode) == kind and (os.name != "posix" or found.st_uid == os.getuid())
 
 
 class StoredFiles:
-    """The files of a folder. Not thread-safe, except for methods that say otherwise and for creating the folder.
+    """The files of a folder. Only creating the folder and methods that say so are thread-safe.
 
-    folder: None for a temporary folder, deleted by close().
+    folder: None for a temporary folder, which close() removes.
     table: the table whose rows name the files, with the schema of make_abandoned_schema.
     """
 
@@ -126,13 +125,13 @@ class StoredFiles:
     async def write(
         self, database: SandboxDatabase, work: Callable[[sqlite3.Connection], T], created: Iterable[str] = ()
     ) -> T:
-        """Run `work` in a write transaction, then delete the files that no row names.
+        """Run `work` in a write transaction, then delete the files that no row names any more.
 
-        created: the names of files that were created for `work`; also deleted if no row names them.
+        created: files that were created for `work`; also deleted if no row names them.
         """
 
         def work_and_collect(connection: sqlite3.Connection) -> tuple[T, set[str]]:
-            """Run `work`. Return its result, and the names of the files that no row names."""
+            """Also return the names of the files."""
             result = work(connection)
             rows = connection.execute(f"DELETE FROM {self._table}_abandoned RETURNING name").fetchall()  # noqa: S608
             unnamed = {row["name"] for row in rows}.union(created)
@@ -144,7 +143,7 @@ class StoredFiles:
         return result
 
     async def remove_unreferenced(self, database: SandboxDatabase, *, at_start: bool = False) -> None:
-        """Delete the files that no row names.
+        """Delete the files that no row names any more.
 
         at_start: also delete the files left by a sandbox that was killed.
         """
@@ -155,7 +154,7 @@ class StoredFiles:
         await self.write(database, lambda _: None)
 
     def remove_all_except(self, names: Iterable[str]) -> None:
-        """Delete all files but these."""
+        """Delete all other files."""
         self._remove(file.name for file in [*self._folder.iterdir()] if file.name not in {*names})
 
     def __getitem__(self, name: str) -> Path:
@@ -163,7 +162,7 @@ class StoredFiles:
 
     @contextmanager
     def create_file(self) -> Generator[Path]:
-        """Yield a new file to write. It is deleted after an error, but not if cancelled: a row may already name it."""
+        """Yield a new file. An error deletes it; cancellation does not, because a row may name it."""
         file = self[uuid.uuid4().hex]
         file.touch(0o600)
         try:
@@ -174,13 +173,13 @@ class StoredFiles:
 
     @contextmanager
     def hold_file(self, name: str) -> Generator[Path]:
-        """Delay the deletion of a file while the block runs. Raises FileNotFoundError if it does not exist."""
+        """Delay the deletion of a file. Raises FileNotFoundError if it is gone."""
         with self.hold_files([name]):
             yield self[name]
 
     @contextmanager
     def hold_files(self, names: Collection[str]) -> Generator[None]:
-        """Delay the deletion of files while the block runs. Raises FileNotFoundError if one does not exist."""
+        """Delay the deletion of files. Raises FileNotFoundError if one is gone."""
         if not all(self[name].exists() for name in names):
             raise FileNotFoundError
         self._readers.update(names)
@@ -191,13 +190,13 @@ class StoredFiles:
             self._remove(self._abandoned - self._readers.keys())
 
     def abandon(self, names: Iterable[str]) -> None:
-        """Delete files that no row names. A file that is being read is deleted afterwards."""
+        """Delete files that no row names, at once or after they were read."""
         gone = {*names}
         self._abandoned |= gone & self._readers.keys()
         self._remove(gone - self._readers.keys())
 
     def sync(self, file: Path) -> None:
-        """Flush a written file to the disk, unless the folder is temporary. Can run in any thread."""
+        """Flush a written file to the disk, unless the folder is temporary. Thread-safe."""
         if self._permanent_folder is None:
             return
         with file.open("r+b") as written:
@@ -210,16 +209,16 @@ class StoredFiles:
                 os.close(folder)
 
     def sync_and_digest(self, file: Path) -> tuple[str, str, int]:
-        """Flush a written file to the disk, and return its documentDigest, name and size. Can run in any thread."""
+        """Flush a written file to the disk. Return its SHA-256 digest, name and size. Thread-safe."""
         self.sync(file)
         with file.open("rb") as written:
             return hashlib.file_digest(written, "sha256").hexdigest(), file.name, file.stat().st_size
 
     def make_payload(self, parts: Iterable[bytes | FileRange], *, base64: bool = True) -> PiecesPayload:
-        """Return a response body of bytes and file ranges. The files are not deleted before it is sent.
+        """Return a response body of bytes and file ranges. Delay the deletion of the files until it is sent.
 
         base64: True to send the ranges, but not the bytes, in base64.
-        Raises FileNotFoundError if a file does not exist.
+        Raises FileNotFoundError if a file is gone.
         """
         every = [*parts]
         sizes = (len(each) if isinstance(each, bytes) else each.base64_size if base64 else each.size for each in every)
@@ -235,20 +234,19 @@ class StoredFiles:
     def _remove(self, names: Iterable[str]) -> None:
         for name in [*names]:
             self._abandoned.discard(name)
-            with suppress(OSError):  # on Windows an open file cannot be deleted: the next start deletes it
+            with suppress(OSError):  # open on Windows: the next start deletes it
                 self[name].unlink()
 
 
 class FileRange:
-    """A range of a file.
+    """Octets in a range of a file.
 
-    size: the number of octets if the range contains base64 with line breaks, None if it contains the octets.
+    size: the number of octets if the range contains them as base64 with line breaks. None: it contains them unchanged.
     """
 
     def __init__(self, file: Path, start: int, end: int, size: int | None = None) -> None:
         self.file, self.start, self.end = file, start, end
         self.size = end - start if size is None else size
-        """The number of octets."""
         self._is_base64 = size is not None
 
     @property
@@ -262,7 +260,7 @@ class FileRange:
         return cls(file, 0, file.stat().st_size)
 
     def read_as_base64(self) -> FileRange | None:
-        """Return the octets that the range encodes as base64 with line breaks, or None if it is not base64."""
+        """Return the octets that this range encodes in base64, or None if it is not base64."""
         decoder, size = Base64Decoder(), 0
         try:
             for piece in self._iter_pieces():
@@ -284,7 +282,7 @@ class FileRange:
         return (decoder.decode(piece.translate(None, _LINE_BREAKS)) for piece in self._iter_pieces())
 
     def iter_base64(self) -> Iterator[bytes]:
-        """Yield the octets as base64 without line breaks, in pieces."""
+        """Yield the octets in base64 without line breaks, in pieces."""
         if self._is_base64:
             return (piece.translate(None, _LINE_BREAKS) for piece in self._iter_pieces())
         return map(pybase64.b64encode, self._iter_pieces())
@@ -306,7 +304,7 @@ class Base64Decoder:
         self._is_padded = False
 
     def decode(self, text: bytes, *, last: bool = False) -> bytes:
-        """Return the octets of a piece. Raises ValueError if the text is not base64.
+        """Return the octets of the next piece. Raises ValueError if the text is not base64.
 
         last: True for the last piece.
         """
@@ -321,14 +319,14 @@ class Base64Decoder:
 
 
 def has_small_body(request: web.Request) -> bool:
-    """Return True if the body is known to be small enough to be processed in memory."""
+    """Return True if the body is small enough for memory. False if its size is unknown."""
     return request.content_length is not None and request.content_length <= _MAX_SMALL_BODY_BYTES
 
 
 async def receive_body(request: web.Request, limit: int, consume: Callable[[bytes], Any]) -> None:
-    """Pass a request's body to `consume` in pieces, in threads. Raises BodyTooLargeError.
+    """Pass a request's body to `consume` in pieces, in threads.
 
-    limit: the maximum size of the body in bytes.
+    Raises BodyTooLargeError if it has more than `limit` bytes.
     """
     if (request.content_length or 0) > limit:
         raise BodyTooLargeError(limit)
@@ -364,7 +362,7 @@ class PiecesPayload(Payload):
         return self._length
 
     def cut(self, size: int, before: bytes = b"", after: bytes = b"") -> PiecesPayload:
-        """Return a payload to send instead: `before`, the first `size` bytes of this one, and `after`."""
+        """Return another payload: `before`, the first `size` bytes of this one, and `after`."""
         size = min(size, self._length)
 
         def iter_pieces() -> Iterator[bytes]:
@@ -392,7 +390,7 @@ class PiecesPayload(Payload):
         await self.write_with_length(writer, None)
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Send the body. `content_length` is ignored, because the headers always have the size."""
+        """Send the body. The length is ignored, because the headers always contain it."""
         pieces = self._iter_pieces()
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
@@ -404,7 +402,7 @@ class PiecesPayload(Payload):
 class FilePayload(PiecesPayload):
     """A response body that is read from a file while it is sent, optionally as base64.
 
-    The file is opened immediately, so that it can be sent completely even if it is deleted in the meantime.
+    The file is opened at once, so that it may be deleted in the meantime.
     """
 
     def __init__(self, file: Path, *, base64: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Imitate another server: change the sandbox's responses as a report of `directsuite doctor --deep` describes.
 
-The report contains no values, so unknown members and texts are made up. Differences that this module does not know are
-ignored. A response with a body from files is read into memory if it must be changed.
+The report contains no values, so unknown members and texts are made up. Unknown differences are ignored. A response
+body in a file is read into memory if it must be changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _CHANGES: Mapping[str, Callable[[str, Any], Any]] = {
     r"has a value that is (not listed)": lambda _, value: 77 if isinstance(value, int) else "Made Up",
     r"is no (base64) text": lambda _, value: "***",
 }
-"""How a value changes, by a pattern of `Difference.what`. The function also gets the text of the pattern's group."""
+"""How a value changes, by a pattern of `Difference.what`. The function gets the text of the pattern's group, and the
+value.
+"""
 
 
 def read_report(report: Path) -> Dialect:
@@ -66,7 +68,7 @@ def read_report(report: Path) -> Dialect:
 
 
 def make_imitation(dialect: Dialect) -> Middleware:
-    """Return the middleware that changes the responses to those of a server with this dialect."""
+    """Return the middleware that responds like a server with this dialect."""
     rejections = {
         operation: int(status[1])
         for operation, differences in dialect.items()
@@ -76,7 +78,7 @@ def make_imitation(dialect: Dialect) -> Middleware:
 
     @web.middleware
     async def change_response(request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Return the response to a request, changed. A rejection gets only the status of the service's rejections."""
+        """Change the response. Of a rejection, change only the status."""
         response = await handler(request)
         operation = request.match_info.route.name
         if not (dialect and operation and isinstance(response, web.Response)):
@@ -100,7 +102,7 @@ def _is_rejection(response: web.Response) -> bool:
 
 
 def _read_json(body: bytes) -> Any:
-    """Return the document of a body, or None if it is not JSON, for example because of an injected fault."""
+    """Return the decoded body, or None if it is not JSON."""
     try:
         return json.loads(body)
     except ValueError:
@@ -108,7 +110,6 @@ def _read_json(body: bytes) -> Any:
 
 
 async def _change(response: web.Response, differences: Sequence[Difference]) -> web.Response:
-    """Return a new response with differences."""
     body, status, headers = await _read_body(response), response.status, response.headers.copy()
     headers.popall("Content-Length", None)
     is_json = response.content_type == "application/json"
@@ -130,7 +131,7 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
 
 
 def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
-    """Change the values to which the steps lead: names of members, and [] for each element of an array."""
+    """Change the values at the end of `steps`: names of members, and [] for each element of an array."""
     step, *others = steps
     kind, keys = name_type(container), list[Any]()
     if kind == "object":
@@ -145,7 +146,6 @@ def _change_value(container: Any, steps: Sequence[str], what: str) -> None:
 
 
 def _change_member(container: Any, key: Any, what: str) -> None:
-    """Change one member of an object, or one element of an array."""
     is_object = name_type(container) == "object"
     if what == "is missing":
         container.pop(key, None) if is_object else None
@@ -168,7 +168,6 @@ class _Collector:
         self.content = bytearray()
 
     async def write(self, chunk: bytes) -> None:
-        """Append a chunk."""
         self.content += chunk
 
 

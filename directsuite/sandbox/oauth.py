@@ -3,8 +3,8 @@
     GET  /oauth/authorize    consents immediately and redirects with code and state
     POST /oauth/token        authorization_code, refresh_token (rotating), client_credentials, password
 
-The specification does not define how to obtain a token; these are the usual ways. A client acts for the account that
-it was registered for. The password grant accepts the logins of the registration service, and acts for the user name.
+The specification does not define how to obtain a token. A client acts for the account that it was registered for. The
+password grant accepts the logins of the registration service, and acts for the user name.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ CREATE TABLE IF NOT EXISTS oauth_grant(
 """
 
 TOKEN_LIFETIME = timedelta(hours=1)
-_CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2 recommends at most ten minutes
+_CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2
 _FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
 AuthenticateFn = Callable[[sqlite3.Connection, str, str], bool]
-"""Returns True for a user name and password that may use the password grant."""
+"""Returns True if this user name and password may use the password grant."""
 
 
 class OAuthError(Exception):
-    """An error of RFC 6749 section 5.2, with its code, description and HTTP status."""
+    """An error of RFC 6749 section 5.2."""
 
     def __init__(self, error: str, description: str, status: int = HTTPStatus.BAD_REQUEST) -> None:
         super().__init__(description)
@@ -103,17 +103,19 @@ class OAuth:
         ]
 
     async def authorize(self, request: web.Request) -> web.Response:
-        """Redirect with a code, which is valid for ten minutes and one use.
+        """Redirect with a code, valid for ten minutes and one use.
 
-        If the client is unknown or the redirect URI is unusable, respond with an error instead.
+        With an unknown client or unusable redirect URI, respond with an error instead (RFC 6749 section 4.1.2.1).
         """
         query = request.query
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
         account = await self._database.read(lambda connection: _find_client_account(connection, client_id))
         if account is None or not is_usable_redirect(redirect_uri):
-            # RFC 6749 section 4.1.2.1 forbids a redirect in these cases.
             return _build_response(
-                {"error": "invalid_request", "error_description": "unknown client_id or unusable redirect_uri"},
+                {
+                    "error": "invalid_request",
+                    "error_description": "client_id is unknown, or redirect_uri is no absolute URI without a fragment",
+                },
                 HTTPStatus.BAD_REQUEST,
             )
         outcome = {"state": query["state"]} if "state" in query else {}
@@ -133,15 +135,15 @@ class OAuth:
         try:
             form = await _read_form(request)
             client_id, client_secret = _parse_client_credentials(request, form)
-            answer = await self._database.write(
+            response = await self._database.write(
                 lambda connection: self._issue_token(connection, client_id, client_secret, form)
             )
         except OAuthError as error:
-            refused = _build_response({"error": error.error, "error_description": str(error)}, error.status)
+            rejection = _build_response({"error": error.error, "error_description": str(error)}, error.status)
             if error.status == HTTPStatus.UNAUTHORIZED:
-                refused.headers["WWW-Authenticate"] = 'Basic realm="directsuite-sandbox"'
-            return refused
-        return _build_response(answer)
+                rejection.headers["WWW-Authenticate"] = 'Basic realm="directsuite-sandbox"'
+            return rejection
+        return _build_response(response)
 
     def _issue_token(
         self, connection: sqlite3.Connection, client_id: str, client_secret: str, form: Mapping[str, str]
@@ -156,17 +158,17 @@ class OAuth:
         store_token(
             connection, access_token, account=grant.account, now=now, lifetime=TOKEN_LIFETIME, scope=grant.scope
         )
-        answer = {
+        response = {
             "access_token": access_token,
             "token_type": "Bearer",
             "expires_in": int(TOKEN_LIFETIME.total_seconds()),
             "scope": grant.scope,
         }
         if grant.is_refreshable:
-            answer["refresh_token"] = refresh_token = generate_secret()
+            response["refresh_token"] = refresh_token = generate_secret()
             row = (hash_secret(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
             _store_grant(connection, row)
-        return answer
+        return response
 
     def _redeem_code(self, connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
         row = _take_grant(connection, "code", _require_parameter(form, "code"), client)
@@ -193,7 +195,7 @@ class OAuth:
 
 
 def _redeem_client_credentials(connection: sqlite3.Connection, client: _OAuthClient, form: Mapping[str, str]) -> _Grant:
-    # RFC 6749 section 4.4.3: this grant does not include a refresh token.
+    # RFC 6749 section 4.4.3: without a refresh token.
     return _Grant(client.account, form.get("scope") or DEFAULT_SCOPE, is_refreshable=False)
 
 
@@ -206,7 +208,7 @@ def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
 
 
 def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client: _OAuthClient) -> sqlite3.Row:
-    """Delete and return a code or refresh token, which is valid once and for one client. A later error restores it."""
+    """Delete and return a code or refresh token. A later error restores it."""
     row: sqlite3.Row | None = connection.execute(
         "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
         (hash_secret(secret), kind, client.client_id),

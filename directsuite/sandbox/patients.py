@@ -4,9 +4,9 @@ Behavior that the specification leaves open:
 
     individuals       Names are compared without regard to case and repeated spaces. `dob` may be yyyy-MM-dd,
                       MM/dd/yyyy or yyyyMMdd. If a request has `id` and personal data, both must match. The e-mail
-                      address is not required: the specification lists it as required, but does not define it.
+                      address is optional.
     directUsername    1 to 64 letters, digits, dots, hyphens and underscores (otherwise 002), converted to lower
-                      case. Without one, it is made from the names, and gets a number if it is in use.
+                      case. Without one, it is made from the names, with a number if it is in use.
     directPassword    Without one, it is random and unknown until SetPatientsPasswords sets another.
     several           An individual may have several addresses. A user name in use in the domain is 014.
     price             12.00 for the year from the provisioning. Then the state is provisioned_cert_expired.
@@ -69,7 +69,7 @@ _STATES = {
     for entry in _STATE_NAMES.replace("\n", "").split("|")
     for spelling in (entry[:2], entry[3:])
 }
-"""The full names of states, by lower-case name and two-letter code."""
+"""Full names of states by lower-case name and code."""
 
 _USERNAME = re.compile(r"[a-z0-9_](?:[a-z0-9_-]|\.(?!\.|$)){0,63}")
 _OFFER_PRICE = 12.0
@@ -94,10 +94,9 @@ USER_STATES = (
 """The values of UserStateType."""
 
 STATES_WITHOUT_CERTIFICATE = frozenset({CERTIFICATE_EXPIRED, CERTIFICATE_REVOKED})
-"""The states in which inbound and outbound messages are rejected."""
+"""The states in which messages are rejected."""
 
 NonEmptyText = Annotated[str, msgspec.Meta(pattern=r"\S")]
-"""Text that is not blank."""
 
 
 class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
@@ -113,7 +112,6 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
     dob: str | None = None
 
     def __post_init__(self) -> None:
-        """Normalize id, ssn4 and dob for comparisons."""
         self.id = None if self.id is None else _normalize_id(self.id)
         self.ssn4 = None if self.ssn4 is None else _normalize_ssn4(self.ssn4)
         self.dob = None if self.dob is None else _normalize_dob(self.dob)
@@ -123,7 +121,7 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def name_key(self) -> str:
-        """The normalized name, with which individuals are found."""
+        """The normalized name."""
         return f"{_fold_name(self.first_name)}|{_fold_name(self.last_name)}"
 
     def matches(self, row: sqlite3.Row) -> bool:
@@ -138,10 +136,7 @@ class IndividualDescription(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class Contact(msgspec.Struct, kw_only=True):
-    """The optional contact members of a BaseUser.
-
-    Raises RegistrationError (204) for an unknown state.
-    """
+    """The optional contact members of a BaseUser. Raises RegistrationError (204) for an unknown state."""
 
     email: str | None = None
     phone: str | None = None
@@ -152,7 +147,6 @@ class Contact(msgspec.Struct, kw_only=True):
     zipcode: str | None = None
 
     def __post_init__(self) -> None:
-        """Replace the code of a state by its name."""
         if self.state:
             self.state = _STATES.get(_fold_name(self.state))
             if self.state is None:
@@ -164,7 +158,7 @@ class Contact(msgspec.Struct, kw_only=True):
 
 
 class Account(msgspec.Struct, kw_only=True, rename="camel"):
-    """The account that an IDProofedIndividualRESTful requests. A member may be absent, but not blank."""
+    """The account that an IDProofedIndividualRESTful requests."""
 
     direct_username: NonEmptyText | None = None
     direct_password: NonEmptyText | None = None
@@ -182,7 +176,7 @@ def add_individual(
 ) -> int:
     """Add an individual and return the id.
 
-    number: the id, or None for the next free one.
+    number: the id. None: the next free one.
     Raises RegistrationError if the id is in use.
     """
     taken = connection.execute("SELECT 1 FROM individual WHERE id = ?", (number,)).fetchone()
@@ -305,9 +299,9 @@ def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[U
 
 
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
-    """Set the state of a patient. Return False for an unknown address. Raises ValueError for an unknown state.
+    """Set the state of a patient. Return False for an unknown address.
 
-    state: None makes the state depend on the clock again.
+    state: None makes the state depend on the clock again. Raises ValueError for an unknown state.
     """
     if state is not None and state not in USER_STATES:
         raise ValueError(f"state must be one of {', '.join(USER_STATES)}")
@@ -319,7 +313,7 @@ def set_state(connection: sqlite3.Connection, address: str, state: str | None) -
 
 
 def find_user_state(connection: sqlite3.Connection, address: str, now_ms: int) -> str | None:
-    """Return the state of a patient's address, ignoring case, or None if it is not a patient's."""
+    """Return the state of a patient's address, ignoring case, or None for another address."""
     username, _, domain = address.casefold().rpartition("@")
     row = connection.execute(
         "SELECT state, expires_on FROM patient WHERE domain = ? AND username = ?", (domain, username)
@@ -341,7 +335,7 @@ def _build_detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
     return {
         "firstName": row["first_name"],
         "lastName": row["last_name"],
-        "email": "",  # required by the specification; replaced if the contact has one
+        "email": "",  # required by the specification
         **json.loads(row["contact"]),
         "username": row["username"],
         "userType": "SMTP",
@@ -381,8 +375,7 @@ def _find_free_username(connection: sqlite3.Connection, person: sqlite3.Row, dom
     return username
 
 
-def _parse_local_part(username: str, domain: str) -> str:
-    """Return the part of a user name before its domain, which may be absent."""
+def _parse_local_part(username: str, domain: str) -> str:  # the domain may be absent
     return username.strip().lower().removesuffix(f"@{domain}")
 
 
@@ -391,7 +384,7 @@ def _to_date(now: int) -> date:
 
 
 def _normalize_id(number: int | str) -> int:
-    """Return an id as a number. Some clients send it as a string of digits."""
+    """Return an id as a number, which some clients send as a string."""
     if isinstance(number, str) and number.isascii() and number.isdecimal() and len(number) < 20:
         number = int(number)
     if isinstance(number, str) or abs(number) > _MAX_ID:

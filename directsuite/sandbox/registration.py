@@ -4,12 +4,12 @@ A request is validated in this order:
 
     session (011) → domain (208) → arguments (010, 204) → the operation itself (002, 014, 205, 210)
 
-A body with another type than application/json is HTTP 415, and invalid JSON is HTTP 400, both with code 010.
+A body of another type than application/json is HTTP 415, and invalid JSON is HTTP 400, both with code 010.
 Every other rejection is HTTP 200 with `success: false`.
 
 A user is a reseller of this module or a T-User of the messaging service. Each may use all domains that have an
-organization: the domains of the messaging service, and the domains added with resellers. A session expires ten
-minutes after the login, even if it is used.
+organization: the domains of the messaging service, and those added with resellers. A session expires ten minutes
+after the login, even if it is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS registration_session(
 )
 
 _SESSION_LIFETIME_MS = 600_000
-_MAX_USERS = 1_000  # in a request that sets passwords, because hashing each takes milliseconds
+_MAX_USERS = 1_000  # whose passwords a request sets, because hashing each takes milliseconds
 
 
 class RegistrationService:
@@ -85,18 +85,17 @@ class RegistrationService:
 
 
 class RegistrationCall(NamedTuple):
-    """A request with a valid session."""
+    """A request, with a valid session unless it is a login."""
 
     body: Any
-    """The decoded JSON body."""
+    """The decoded JSON."""
     domain: str
-    """The normalized domain of the path."""
+    """The normalized domain of the path, empty for a login."""
     path: Mapping[str, str]
-    """The decoded parameters of the path."""
     now: int
 
     def convert_body(self, expected: type[T]) -> T:
-        """Convert the body to the type of the operation. Raises RegistrationError (010) if it does not match."""
+        """Return the body as the type of the operation. Raises RegistrationError (010) if it does not match."""
         try:
             return msgspec.convert(self.body, expected)
         except msgspec.ValidationError as mismatch:
@@ -126,7 +125,6 @@ def _provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[s
 
 
 def _find_addresses_by_meta(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Return a GetPatientAddressesResponseType with the addresses of all individuals that match the body."""
     people = patients.find_individuals(connection, call.convert_body(IndividualDescription))
     return _build_addresses(patients.list_individual_patients(connection, call.domain, people, now=call.now))
 
@@ -143,7 +141,6 @@ def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
-    """Set the passwords of all listed patients, or change nothing, and return a ResellerAPIResponseType."""
     users = call.convert_body(list[UserPassword])
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
@@ -162,9 +159,8 @@ class RegistrationOperation(NamedTuple):
     path: str
     """The path after the name."""
     handler: Callable[[sqlite3.Connection, RegistrationCall], dict[str, Any]]
-    """Runs the operation, and returns the members to add to a ResellerAPIResponseType."""
+    """Returns the members to add to a ResellerAPIResponseType."""
     is_write: bool
-    """True if the operation writes to the database."""
 
 
 _SESSION_PATH = "/{session_id}/{direct_domain}"
@@ -182,11 +178,11 @@ OPERATIONS = (
     ),
     RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
 )
-"""The five operations, in the order of the specification."""
+"""In the order of the specification."""
 
 
 def add_reseller(connection: sqlite3.Connection, username: str, password: str, domains: Iterable[str] = ()) -> None:
-    """Add a reseller, or change the password of one. An organization is added for each of `domains`."""
+    """Add a reseller, or change the password of one, and add an organization for each of `domains`."""
     connection.execute(
         "INSERT OR REPLACE INTO reseller(username, password) VALUES(?, ?)", (username, hash_password(password))
     )

@@ -7,14 +7,6 @@
 
 An operation raises a RejectionError in any thread. The middleware converts it to a response in the form of the
 service, and does the same for unknown paths, wrong methods, invalid bodies and unexpected exceptions.
-
-    RejectionError
-    ├── MessagingError, RegistrationError     with a code of the service
-    ├── InvalidActionError                    signing: the document does not allow this action
-    ├── InvalidParameterError                 signing and fax: a part of the request is missing or invalid
-    ├── WrongAccountError                     signing and fax: the document or number belongs to another account
-    ├── NoSuchDocumentError                   signing: the document is unknown, deleted or expired
-    └── KeyUnavailableError                   signing: the key cannot be used now
 """
 
 from __future__ import annotations
@@ -44,12 +36,12 @@ _EXPLANATIONS = {
 }
 
 MAX_JSON_VALUES = 100_000
-"""The maximum number of values in JSON of any type, because they need up to thirty times the memory of their text."""
+"""The maximum number of values in JSON, which need up to thirty times the memory of their text."""
 
 logger = logging.getLogger("directsuite.sandbox")
 
 protocol_logger = logging.getLogger("directsuite.sandbox.http")
-"""The logger for aiohttp's messages about requests that are not valid HTTP."""
+"""For aiohttp's messages about requests that are not valid HTTP."""
 
 
 def _remove_request_text(record: logging.LogRecord) -> bool:
@@ -71,7 +63,7 @@ class MessagingCode(IntEnum):
 
 
 class RegistrationCode(StrEnum):
-    """The codes of a ResellerAPIResponseType that the sandbox uses."""
+    """The codes of a ResellerAPIResponseType in use."""
 
     SUCCESS = "000"
     INVALID_USER = "002"
@@ -86,63 +78,63 @@ class RegistrationCode(StrEnum):
 
 
 class RejectionError(Exception):
-    """A service has rejected a request, which then changes nothing. The form is that of signing and fax."""
+    """A service has rejected a request, which changes nothing. The form is that of signing and fax."""
 
     error: ClassVar[str]
     status: int = HTTPStatus.BAD_REQUEST
 
     def to_response(self) -> web.Response:
-        """Return the service's error response."""
+        """Return the error response in the form of the service."""
         return build_error_response(self.status, self.error, str(self))
 
 
 class InvalidActionError(RejectionError):
-    """The stored document does not allow the action."""
+    """Signing: the stored document does not allow the action."""
 
     error = "invalid_action"
 
 
 class InvalidParameterError(RejectionError):
-    """A parameter is missing or invalid."""
+    """Signing and fax: a parameter is missing or invalid."""
 
     error = "invalid_parameter"
 
 
 class WrongAccountError(RejectionError):
-    """The document or fax number belongs to another account."""
+    """Signing and fax: the document or number belongs to another account."""
 
     error = "permission_denied"
     status = HTTPStatus.FORBIDDEN
 
 
 class NoSuchDocumentError(RejectionError):
-    """The document does not exist, or no longer exists."""
+    """Signing: the document is unknown, deleted or expired."""
 
     error = "no_such_document"
 
 
 class KeyUnavailableError(RejectionError):
-    """The token with the signing key does not work as expected. The same request may succeed later."""
+    """Signing: the token with the key does not work. The same request may succeed later."""
 
     error = HTTPStatus.INTERNAL_SERVER_ERROR.phrase
     status = HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 class MessagingError(RejectionError):
-    """The messaging service has rejected a request, with a code of an APIResponse."""
+    """A rejection by the messaging service, with the code of an APIResponse."""
 
     def __init__(self, code: MessagingCode, text: str) -> None:
         super().__init__(text)
         self.code = code
 
     def to_response(self) -> web.Response:
-        """Return an APIResponse. Like those of successful requests, it has no charset."""
+        """Return an APIResponse. It has no charset, like those of successful requests."""
         body = msgspec.json.encode({"success": False, "code": self.code, "message": str(self)})
         return web.Response(body=body, content_type="application/json")
 
 
 class RegistrationError(RejectionError):
-    """The registration service has rejected a request, with a code of a ResellerAPIResponseType."""
+    """A rejection by the registration service, with the code of a ResellerAPIResponseType."""
 
     def __init__(self, code: RegistrationCode, text: str) -> None:
         super().__init__(text)
@@ -154,15 +146,15 @@ class RegistrationError(RejectionError):
 
 
 class MalformedBodyError(Exception):
-    """The request body is not valid JSON. The text says why, without quoting the body."""
+    """The request body is not valid JSON. The text does not quote it."""
 
 
 def parse_json(body: bytes, expected: Any = Any) -> Any:
     """Decode JSON, as the expected type if there is one.
 
-    Raises MalformedBodyError for invalid syntax, text that is not UTF-8, NaN and Infinity, too deep nesting, too long
-    numbers, unpaired surrogates (which cannot be stored), and, without an expected type, for JSON that may have more
-    than MAX_JSON_VALUES values. Raises msgspec.ValidationError for JSON of another type.
+    Raises msgspec.ValidationError for another type. Raises MalformedBodyError for invalid syntax or UTF-8, NaN and
+    Infinity, too deep nesting, too long numbers and unpaired surrogates; without an expected type, also if there may be
+    more than MAX_JSON_VALUES values.
     """
     may_have_many_values = sum(map(body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES
     if expected is Any and may_have_many_values:
@@ -173,7 +165,7 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         if isinstance(error, msgspec.ValidationError) and expected is not Any and not may_have_many_values:
-            parse_json(body)  # raises if the rest of the body is not valid JSON
+            parse_json(body)  # raises if the rest is not valid JSON
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None
 
@@ -202,12 +194,12 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
     try:
         _validate_charset(request)
         return await handler(request)
-    except Exception as error:  # noqa: BLE001  unexpected errors also need a response in the service's form
+    except Exception as error:  # noqa: BLE001  all need a response in the service's form
         return respond_to_error(error, request)
 
 
 def respond_to_error(error: Exception, request: web.Request) -> web.Response:
-    """Return the response for a request whose handler raised `error`. Log unexpected errors, without the request.
+    """Return the response for `error`, raised by a handler. Log unexpected errors, without the request.
 
     Raises the error itself if it is a redirect.
     """
@@ -223,16 +215,16 @@ def respond_to_error(error: Exception, request: web.Request) -> web.Response:
             )
             if request.path.startswith(SIGNING_BASE):  # the specification has no 413 for this service
                 return respond_to_error(InvalidParameterError(explanation), request)
-        answer = _build_service_rejection(request.path, error.status, explanation)
+        response = _build_service_rejection(request.path, error.status, explanation)
         if "Allow" in error.headers:
-            answer.headers["Allow"] = error.headers["Allow"]
-        return answer
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
     if isinstance(error, (MalformedBodyError, HttpProcessingError, web.RequestPayloadError)):
         text = str(error) if isinstance(error, MalformedBodyError) else "the request body could not be read"
         return _build_service_rejection(request.path, HTTPStatus.BAD_REQUEST, text)
     if isinstance(error, ConnectionError):
-        return web.Response()  # the client has disconnected, so the response is never sent
-    # Only the operation is logged, because the path may contain a session, and the body credentials.
+        return web.Response()  # never sent: the client has disconnected
+    # Only the operation is logged: the path may contain a session, and the body credentials.
     logger.error("The operation %s failed.", request.match_info.route.name, exc_info=error)
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     return _build_service_rejection(request.path, status, _explain_status(status))
@@ -257,6 +249,6 @@ def _explain_status(status: int) -> str:
 
 def _validate_charset(request: web.Request) -> None:
     try:
-        "".encode(request.charset or "utf-8")  # raises for codecs that are not for text, such as rot13
+        "".encode(request.charset or "utf-8")  # raises for rot13, for example
     except (LookupError, ValueError):
         raise MalformedBodyError("the charset of the request body is unknown") from None

@@ -33,7 +33,6 @@ _CCDA = b'<?xml version="1.0" encoding="utf-8"?>\n<ClinicalDocument xmlns="urn:h
 @attrs.frozen
 class _Sample:
     age_hours: int
-    """The hours since it was received."""
     sender: str
     subject: str
     body: str
@@ -64,8 +63,8 @@ _MESSAGES = (
 
 
 def add_sample_content(connection: sqlite3.Connection, now: int) -> None:
-    """Add the sample data, unless the state already has it. now: milliseconds since 1970."""
-    # All data is added in one transaction, so it exists if the mailboxes exist.
+    """Add the sample data, unless both sample mailboxes exist. now: milliseconds since 1970."""
+    # One transaction adds all data, so it exists if the mailboxes exist.
     if all(mailboxes.find_account_id(connection, address) is not None for address in MAILBOXES):
         return
     for address in MAILBOXES:

@@ -1,4 +1,4 @@
-"""The sandbox: four services, OAuth 2.0, faults and a control API on one port of a loopback address.
+"""The sandbox: four services, OAuth 2.0, faults, a control API and a page on one port.
 
     async with Sandbox() as sandbox:
         await sandbox.add_account("alice@direct.example.test", "…")
@@ -6,7 +6,7 @@
 
 The middlewares process a request in this order:
 
-    error responses → faults → bearer token (signing and fax) → the operation
+    calls → imitation → error responses → Host → faults → bearer token (signing and fax) → the operation
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 DEMO_LOGIN = ("demo-reseller", "demo-login")
 DEMO_CLIENT = ("demo-client", "demo-secret")
-_DEMO_TOKEN_LIFETIME = timedelta(days=365)  # so that a test may advance the clock by hours and keep its token
+_DEMO_TOKEN_LIFETIME = timedelta(days=365)  # a test may advance the clock and keep its token
 _OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 _MAX_BODY_BYTES = 64 * 2**20
 _MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
@@ -58,44 +58,38 @@ _MAX_MESSAGE_BYTES = 2**31  # a message with 1 GiB in base64, again in base64
 _MIN_TOKEN_CHARS = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-_SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress to finish when the sandbox stops
+_SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress
 
 
 class Sandbox(SandboxState):
     """The four services on one port of a loopback address, open from `__aenter__` to `__aexit__`.
 
-    folder: the folder that stores the state, including the clock. None: the state is in memory.
-    host: the address to listen on. Only loopback is allowed without a token.
+    folder: the folder of the state, including the clock. None: the state is in memory.
+    host: the address to listen on, which must be a loopback address without a token.
     port: the port to listen on. 0: a free port.
     clock: a clock to use unchanged. None: a new clock, which resumes at its stored time.
     seed: adds initial data, at each start and after a reset, in one transaction. The state may already contain it.
     keys: the source of the signing key. None: a key in `folder`.
     profile, csv_above, missing_status: the initial values of the attributes.
-    token: a token for programs and browsers on other machines, which they must send to the control API and the page.
-        The services use the credentials of their accounts.
+    token: a token that programs and browsers must send to the control API and the page.
     imitate: a report of `directsuite doctor --deep`, whose differences the responses imitate.
-    max_body: the maximum size of a request in bytes. None: documents in Save, and attachments in Send, its variants
-        and SaveRawMessages, may have 1 GiB, and requests of other operations 64 MiB.
-    Raises ValueError for another host than loopback without a token, a short token, a `max_body` below 1, and a file
-    that is not a report.
+    max_body: the maximum size of a request in bytes. None: 1 GiB for a document in Save, and for the attachments in
+        Send,
+        its variants and SaveRawMessages; 64 MiB for other operations.
+    Raises ValueError for another host without a token, a short token, a `max_body` below 1, and a file that is not a
+    report.
     """
 
     root_url: str
-    """The start of all URLs. The OpenAPI document is at /openapi.json below it."""
+    """The start of all URLs, without a slash at the end."""
     signing_url: str
-    """Base URL of the signing service."""
     fax_url: str
-    """Base URL of the fax service."""
     message_url: str
-    """Base URL of the messaging service."""
     registration_url: str
-    """Base URL of the registration service."""
     token_url: str
-    """URL of the OAuth 2.0 token endpoint."""
     control_url: str
-    """Base URL of the control API."""
     environment: dict[str, str]
-    """The environment variables with which a client finds the sandbox and its demo account."""
+    """The environment variables for a client of the demo account."""
 
     def __init__(
         self,
@@ -114,7 +108,7 @@ class Sandbox(SandboxState):
         max_body: int | None = None,
     ) -> None:
         if token is None and not is_loopback(host):
-            raise ValueError("the sandbox listens on loopback only: give it 127.0.0.1, ::1 or localhost, or a token")
+            raise ValueError("without a token, the host must be a loopback address: use 127.0.0.1, ::1 or localhost")
         if token is not None and len(token) < _MIN_TOKEN_CHARS:
             raise ValueError(f"the sandbox's token must have {_MIN_TOKEN_CHARS} characters or more")
         if max_body is not None and max_body < 1:
@@ -128,10 +122,8 @@ class Sandbox(SandboxState):
         self._host = host
         self._port = port
         self.calls = Calls()
-        """The most recent calls."""
         self._access = Access(token)
-        # Requests with a response, but without a complete body, which aiohttp reads for 10 more seconds. The key is
-        # id(), because requests have no hash.
+        # Requests with a response whose body aiohttp still reads, by id(), for up to 10 seconds.
         self._unread_requests = weakref.WeakValueDictionary[int, web.Request]()
         self._exit_stack = AsyncExitStack()
         self._demo_token = credentials.generate_secret()
@@ -189,20 +181,20 @@ class Sandbox(SandboxState):
         application.add_routes(_allow_any_segment(endpoints.make_routes()))
         self._faults.set_operations(application.router.named_resources())
         application.add_routes(_allow_any_segment(make_control_routes(self, self._access)))
-        for name, answer in (
+        for name, handler in (
             ("health", self._access.guard_control_handler(self._get_health, without_token=True)),
             ("openapi.json", self._access.guard_control_handler(_serve_control_document)),
             ("environment", self._access.guard_control_handler(self._get_environment)),
             ("ca.pem", self._access.guard_control_handler(self._get_authority)),
         ):
-            application.router.add_get(f"{BASE}/{name}", answer, allow_head=False)
+            application.router.add_get(f"{BASE}/{name}", handler, allow_head=False)
         self._page = SandboxPage(self, self.calls, self._access, load_openapi_document)
         application.add_routes(_allow_any_segment(self._page.make_routes()))
         application.router.add_get("/openapi.json", _serve_openapi, allow_head=False)
         return application
 
     def _make_routes(self) -> list[web.RouteDef]:
-        """Return the routes of the four services. Without PDF libraries, signing responds with how to install them."""
+        """Return the services' routes. Without PDF libraries, signing responds with how to install them."""
         services = self._services
         signing = services.signing.make_routes()
         if not has_pdf_libraries():
@@ -228,7 +220,7 @@ class Sandbox(SandboxState):
         """End the requests that hang, and stop reading the bodies of rejected requests."""
         self._faults.stopped = True
         for request in [*self._unread_requests.values()]:
-            request.content.set_exception(TimeoutError())  # as aiohttp does at the end of its timeout
+            request.content.set_exception(TimeoutError())  # as aiohttp does later
         self._page.close()
 
     def _set_urls(self, port: int) -> None:
@@ -266,7 +258,7 @@ class Sandbox(SandboxState):
         return web.json_response({"status": "ok", "now": self.clock.now().isoformat(), "urls": self.urls})
 
     async def _get_environment(self, request: web.Request) -> web.Response:
-        """Return the environment with a valid token, and with the host name that the caller has used."""
+        """Respond with a valid token. With an access token, the URLs have the host name that the caller has used."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
         if (
             await self._database.read(lambda connection: credentials.find_token_account(connection, token, now=now))
@@ -299,12 +291,12 @@ class Sandbox(SandboxState):
 
 
 def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:
-    """Let each path parameter match any segment. By default, aiohttp rejects segments with a brace."""
+    """Let each path parameter match any segment. By default, aiohttp rejects braces."""
     return [attrs.evolve(each, path=_PARAMETER.sub(r"{\1:[^/]+}", each.path)) for each in routes]
 
 
 def load_openapi_document() -> dict[str, Any]:
-    """Return a new copy of the OpenAPI 3.1 document of the services, with paths from the sandbox's root URL.
+    """Return a new copy of the OpenAPI document of the services, with paths from the root URL.
 
     Raises ImportError without PyYAML, which the extra `directsuite[sandbox]` installs.
     """
@@ -318,7 +310,7 @@ def _load_openapi_json() -> bytes:
 
 
 def has_pdf_libraries() -> bool:
-    """Return True if the PDF libraries, which the extra `directsuite[sandbox]` installs, are available."""
+    """Return True if the PDF libraries of the extra `directsuite[sandbox]` are installed."""
     return all(find_spec(library) is not None for library in _PDF_LIBRARIES)
 
 

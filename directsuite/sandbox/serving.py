@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 MAX_PIN_BYTES = 1_000
 MAX_DECODED_BYTES = 64 * 2**20
-"""The maximum size in bytes of a compressed stream of a PDF after decoding."""
+"""The maximum size of a decoded stream of a PDF."""
 MAX_LOG_RECORDS_PER_MINUTE = 60
-"""The maximum number of log records per minute, so that a client with invalid requests does not fill the disk."""
+"""A limit, so that a client with invalid requests does not fill the disk."""
 DEFAULT_PORT = 8025
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_FOLDER = Path("directsuite-sandbox")
@@ -58,12 +58,12 @@ CLIENT_VARIABLES = frozenset(
         *("MAILBOX", "MAILBOX_PASSWORD", "SANDBOX"),
     )
 )
-"""The variables with which a client finds a sandbox and the demo account. Only these are printed for a shell."""
+"""The only variables that are printed for a shell."""
 PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 
 
 class CannotStartError(Exception):
-    """The sandbox could not be opened. The text contains the reason and what to do."""
+    """The sandbox cannot start. The text contains the reason and what to do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ class ServingOptions:
     """The options of the sandbox as a server."""
 
     folder: Path | None = DEFAULT_FOLDER
-    """The folder that stores the state. None: the state is in memory."""
+    """The folder of the state. None: the state is in memory."""
     host: str = DEFAULT_HOST
     allow_remote: bool = False
     """Accept connections from other machines, with the token in DIRECTSUITE_SANDBOX_TOKEN or a new one."""
@@ -80,30 +80,22 @@ class ServingOptions:
     imitate: Path | None = None
     """A report of `directsuite doctor --deep`, whose differences the responses imitate."""
     max_body: int | None = None
-    """The maximum size of a request in bytes.
-
-    None: documents in Save, and attachments in Send, its variants and SaveRawMessages, may have 1 GiB, and requests
-    of other operations 64 MiB.
-    """
+    """See `Sandbox`."""
     quiet: bool = False
-    """True to print no calls."""
     json: bool = False
-    """True to print JSON for programs."""
     pkcs11_module: Path | None = None
-    """The library of the token that signs. None: the key in the folder signs."""
+    """The library of the PKCS #11 token that signs. None: the key in the folder signs."""
     pkcs11_token: str = ""
-    """The token's label."""
     pkcs11_key: str = DEFAULT_KEY_LABEL
-    """The label of the token's key."""
     pkcs11_pin_file: Path | None = None
-    """The file with the token's PIN. None: the PIN is in DIRECTSUITE_PKCS11_PIN."""
+    """The file with the PIN. None: the PIN is in DIRECTSUITE_PKCS11_PIN."""
 
 
 def parse_size(text: str) -> int:
-    """Return a size in bytes from a number, or a number with K, M or G (powers of 1024). Raises ValueError."""
+    """Return the bytes of a number with an optional K, M or G (powers of 1024). Raises ValueError."""
     found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
     if found is None:
-        raise ValueError("give a size such as 500M or 2G, or a number of bytes")
+        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
     return int(found[1]) << 10 * " kmg".index(found[2] or " ")
 
 
@@ -119,10 +111,9 @@ def run(options: ServingOptions) -> int:
 
 @contextlib.contextmanager
 def limit_pdf_streams() -> Generator[None]:
-    """Limit the memory that qpdf uses for a compressed stream, because a PDF of 2 kB can contain a gigabyte.
+    """Limit the memory for the decoding of a stream in this process, because a PDF of 2 kB can contain a gigabyte.
 
-    The limits apply to the entire process, so only a process that serves sets them. qpdf decodes only object streams,
-    which have one filter.
+    qpdf decodes only object streams, which have one filter.
     """
     if not has_pdf_libraries():
         yield
@@ -197,10 +188,10 @@ class _Formatter(logging.Formatter):
 
 @contextlib.contextmanager
 def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
-    """Log errors in the sandbox and in asyncio to stderr.
+    """Log errors in the sandbox and in asyncio to stderr, with a limit per minute.
 
-    now: returns the time in seconds. The limit of records uses it. The limit is needed because asyncio logs a traceback
-    for each connection that it cannot accept while too many files are open.
+    asyncio logs a traceback for each connection that it cannot accept while too many files are open.
+    now: returns the time in seconds.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -216,7 +207,7 @@ def log_to_stderr(now: Callable[[], float] = time.monotonic) -> Generator[None]:
 
 
 def _print(text: str) -> None:
-    """Print a line, and ignore errors, because the server must continue if its output is closed."""
+    """Print a line. Errors are ignored, because the server must continue if its output is closed."""
     with contextlib.suppress(OSError):
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
@@ -249,7 +240,7 @@ async def _open_sandbox(running: AsyncExitStack, options: ServingOptions, token:
     except sqlite3.Error as error:
         where = "in memory" if folder is None else f"in {folder}"
         raise CannotStartError(
-            f"the state {where} cannot be used ({error}); move it away, or choose another folder"
+            f"the state {where} cannot be used ({error}): move it away, or choose another folder"
         ) from None
     except OSError as error:
         raise CannotStartError(_explain_start_failure(error, folder, host, port)) from None
@@ -262,13 +253,16 @@ def _validate_report(options: ServingOptions) -> None:
         if options.imitate is not None:
             read_report(options.imitate)
     except OSError as error:
-        raise CannotStartError(f"--imitate can't be read: {type(error).__name__}") from None
+        reason = _explain_os_error(error)
+        raise CannotStartError(
+            f"the report {options.imitate} cannot be read ({reason}): choose another file for --imitate"
+        ) from None
     except ValueError as error:
-        raise CannotStartError(f"--imitate: {error}") from None
+        raise CannotStartError(f"--imitate {options.imitate}: {error}") from None
 
 
 def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
-    """Return the opened token that signs, or None if no token is configured. Raises CannotStartError."""
+    """Return the opened token that signs, or None if none is configured. Raises CannotStartError."""
     if options.pkcs11_module is None:
         return None
     if find_spec("pkcs11") is None or not has_pdf_libraries():
@@ -279,10 +273,13 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
     if options.pkcs11_pin_file is not None:
         try:
             pin = _read_private_file(options.pkcs11_pin_file).decode().strip()
-        except PermissionError as error:
-            raise CannotStartError(f"--pkcs11-pin-file: {error}") from None
-        except (OSError, ValueError) as error:
-            raise CannotStartError(f"--pkcs11-pin-file can't be read: {type(error).__name__}") from None
+        except OSError as error:
+            reason = _explain_os_error(error)
+            raise CannotStartError(
+                f"the PIN file {options.pkcs11_pin_file} cannot be read ({reason}): choose another --pkcs11-pin-file"
+            ) from None
+        except ValueError:
+            raise CannotStartError(f"the PIN file {options.pkcs11_pin_file} is not UTF-8 text: correct it") from None
     keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
     try:
         keys.open()
@@ -294,18 +291,18 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
 
 
 def _read_private_file(file: Path) -> bytes:
-    """Return the start of a file. Raises PermissionError if it is readable for others than its owner and group."""
+    """Return the start of a file. Raises CannotStartError if others than its owner and group may read it."""
     with file.open("rb") as opened:
         if sys.platform != "win32" and os.fstat(opened.fileno()).st_mode & stat.S_IRWXO:
-            raise PermissionError("others may read the file: remove their permission with chmod o=")
+            raise CannotStartError(f"others may read the PIN file {file}: remove their permission with chmod o=")
         return opened.read(MAX_PIN_BYTES)
 
 
 def _explain_start_failure(error: OSError, folder: Path | None, host: str, port: int) -> str:
-    """Return why the sandbox cannot start and what to do. Only errors of files have a file name."""
+    """Return the reason and what to do. Only errors of files have a file name."""
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
-    reason = type(error).__name__ if error.errno is None else os.strerror(error.errno)
+    reason = _explain_os_error(error)
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return f"the state cannot be stored in {folder}, which is a file or inside of one: choose a folder"
     if error.filename is not None:
@@ -317,12 +314,16 @@ def _explain_start_failure(error: OSError, folder: Path | None, host: str, port:
     return f"it cannot listen on {host}, port {port} ({reason}): use another --host or --port"
 
 
+def _explain_os_error(error: OSError) -> str:
+    return type(error).__name__ if error.errno is None else os.strerror(error.errno)
+
+
 def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
     """Return the environment as lines for a shell, with the logins and URLs as comments."""
     kept = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [
-            f"# the four services on loopback; their state is {kept}",
+            f"# the four services; their state is {kept}",
             *format_exports(sandbox.environment),
             f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
@@ -330,13 +331,13 @@ def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
             f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
             f"# page {sandbox.root_url}/",
             f"# control API {sandbox.control_url}; OpenAPI document {sandbox.root_url}/openapi.json",
-            f'# in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"; Ctrl-C ends it',
+            f'# Ctrl-C stops it; in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"',
         ]
     )
 
 
 def format_exports(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that clients use as lines for a shell, with literal values.
+    """Return the variables for clients as lines for a shell, with literal values.
 
     Raises ValueError if a value has control characters.
     """

@@ -50,12 +50,12 @@ SCHEMAS = (
 T = TypeVar("T")
 
 Seed = Callable[["sqlite3.Connection", int], None]
-"""Adds sample data, given a connection in a transaction and the time in milliseconds since 1970."""
+"""Adds initial data in a transaction, at a time in milliseconds since 1970."""
 
 
 @attrs.frozen(kw_only=True)
 class Services:
-    """The four services of an open sandbox, and the database and keys that they share."""
+    """The services of an open sandbox, and the database and keys that they share."""
 
     database: SandboxDatabase
     keys: KeySource
@@ -66,10 +66,9 @@ class Services:
 
 
 class SandboxState:
-    """The state of a sandbox. Methods that need the services raise RuntimeError unless the sandbox is open."""
+    """The state of a sandbox. Most methods raise RuntimeError unless the sandbox is open."""
 
     clock: Clock
-    """The clock of the entire sandbox."""
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class SandboxState:
         self._open_services: Services | None = None
 
     async def _open(self, opening: AsyncExitStack) -> None:
-        """Open the state stored in `folder`. A clock that the caller has not passed resumes at its stored time.
+        """Open the stored state. A clock that the caller has not passed resumes at its stored time.
 
         opening: receives the callbacks that close everything.
         """
@@ -131,7 +130,6 @@ class SandboxState:
         self._open_services = None
 
     async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
-        """Delete the files that no row refers to, and at the start also those left by a killed sandbox."""
         await self._services.signing.remove_unreferenced(at_start=at_start)
         await self._services.messaging.files.remove_unreferenced(self._database, at_start=at_start)
 
@@ -146,7 +144,7 @@ class SandboxState:
         return self._services.database
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a write transaction. Return its result. Raises ValueError instead of a RejectionError."""
+        """Run `work` in a write transaction. Raises ValueError instead of a RejectionError."""
         try:
             return await self._database.write(work)
         except RejectionError as error:
@@ -159,12 +157,12 @@ class SandboxState:
     async def describe_document(self, name: str) -> dict[str, Any]:
         """Return the response of GetDocInfo for a document's file.
 
-        Raises RejectionError, or FileNotFoundError if the document no longer exists.
+        Raises RejectionError, or FileNotFoundError if the document is gone.
         """
         return await self._services.signing.describe(name)
 
     def reading_document(self, name: str) -> AbstractContextManager[Path]:
-        """Keep a document's file while it is being read. Raises FileNotFoundError if the document does not exist."""
+        """Delay the deletion of a document's file while the block runs. Raises FileNotFoundError if it is gone."""
         return self._services.signing.hold_file(name)
 
     @property
@@ -174,30 +172,29 @@ class SandboxState:
 
     @property
     def operations(self) -> frozenset[str]:
-        """The operations that a fault may be injected into."""
+        """The names of the operations for fault rules."""
         return self._faults.operations
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after each change, in the thread that made the change. Return a function that stops this.
+        """Call `listener` after each change, in the thread that made it. Return a function that stops this.
 
-        Changes of the state are reported until the sandbox is closed.
+        Changes of the database are reported until the sandbox is closed.
         """
         self._database.listen(listener)
         self._faults.listeners.append(listener)
         forget = self.clock.listen(listener)
 
-        def end() -> None:
-            """Unsubscribe from the clock and the faults, which outlive the state."""
+        def end() -> None:  # the database's listeners end with it
             forget()
             self._faults.listeners.remove(listener)
 
         return end
 
     async def reset(self, account: str | None = None) -> bool:
-        """Delete the state and the faults, and add the sample data again. The clock does not change.
+        """Delete the state and the faults, and add the initial data again. The clock does not change.
 
         account: an account or mailbox address. Only its documents and faxes, or its messages and folders, are deleted.
-        Return False if it does not exist.
+        Return False if it is unknown.
         """
         if account is not None:
             now = self.clock.milliseconds()
@@ -206,7 +203,7 @@ class SandboxState:
             return emptied
 
         def start_over(connection: sqlite3.Connection) -> None:
-            """Replace the contents of the database by the initial state."""
+            """Replace the data."""
             _empty_all_tables(connection)
             self._seed_state(connection)
 
@@ -216,7 +213,7 @@ class SandboxState:
         return True
 
     async def keep_clock(self) -> None:
-        """Store the clock, and return after that. Otherwise it is stored soon after each change."""
+        """Store the clock before returning. It is also stored soon after each change."""
         await self._write(self._store_clock)
 
     def _store_clock(self, connection: sqlite3.Connection) -> None:
@@ -228,9 +225,9 @@ class SandboxState:
 
     @property
     def profile(self) -> Profiles:
-        """The deviations of responses: `strict` follows the specification; `java` and `attachment-list` combine.
+        """The profiles of responses: `strict` follows the specification; `java` and `attachment-list` combine.
 
-        `java`: dates are milliseconds, an empty list is null, and a list of one item is the item. `attachment-list`:
+        `java`: dates are milliseconds, an empty list is null, a list of one object is that object. `attachment-list`:
         received messages have that member instead of `attachments`. Setting an unknown name raises ValueError.
         """
         return self._services.messaging.profile
@@ -242,7 +239,7 @@ class SandboxState:
 
     @property
     def csv_above(self) -> int:
-        """The maximum number of ids in a JSON status report. A report about more is CSV; 0 makes every report CSV."""
+        """The maximum number of ids in a JSON status report. A report about more is CSV; 0: always CSV."""
         return self._services.messaging.csv_above
 
     @csv_above.setter
@@ -261,7 +258,7 @@ class SandboxState:
         self._services.signing.missing_status = status
 
     def authority_pem(self) -> bytes:
-        """Return the CA certificate of the sandbox's signatures as PEM. The first use creates it within a second."""
+        """Return the CA certificate of the sandbox's signatures as PEM. The first call creates it."""
         return self._services.keys.authority_pem()
 
     async def add_account(self, address: str, password: str) -> int:
@@ -275,16 +272,19 @@ class SandboxState:
         await self._write(lambda connection: mailboxes.create_tuser(connection, username, password, addresses))
 
     async def add_reseller(self, username: str, password: str, domains: Iterable[str] = ()) -> None:
-        """Add a reseller or change the password of one. Patients can then be registered in `domains`."""
+        """Add a login of the registration service, or change its password.
+
+        domains: more domains in which every login may register patients.
+        """
         names = list(domains)
         await self._write(lambda connection: registration.add_reseller(connection, username, password, names))
 
     async def add_client(self, client_id: str, client_secret: str, account: str = DEMO_ACCOUNT) -> None:
-        """Register an OAuth 2.0 client that acts for `account` at the signing and fax services."""
+        """Register an OAuth 2.0 client that acts for `account`, or change its secret and account."""
         await self._write(lambda connection: oauth.add_client(connection, client_id, client_secret, account))
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
-        """Return a new access token of `account` for the signing and fax services."""
+        """Return a new access token of `account`."""
         token, now = credentials.generate_secret(), self.clock.milliseconds()
         await self._write(
             lambda connection: credentials.store_token(connection, token, account=account, now=now, lifetime=lifetime)
@@ -308,16 +308,16 @@ class SandboxState:
         description: str = "",
         account: str = DEMO_ACCOUNT,
     ) -> str:
-        """Add a fax and return its handle.
+        """Add a fax and return its MessageHandle.
 
-        recipients: mappings with Address, Name, PageCount and description, as in the API.
+        recipients: mappings with Address, Name, PageCount and description.
         Raises ValueError for invalid values, and NumberTakenError for a number of another account.
         """
         members = {"fax_number": fax_number, "status": status, "description": description, "account": account}
         listed = list(recipients) if isinstance(recipients, Iterable) else recipients
         try:
             new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
-        except msgspec.ValidationError as mismatch:  # a ValueError in newer versions only
+        except msgspec.ValidationError as mismatch:  # a ValueError in newer versions
             raise ValueError(str(mismatch)) from None
         now = self.clock.milliseconds()
         return await self._write(lambda connection: fax.add_fax(connection, new, now=now))
@@ -351,20 +351,21 @@ class SandboxState:
     async def set_patient_state(self, address: str, state: str | None) -> bool:
         """Set the UserStateType of a patient. Return False for an unknown address.
 
-        state: None makes the state depend on the clock again.
+        state: None makes the state depend on the clock again. Raises ValueError for an unknown state.
         """
         return await self._write(lambda connection: patients.set_state(connection, address, state))
 
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid.
 
-        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder, or if the user's
-        certificate has expired or is revoked.
+        Raises UnknownAccount for an unknown address, and ValueError for an unknown folder, or a user whose certificate
+        has
+        expired or is revoked.
         """
         now = self.clock.milliseconds()
 
         def store(connection: sqlite3.Connection, content: StoredContent) -> int:
-            """Store the message, and return its uid."""
+            """Store the message."""
             return sending.deliver_inbound(connection, address, folder, content, now=now)
 
         try:
@@ -378,34 +379,36 @@ class SandboxState:
             raise ValueError(str(error)) from None
 
     async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
-        """Assign uids from `first` to a folder's messages, as a restored server does. Return the number of messages.
+        """Assign uids from `first` to a folder's messages, as a restored server does. Return their number.
 
-        Raises UnknownAccount for an address without a mailbox, and ValueError for an unknown folder.
+        Raises UnknownAccount for an unknown address, and ValueError for an unknown folder or `first` below 1.
         """
         if first < 1:
             raise ValueError("the first uid must be 1 or more")
 
         def renumber(connection: sqlite3.Connection) -> int:
-            """Assign the uids, and return the number of messages."""
+            """Assign the uids."""
             account = mailboxes.get_account_id(connection, address)
             return mailboxes.renumber_messages(connection, mailboxes.get_folder_id(connection, account, folder), first)
 
         return await self._write(renumber)
 
     async def force_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
-        """Set the final status of a sent message's delivery to a recipient. Raises LookupError or ValueError."""
+        """Set the final status of a message's delivery to a recipient.
+
+        Raises LookupError if it was not sent to the recipient, and ValueError for an unknown status.
+        """
         await self._write(lambda connection: delivery.force_status(connection, smtp_id, recipient, status))
 
     def inject_fault(self, /, operation: str, kind: str, **members: Any) -> int:
         """Add a fault rule and return its id. Raises ValueError if it is invalid.
 
-        members: status, body, media_type, retry_after and processed for the kind `status`; seconds for `latency`;
-        processed for `hang`; times, skip, probability and seed for all kinds. See the guide `sandbox`.
+        members: the other fields of `Fault`, which the guide `sandbox` describes.
         """
         return self._faults.add(Fault.from_members({"operation": operation, "kind": kind, **members}))
 
     def remove_fault(self, number: int) -> bool:
-        """Remove a fault rule. Return False if there is no rule with this id."""
+        """Remove a fault rule. Return False if its id is unknown."""
         return self._faults.remove(number)
 
     def clear_faults(self) -> None:
@@ -413,11 +416,11 @@ class SandboxState:
         self._faults.clear()
 
     def faults(self) -> list[dict[str, Any]]:
-        """Return all fault rules with the number of times that each was applied."""
+        """Return all fault rules, with how often each was applied."""
         return self._faults.list_rules()
 
     async def ledger(self, operation: str | None = None) -> list[Mapping[str, Any]]:
-        """Return the side effects of all operations, or of one, in order. Incoming mail has the operation "Inbound".
+        """Return the side effects of all operations, or of one, in order. Incoming mail is the operation "Inbound".
 
         Raises ValueError for an unknown operation.
         """
@@ -427,7 +430,6 @@ class SandboxState:
 
 
 def _empty_all_tables(connection: sqlite3.Connection) -> None:
-    """Delete every row and reset the automatic ids, in the caller's transaction."""
     connection.execute("PRAGMA defer_foreign_keys=ON")
     names = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND (name NOT LIKE 'sqlite_%' OR name = 'sqlite_sequence')"
@@ -437,9 +439,9 @@ def _empty_all_tables(connection: sqlite3.Connection) -> None:
 
 
 def _empty_account(connection: sqlite3.Connection, account: str, *, now: int) -> bool:
-    """Delete the documents and faxes of an account, or empty a mailbox but keep its password.
+    """Delete the documents and faxes of an account, or the content of a mailbox.
 
-    Return False for an unknown account: one without data, and without a token or an OAuth 2.0 client.
+    Return False for an account without data, token and OAuth 2.0 client.
     """
     documents = connection.execute("DELETE FROM signing_document WHERE account = ?", (account,)).rowcount
     connection.execute("DELETE FROM fax WHERE digits IN (SELECT digits FROM fax_number WHERE account = ?)", (account,))

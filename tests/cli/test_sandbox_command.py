@@ -119,7 +119,10 @@ def test_unlistenable_address_is_reported(
 @both
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(None, "--imitate can't be read: FileNotFoundError"), ("{}", "--imitate: it is no report of `directsuite doctor")],
+    [
+        (None, "the report {} cannot be read (No such file or directory): choose another file for --imitate"),
+        ("{}", "--imitate {}: it is no report of `directsuite doctor"),
+    ],
 )
 def test_what_is_no_report_is_told(
     content: str | None, told: str, program: Program, prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -128,7 +131,7 @@ def test_what_is_no_report_is_told(
     if content is not None:
         report.write_text(content)
     assert program("--port", "0", "--memory", "--imitate", str(report)) == 1
-    assert capsys.readouterr().err.startswith(f"{prefix}the sandbox cannot start: {told}")
+    assert capsys.readouterr().err.startswith(f"{prefix}the sandbox cannot start: {told.format(report)}")
 
 
 @pytest.mark.exhaustive

@@ -160,7 +160,7 @@ async def test_faults_are_added_listed_and_removed(operator: Operator) -> None:
     assert "The kind of the fault is missing" in (await operator.run("fault", "Send")).err
     wrong = await operator.run("fault", "Send", "gone")
     assert wrong.status == 2
-    assert "there is no fault of the kind 'gone': use one of status, latency" in wrong.err
+    assert "the kind 'gone' of the fault is unknown: use one of status, latency" in wrong.err
 
 
 async def test_faults_are_listed_with_how_often_they_still_apply(operator: Operator) -> None:

@@ -112,7 +112,7 @@ async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: P
     options = ServingOptions(
         folder=None, port=0, pkcs11_module=tmp_path / "x.so", pkcs11_token="t", pkcs11_pin_file=pin
     )
-    with pytest.raises(serving.CannotStartError, match=r"others may read the file: .*chmod o="):
+    with pytest.raises(serving.CannotStartError, match=r"others may read the PIN file .*chmod o="):
         serving._open_token_keys(options)
 
 
