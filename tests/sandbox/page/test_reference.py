@@ -118,7 +118,7 @@ def test_a_command_is_one_of_a_shell_whatever_it_sends() -> None:
         ("fax messages", {"getMultipleMessageInfo"}),
         ("clock/adv", {"advance"}),
         ("patch pull", {"FlattenAndPull", "ClearUnsignedFieldsAndPull", "SignAndPull", "MultiSignAndPull"}),
-        ("registration finds", {"GetPatientAddressByMeta", "GetPatientAddressByUsername"}),
+        ("registration find", {"GetPatientAddressByMeta", "GetPatientAddressByUsername"}),
         ("'\"><b>", set[str]()),
         (" ", set(OPERATIONS)),
     ],
