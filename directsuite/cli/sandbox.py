@@ -85,7 +85,7 @@ def serve(options: SandboxOptions) -> int:
     try:
         asyncio.run(serving.serve(chosen))
     except serving.CannotStartError as error:
-        echo_err(f"the sandbox cannot start: {error}")
+        echo_err(f"The sandbox cannot start: {error}.")
         return ExitStatus.FAILED
     return ExitStatus.DONE  # also after SIGINT and SIGTERM, which end it as intended
 

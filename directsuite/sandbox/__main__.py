@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     token.add_argument("--pkcs11-pin-file", type=Path, metavar="FILE")
     chosen = parser.parse_args(arguments)
     if (chosen.pkcs11_module is None) == bool(chosen.pkcs11_token):
-        parser.error("--pkcs11-module and --pkcs11-token go together")
+        parser.error("--pkcs11-module and --pkcs11-token must be given together")
     folder = None if chosen.memory else chosen.data
     profile: Profiles = chosen.profile or "strict"
     return run(

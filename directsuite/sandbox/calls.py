@@ -33,7 +33,7 @@ FAULT_KIND = web.RequestKey("fault", str)
 
 _SENSITIVE_WORDS = r"(?:pass(?:word|wd|phrase)|secret|token|session_?id|ssn4?|assertion|verifier|authorization)"
 _NAME = re.compile(r"""(?<![\w\\-])([\w\\-]++)["']?\s*+[:=]\s*+""")
-"""A name and the text before its value. Linear, because a match begins only at the start of a name."""
+"""A name and the text before its value. Linear: a match begins only at the start of a name."""
 _VALUE = re.compile(r""""(?:[^"\\]|\\.)*+"?|'[^']*+'?|[^\s,&}\]]++""", re.DOTALL)
 _SECRET_KEY = re.compile(_SENSITIVE_WORDS, re.IGNORECASE)
 _MASK = "•••"

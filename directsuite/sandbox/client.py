@@ -22,14 +22,14 @@ DEFAULT_URL = "http://127.0.0.1:8025"
 
 
 class ControlError(Exception):
-    """The sandbox has rejected a request, or no sandbox responds. status: the HTTP status of a response."""
+    """The sandbox has rejected a request, or none responds. status: the HTTP status, None without a response."""
 
     def __init__(self, description: str, status: int | None = None) -> None:
         super().__init__(description)
         self.status = status
 
 
-class _ReportedFaultRule(msgspec.Struct):  # with the members that every version sends
+class _ReportedFaultRule(msgspec.Struct):  # a fault rule of any version
     id: int
     operation: str
     kind: str
@@ -39,7 +39,7 @@ class _ReportedFaultRule(msgspec.Struct):  # with the members that every version
     remaining: int | None
 
 
-class _ReportedEffect(msgspec.Struct):  # a ledger entry, likewise
+class _ReportedEffect(msgspec.Struct):  # a ledger entry of any version
     at: Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # milliseconds, up to the year 9999
     operation: str
     subject: str

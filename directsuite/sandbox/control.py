@@ -278,7 +278,7 @@ async def _force_status(sandbox: SandboxState, request: web.Request, body: _Deli
     try:
         await sandbox.force_message_status(request.match_info["smtp_id"], body.recipient, body.status)
     except LookupError:
-        raise UnknownSubjectError("there is no message with this smtpId to this recipient") from None
+        raise UnknownSubjectError("no message with this smtpId was sent to this recipient") from None
     return {"recipient": body.recipient, "status": body.status}
 
 

@@ -46,7 +46,7 @@ _MAX_GROUP_JOBS = 256  # pieces of work that share a commit
 
 
 class FolderInUseError(OSError):
-    """Another sandbox uses the folder. Two sandboxes would delete each other's new files."""
+    """Another sandbox uses the folder. Both would delete each other's new files."""
 
     def __init__(self) -> None:
         super().__init__("another sandbox uses this folder: end it, or choose another folder")

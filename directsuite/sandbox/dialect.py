@@ -71,10 +71,9 @@ class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of `directsuite doctor --deep`, stored as JSON."""
+    """The report of `directsuite doctor --deep`, with the version that wrote it."""
 
     directsuite: str = ""
-    """The version that wrote the report."""
     operations: list[OperationReport]
 
 

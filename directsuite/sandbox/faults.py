@@ -176,7 +176,7 @@ class Faults:
         return self._operations
 
     def list_rules(self) -> list[dict[str, Any]]:
-        """Return the rules with their ids and how often each was applied, and will still apply."""
+        """Return the rules with their ids, and how often each was applied and will still apply."""
         return [
             {
                 "id": number,
@@ -192,7 +192,7 @@ class Faults:
         if operation not in self._operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
-        due = [rule for rule in rules if rule.count_request()]  # of all rules, so not in the next line
+        due = [rule for rule in rules if rule.count_request()]  # for all rules, not only up to the first that applies
         return next((rule.fault for rule in due if rule.try_to_apply()), None)
 
 

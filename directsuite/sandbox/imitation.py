@@ -41,9 +41,7 @@ _CHANGES: Mapping[str, Callable[[str, Any], Any]] = {
     r"has a value that is (not listed)": lambda _, value: 77 if isinstance(value, int) else "Made Up",
     r"is no (base64) text": lambda _, value: "***",
 }
-"""How a value changes, by a pattern of `Difference.what`. The function gets the text of the pattern's group, and the
-value.
-"""
+"""How a value changes, by a pattern of `Difference.what`, given the pattern's group and the value."""
 
 
 def read_report(report: Path) -> Dialect:

@@ -3,8 +3,8 @@
     GET  /oauth/authorize    consents immediately and redirects with code and state
     POST /oauth/token        authorization_code, refresh_token (rotating), client_credentials, password
 
-The specification does not define how to obtain a token. A client acts for the account that it was registered for. The
-password grant accepts the logins of the registration service, and acts for the user name.
+The specification does not define how to obtain a token. The password grant accepts the logins of the registration
+service, and acts for the user name.
 """
 
 from __future__ import annotations

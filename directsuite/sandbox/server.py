@@ -65,7 +65,7 @@ class Sandbox(SandboxState):
     """The four services on one port of a loopback address, open from `__aenter__` to `__aexit__`.
 
     folder: the folder of the state, including the clock. None: the state is in memory.
-    host: the address to listen on, which must be a loopback address without a token.
+    host: the address to listen on. Without a token, only a loopback address.
     port: the port to listen on. 0: a free port.
     clock: a clock to use unchanged. None: a new clock, which resumes at its stored time.
     seed: adds initial data, at each start and after a reset, in one transaction. The state may already contain it.
@@ -73,9 +73,8 @@ class Sandbox(SandboxState):
     profile, csv_above, missing_status: the initial values of the attributes.
     token: a token that programs and browsers must send to the control API and the page.
     imitate: a report of `directsuite doctor --deep`, whose differences the responses imitate.
-    max_body: the maximum size of a request in bytes. None: 1 GiB for a document in Save, and for the attachments in
-        Send,
-        its variants and SaveRawMessages; 64 MiB for other operations.
+    max_body: the maximum size of a request in bytes. None: 1 GiB for documents in Save, and attachments in Send, its
+        variants and SaveRawMessages; 64 MiB for other operations.
     Raises ValueError for another host without a token, a short token, a `max_body` below 1, and a file that is not a
     report.
     """

@@ -104,7 +104,7 @@ def run(options: ServingOptions) -> int:
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
-        sys.stderr.write(f"the sandbox cannot start: {error}\n")
+        sys.stderr.write(f"The sandbox cannot start: {error}.\n")
         return 1
     return 0
 
@@ -319,7 +319,7 @@ def _explain_os_error(error: OSError) -> str:
 
 
 def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
-    """Return the environment as lines for a shell, with the logins and URLs as comments."""
+    """Return the environment as lines for a shell, with logins and URLs as comments."""
     kept = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [

@@ -178,13 +178,13 @@ class SandboxState:
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this.
 
-        Changes of the database are reported until the sandbox is closed.
+        It does not stop reports of the database, which end with the sandbox.
         """
         self._database.listen(listener)
         self._faults.listeners.append(listener)
         forget = self.clock.listen(listener)
 
-        def end() -> None:  # the database's listeners end with it
+        def end() -> None:
             forget()
             self._faults.listeners.remove(listener)
 
@@ -358,9 +358,8 @@ class SandboxState:
     async def deliver(self, address: str, raw: bytes, folder: str = "INBOX") -> int:
         """Deliver a raw message (RFC 5322) into a folder of a mailbox and return its uid.
 
-        Raises UnknownAccount for an unknown address, and ValueError for an unknown folder, or a user whose certificate
-        has
-        expired or is revoked.
+        Raises UnknownAccount for an unknown address, and ValueError for an unknown folder or an expired or revoked
+        certificate.
         """
         now = self.clock.milliseconds()
 

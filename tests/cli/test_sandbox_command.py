@@ -80,8 +80,8 @@ def test_a_port_in_use_is_told_with_the_way_to_a_free_one(
         port = listening.getsockname()[1]
         assert program("--memory", "--port", str(port)) == 1
     assert capsys.readouterr().err == (
-        f"{prefix}the sandbox cannot start: port {port} is in use: end the program that uses it, or use --port 0 "
-        "for a free port\n"
+        f"{prefix}The sandbox cannot start: port {port} is in use: end the program that uses it, or use --port 0 "
+        "for a free port.\n"
     )
 
 
@@ -112,7 +112,7 @@ def test_unlistenable_address_is_reported(
 
     monkeypatch.setattr(web.TCPSite, "start", fails)
     assert program("--memory", "--host", "::1", "--port", "80") == 1
-    assert capsys.readouterr().err == f"{prefix}the sandbox cannot start: {told}\n"
+    assert capsys.readouterr().err == f"{prefix}The sandbox cannot start: {told}.\n"
 
 
 @pytest.mark.exhaustive
@@ -131,7 +131,7 @@ def test_what_is_no_report_is_told(
     if content is not None:
         report.write_text(content)
     assert program("--port", "0", "--memory", "--imitate", str(report)) == 1
-    assert capsys.readouterr().err.startswith(f"{prefix}the sandbox cannot start: {told.format(report)}")
+    assert capsys.readouterr().err.startswith(f"{prefix}The sandbox cannot start: {told.format(report)}")
 
 
 @pytest.mark.exhaustive
@@ -144,8 +144,8 @@ def test_a_folder_that_can_be_none_is_told(
     (tmp_path / "file").write_text("no folder")
     assert program("--port", "0", "--data", str(folder)) == 1
     assert capsys.readouterr().err == (
-        f"{prefix}the sandbox cannot start: the state cannot be stored in {folder}, which is a file or inside of one: "
-        "choose a folder\n"
+        f"{prefix}The sandbox cannot start: the state cannot be stored in {folder}, which is a file or inside of one: "
+        "choose a folder.\n"
     )
 
 

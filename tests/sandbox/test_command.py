@@ -167,7 +167,7 @@ def test_damaged_state_is_one_line_that_names_the_folder(tmp_path: Path, program
     )
     assert (ended.returncode, ended.stdout) == (1, "")
     said = ended.stderr.removeprefix("directsuite: ")  # as the command says everything
-    assert said.startswith(f"the sandbox cannot start: the state in {tmp_path} cannot be used")
+    assert said.startswith(f"The sandbox cannot start: the state in {tmp_path} cannot be used")
     assert ended.stderr.count("\n") == 1
 
 

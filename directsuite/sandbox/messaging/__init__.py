@@ -20,8 +20,7 @@ The choices of the sandbox in points that the specification leaves open (for del
     user states               of patients (see patients.py): code 1 for a disabled user, 2 for a T-User who acts for one
     certificates              expired or revoked: code 2 for Send and Forward; messages to such a user are Remotely
                               Failed
-    folder names              case is ignored but stored; missing parents are created; at most 255, no control
-                              characters
+    folder names              case is ignored but stored; missing parents are created; at most 255 characters
     INBOX.Trash               may be renamed or deleted; deleting a message creates it again
     MoveFolder                moves sub-folders; keeps uids; code 4 if the target exists, is reserved or is inside the
                               folder

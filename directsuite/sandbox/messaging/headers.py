@@ -114,7 +114,7 @@ def parse_mailboxes(raw: str) -> Iterator[HeaderMailbox]:
 
 
 def decode_text(octets: bytes | bytearray, charset: str) -> str:
-    """Decode bytes in any charset. Latin-1 replaces an unknown charset, U+FFFD undecodable bytes."""
+    """Decode bytes in any charset. An unknown charset is read as Latin-1, and undecodable bytes are replaced."""
     try:
         codec = codecs.lookup(charset).name
         text = octets.decode(

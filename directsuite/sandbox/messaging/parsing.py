@@ -285,7 +285,7 @@ def read_message(raw: bytes | Path) -> ParsedMessage:
     try:
         return _read_parts(message)
     except (MessageError, ValueError, TypeError, LookupError, AttributeError):
-        # The standard library raises these for malformed parameters and encodings.
+        # raised for malformed parameters and encodings
         return ParsedMessage(
             [], decode_text(message.read_octets(0, len(message.octets)), "utf-8"), html_body=False, attachments=[]
         )
@@ -389,9 +389,8 @@ def _make_multipart(part: Message, boundary: bytes, around: _OpenParts) -> _Mult
 def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
-    Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored before another header,
-    and
-    so are an mbox line `From ` and lines of spaces before the first header.
+    Spaces before a colon are allowed (RFC 822). Ignored are a single line that is not a header, if headers follow it,
+    and an mbox line `From ` and lines of spaces before the first header.
     """
     raw = message.octets
     lines: list[bytes] = []

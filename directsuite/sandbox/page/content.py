@@ -46,7 +46,7 @@ def list_accounts(connection: sqlite3.Connection, text: str, after: int) -> list
 
 
 def count_totals(connection: sqlite3.Connection) -> Row:
-    """Return the numbers of mailboxes, sent messages, documents and so on."""
+    """Return the numbers of mailboxes, documents and so on."""
     return _fetch_rows(
         connection,
         "SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,"

@@ -113,7 +113,7 @@ class SandboxPage:
         self._stop_listening = sandbox.listen(lambda: self.notifier.notify("change"))
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return all routes. They have no names, because a named route is an operation of a service."""
+        """Return all routes, without names, because a named route is an operation of a service."""
         return [
             *(
                 web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
@@ -520,7 +520,7 @@ def _bind_page(
 
 
 def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
-    """Return a response that a browser saves and never displays, whatever its content type."""
+    """Return a response that a browser saves and never displays."""
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])
     headers = {"Content-Disposition": disposition, "Content-Security-Policy": _FILE_POLICY}
