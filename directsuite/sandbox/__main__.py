@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--profile", action="append", choices=PROFILES, help="deviate from the specification; may be repeated"
     )
     parser.add_argument("--imitate", type=Path, metavar="FILE", help="imitate the server of a doctor --deep report")
-    kept = parser.add_mutually_exclusive_group()
-    kept.add_argument(
+    storage = parser.add_mutually_exclusive_group()
+    storage.add_argument(
         "--data", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="folder of the state (default: %(default)s)"
     )
-    kept.add_argument("--memory", action="store_true", help="keep the state in memory only")
+    storage.add_argument("--memory", action="store_true", help="keep the state in memory only")
     parser.add_argument("--max-body", type=_parse_size, metavar="SIZE", help="maximum size of a request, such as 500M")
     parser.add_argument("--quiet", action="store_true", help="print no calls")
     parser.add_argument("--json", action="store_true", help="print only one line of JSON, for programs")

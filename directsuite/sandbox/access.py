@@ -108,9 +108,9 @@ class Access:
         return self.token is not None or is_loopback(_parse_host(request.headers.get("Host", "")))
 
 
-def is_same_secret(shown: str, expected: str) -> bool:
+def is_same_secret(received: str, expected: str) -> bool:
     """Compare secrets in constant time."""
-    return hmac.compare_digest(shown.encode("utf-8", "surrogatepass"), expected.encode())
+    return hmac.compare_digest(received.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _parse_netloc(origin: str) -> str | None:

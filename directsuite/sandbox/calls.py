@@ -96,7 +96,7 @@ class Calls:
 
     def find_exchange(self, number: int) -> Exchange | None:
         """Return the bodies of a call, or None if they are no longer stored."""
-        return next((exchange for kept, exchange in self._exchanges if kept == number), None)
+        return next((exchange for each, exchange in self._exchanges if each == number), None)
 
     def find(self, number: int) -> CallRecord | None:
         """Return the call with this number, or None if it is no longer stored."""
@@ -118,8 +118,8 @@ class Calls:
             EFFECTS.set(effects)
             try:
                 received = response = await handler(request)
-                gone = request.transport is None or request.transport.is_closing()
-                status = None if gone else response.status
+                has_disconnected = request.transport is None or request.transport.is_closing()
+                status = None if has_disconnected else response.status
             finally:
                 elapsed = 1000 * (time.perf_counter() - began)
                 exchange = await _read_exchange(request, received)

@@ -58,8 +58,8 @@ class Control:
 
     def __init__(self, url: str = DEFAULT_URL, token: str | None = None) -> None:
         self._url = f"{url.rstrip('/')}/_sandbox"
-        shown = os.environ.get(TOKEN_VARIABLE) if token is None else token
-        self._headers = {"Authorization": f"Bearer {shown}"} if shown else {}
+        own_token = os.environ.get(TOKEN_VARIABLE) if token is None else token
+        self._headers = {"Authorization": f"Bearer {own_token}"} if own_token else {}
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:

@@ -138,8 +138,8 @@ class StoredFiles:
             query = f"SELECT 1 FROM {self._table} WHERE name = ?"  # noqa: S608  a table of ours
             return result, {name for name in unnamed if connection.execute(query, (name,)).fetchone() is None}
 
-        result, gone = await database.write(work_and_collect)
-        self.abandon(gone)
+        result, unnamed = await database.write(work_and_collect)
+        self.abandon(unnamed)
         return result
 
     async def remove_unreferenced(self, database: SandboxDatabase, *, at_start: bool = False) -> None:
@@ -191,9 +191,9 @@ class StoredFiles:
 
     def abandon(self, names: Iterable[str]) -> None:
         """Delete files that no row names, at once or after they were read."""
-        gone = {*names}
-        self._abandoned |= gone & self._readers.keys()
-        self._remove(gone - self._readers.keys())
+        unnamed = {*names}
+        self._abandoned |= unnamed & self._readers.keys()
+        self._remove(unnamed - self._readers.keys())
 
     def sync(self, file: Path) -> None:
         """Flush a written file to the disk, unless the folder is temporary. Thread-safe."""
@@ -309,8 +309,8 @@ class Base64Decoder:
         last: True for the last piece.
         """
         text = self._rest + text
-        whole = len(text) if last else len(text) // 4 * 4
-        text, self._rest = text[:whole], text[whole:]
+        end = len(text) if last else len(text) // 4 * 4
+        text, self._rest = text[:end], text[end:]
         octets = pybase64.b64decode(text, validate=True)
         if octets and self._is_padded:
             raise ValueError("there is base64 after its padding")

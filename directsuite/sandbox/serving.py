@@ -320,10 +320,10 @@ def _explain_os_error(error: OSError) -> str:
 
 def format_summary(sandbox: Sandbox, options: ServingOptions) -> str:
     """Return the environment as lines for a shell, with logins and URLs as comments."""
-    kept = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
+    location = "in memory and lost at the end" if options.folder is None else f"in {options.folder.absolute()}"
     return "\n".join(
         [
-            f"# the four services; their state is {kept}",
+            f"# the four services; their state is {location}",
             *format_exports(sandbox.environment),
             f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
             f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",

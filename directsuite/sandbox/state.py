@@ -121,9 +121,9 @@ class SandboxState:
         opening.callback(self._open_services.messaging.files.close)
         if self._folder is not None:
             await self._remove_unreferenced_files(at_start=True)
-        kept = await opened.read(ClockState.load)
-        if kept is not None and not self._has_caller_clock:
-            self.clock.restore(kept)
+        stored = await opened.read(ClockState.load)
+        if stored is not None and not self._has_caller_clock:
+            self.clock.restore(stored)
         opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
 
     def _drop_services(self) -> None:

@@ -219,10 +219,10 @@ def allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> ra
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Create a folder and its missing parents. Return its stored spelling. Raises MessagingError."""
-    kept = _choose_new_name(connection, account, name)
-    _create_parents(connection, account, kept)
-    _insert_folder(connection, account, kept)
-    return kept
+    stored_name = _choose_new_name(connection, account, name)
+    _create_parents(connection, account, stored_name)
+    _insert_folder(connection, account, stored_name)
+    return stored_name
 
 
 def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_name: str) -> tuple[str, str]:
@@ -243,23 +243,23 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
 
 def delete_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Delete a folder with its content. Return its stored spelling. Raises MessagingError."""
-    kept = get_folder(connection, account, name).name
-    _validate_not_reserved(kept)
+    stored_name = get_folder(connection, account, name).name
+    _validate_not_reserved(stored_name)
     connection.execute(
         "DELETE FROM folder"
         " WHERE account = :account AND (name = :name OR substr(name, 1, length(:name) + 1) = :name || '.')",
-        {"account": account, "name": kept},
+        {"account": account, "name": stored_name},
     )
-    return kept
+    return stored_name
 
 
 def list_subfolders(connection: sqlite3.Connection, account: int, root: str, *, subscribed_only: bool) -> list[str]:
     """Return the names of all sub-folders of `root` at any depth, sorted."""
-    kept = get_folder(connection, account, root).name
+    stored_name = get_folder(connection, account, root).name
     rows = connection.execute(
         "SELECT name FROM folder WHERE account = :account AND substr(name, 1, length(:root) + 1) = :root || '.'"
         " AND subscribed >= :subscribed ORDER BY name",
-        {"account": account, "root": kept, "subscribed": subscribed_only},
+        {"account": account, "root": stored_name, "subscribed": subscribed_only},
     )
     return [row["name"] for row in rows]
 
@@ -268,13 +268,13 @@ def subscribe(connection: sqlite3.Connection, account: int, names: Iterable[str]
     """Subscribe to folders or unsubscribe. Raises MessagingError, without a change, if one does not exist."""
     rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
     existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
-    kept = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
+    folders = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
     changed: list[str] = []
-    for each in kept:
+    for each in folders:
         update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
         if connection.execute(update, {"subscribed": subscribed, "folder": each.id}).rowcount:
             changed.append(each.name)
-    return Subscriptions([each.name for each in kept], changed)
+    return Subscriptions([each.name for each in folders], changed)
 
 
 def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder | None:

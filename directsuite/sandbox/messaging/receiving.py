@@ -152,8 +152,8 @@ class _LargeContent:
             return
         text = self._rest + text
         part = None if last else _PARTIAL_ESCAPE.search(text, max(0, len(text) - 5))
-        whole = len(text) if part is None else part.start()
-        text, self._rest = text[:whole], text[whole:]
+        end = len(text) if part is None else part.start()
+        text, self._rest = text[:end], text[end:]
         try:
             self._written.write(self._decoder.decode(_unescape(text), last=last))
         except (ValueError, msgspec.DecodeError):

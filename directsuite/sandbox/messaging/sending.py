@@ -155,24 +155,24 @@ async def prepare_and_store(
 
     prepare: its argument creates files. Those that no row names after `store`, and all after an error, are deleted.
     """
-    made = list[str]()
+    created = list[str]()
     with ExitStack() as making:
 
         def create_file() -> Path:
             """Create a file."""
             file = making.enter_context(files.create_file())
-            made.append(file.name)
+            created.append(file.name)
             return file
 
         def prepare_and_sync() -> T:
             """Prepare, and flush the files to disk."""
             prepared = prepare(create_file)
-            for name in made:
+            for name in created:
                 files.sync(files[name])
             return prepared
 
         prepared = await asyncio.to_thread(prepare_and_sync)
-        return await files.write(database, lambda connection: store(connection, prepared), made)
+        return await files.write(database, lambda connection: store(connection, prepared), created)
 
 
 def deliver_inbound(
@@ -465,10 +465,10 @@ class _FilePart:  # reads its file for each iteration
         octets, line_break = b"", b""
         for piece in self._content.iter_octets():
             octets += piece
-            whole = len(octets) // _BASE64_LINE_BYTES * _BASE64_LINE_BYTES
-            if whole:
-                yield line_break + _encode_base64_lines(octets[:whole])
-                octets, line_break = octets[whole:], b"\r\n"
+            end = len(octets) // _BASE64_LINE_BYTES * _BASE64_LINE_BYTES
+            if end:
+                yield line_break + _encode_base64_lines(octets[:end])
+                octets, line_break = octets[end:], b"\r\n"
         if octets:
             yield line_break + _encode_base64_lines(octets)
 

@@ -183,8 +183,8 @@ class MessagingService:
         self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
     ) -> web.Response:
         parts = await self._run_operation(row, request, body, contents)
-        whole = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
-        return web.Response(body=whole, content_type="application/json")
+        content = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
+        return web.Response(body=content, content_type="application/json")
 
     async def _run_operation(
         self, row: MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
@@ -216,8 +216,8 @@ class MessagingService:
             ranges.append(content)
             return f"{token}-{len(ranges) - 1}"
 
-        whole = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
-        response = msgspec.json.encode(whole, enc_hook=name_range)
+        document = {"success": True, "code": MessagingCode.SUCCESS, "message": "OK", **members}
+        response = msgspec.json.encode(document, enc_hook=name_range)
         if self._profiles:
             response = msgspec.json.encode(_apply_profiles(msgspec.json.decode(response), self._profiles))
         parts = re.split(rf"{token}-(\d+)".encode("ascii"), response) if ranges else [response]
