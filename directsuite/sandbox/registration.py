@@ -145,7 +145,9 @@ def _set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> di
     if not users:
         raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, "the array of users and passwords is empty")
     if len(users) > _MAX_USERS:
-        raise RegistrationError(RegistrationCode.INVALID_ARGUMENT, f"the array has more than {_MAX_USERS:,} users")
+        raise RegistrationError(
+            RegistrationCode.INVALID_ARGUMENT, f"the array has more than {_MAX_USERS:,} users: divide it"
+        )
     patients.set_passwords(connection, call.domain, users, now=call.now)
     return {}
 

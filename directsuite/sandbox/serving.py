@@ -285,7 +285,7 @@ def _open_token_keys(options: ServingOptions) -> TokenKeyStore | None:
         keys.open()
     except KeyUnavailableError as error:
         raise CannotStartError(
-            f"{error}; check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
+            f"{error}: check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
         ) from None
     return keys
 

@@ -186,7 +186,7 @@ def deliver_inbound(
     account = mailboxes.get_account_id(connection, address)
     if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
-            MessagingCode.ADDRESS, "Inbound messages are rejected: the certificate has expired or is revoked"
+            MessagingCode.ADDRESS, "Messages to this address are rejected: its certificate has expired or is revoked"
         )
     uid = mailboxes.append_message(
         connection, mailboxes.get_folder_id(connection, account, folder), content, received_ms=now
@@ -278,7 +278,7 @@ def _store_outgoing(
 ) -> ResponseMembers:
     if find_user_state(connection, call.address, call.at_ms) in STATES_WITHOUT_CERTIFICATE:
         raise MessagingError(
-            MessagingCode.ADDRESS, "Outbound messages are rejected: the certificate has expired or is revoked"
+            MessagingCode.ADDRESS, "Messages from this address are rejected: its certificate has expired or is revoked"
         )
     sent_folder = mailboxes.get_folder_id(connection, call.account, mailboxes.SENT)
     mailboxes.append_message(connection, sent_folder, outgoing.message.sender_copy, received_ms=call.at_ms)

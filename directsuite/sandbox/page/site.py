@@ -530,7 +530,7 @@ def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
 async def _serve_static(request: web.Request) -> web.StreamResponse:
     file = _STATIC_FILES.get(request.match_info["name"])
     if file is None:
-        raise PageNotFoundError("The page has no such file.")
+        raise PageNotFoundError("The sandbox's page has no file of this name.")
     body = await asyncio.to_thread(file.read_bytes)
     headers = {"Cache-Control": "max-age=3600" if file.name[-6:-4].isdigit() else "no-cache"}
     return web.Response(body=body, content_type=_MEDIA_TYPES[file.suffix], charset="utf-8", headers=headers)
