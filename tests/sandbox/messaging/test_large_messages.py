@@ -314,7 +314,7 @@ async def test_a_raw_message_is_refused_where_its_text_does_not_fit_into_memory(
     raw = base64.b64encode(b"Subject: x\r\n\r\n" + b"text\r\n" * (17 * MEGABYTE)).decode()
     answer = await mail.call("SaveRawMessages/INBOX.Drafts", {"auth": LOGIN, "messages": [{"data": raw}]})
     assert answer["code"] == 4
-    assert "more than 100,663,296 bytes in addition to attachments" in answer["message"]
+    assert "more than 100,663,296 bytes of headers, texts" in answer["message"]
     assert mail.files == []
 
 
