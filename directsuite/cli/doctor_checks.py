@@ -18,7 +18,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -44,6 +43,7 @@ from directsuite.registration.models import Login
 from directsuite.secret import Secret
 from directsuite.settings import SERVICES, Settings
 from directsuite.suite import DirectSuite
+from directsuite.wire.dates import read_http_date
 
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
@@ -260,11 +260,10 @@ class Server:
 
     async def check_clock(self) -> Finding:
         """Compare this machine's clock with the server's."""
-        try:
-            date = parsedate_to_datetime(self._date)
-        except ValueError:
+        date = read_http_date(self._date)
+        if date is None:
             return not_checked("The response contains no date.")
-        seconds = (date.replace(tzinfo=UTC) - self._received).total_seconds()  # HTTP dates are in UTC
+        seconds = (date - self._received).total_seconds()
         if abs(seconds) <= _MAX_SKEW:
             return ok("This machine's clock agrees with the server's.")
         return warning(
