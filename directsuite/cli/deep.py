@@ -8,6 +8,7 @@ The report contains paths and types, but no values, so that a user may send it t
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -196,7 +197,8 @@ class DeepExamination:
             message: MessageDetail = result[-1]
             self._learn(sender=message.sender, subject=message.subject)
             if message.received_date is not None:
-                self._learn(begin=message.received_date - _SECOND, end=message.received_date + _SECOND)
+                with contextlib.suppress(OverflowError):  # some servers write a missing date as that of the year 1
+                    self._learn(begin=message.received_date - _SECOND, end=message.received_date + _SECOND)
 
     def _view(self, facade: F) -> F:
         """Return a view that sends each request once, and keeps the responses."""

@@ -334,6 +334,24 @@ async def test_headers_that_are_not_described_are_named(
     assert SECRET not in told.out + told.err
 
 
+@pytest.mark.parametrize("date", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z"])
+async def test_first_and_last_date_are_not_searched_for(
+    date: str, doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    def change(answer: ServerResponse) -> None:
+        if answer.operation == "GetMessageMetaData":
+            for message in answer.body["messages"]:
+                message.update(receivedDate=date)
+
+    async with serve_changed(sandbox, change) as root:
+        set_service_urls(doctor_runner, sandbox, root)
+        told = await doctor_runner.run_json(*arguments)
+    assert told.status == 0
+    skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
+    assert skipped["GetMessagesByReceivedDate"] == "It needs a message with a date in INBOX."
+    assert len(skipped) == 4
+
+
 def test_all_responses_of_a_call_are_compared() -> None:
     specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
     bodies = [b'{"success": true, "count": 1}', b'{"success": true, "code": 0, "count": 1}']
