@@ -24,7 +24,7 @@ from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.response import BufferedResponse
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import DirectSuiteError
+from directsuite.errors import DirectSuiteError, ServiceError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
@@ -206,15 +206,17 @@ class DeepExamination:
         return once.with_observer(lambda exchanged: self._answers.append(exchanged.response))
 
     async def _call(self, facade: str, request: _Request) -> str | None:
-        """Call an operation, and keep the responses. Return why it was skipped, or None."""
+        """Call an operation, and keep the responses. Return why it was not called or has no result, or None."""
         operation, method, *arguments = request
         self._answers.clear()
         if missing := [_SOURCES[name] for name in (facade, *arguments) if name not in self._known]:
             return f"It needs {' and '.join(dict.fromkeys(missing))}."
         try:
             result = await getattr(self._known[facade], method)(*(self._known[name] for name in arguments))
+        except ServiceError:
+            return "The service rejected the request."
         except DirectSuiteError:
-            return None if self._answers else "There was no response."
+            return None
         self._learn_result(operation, result)
         return None
 
@@ -239,9 +241,9 @@ def report_operation(
 ) -> OperationReport:
     """Compare the responses of one call with the specification.
 
-    answers: one response for each request of the call. skipped: the reason why nothing was requested, for the report.
+    answers: the responses that were received completely. skipped: the reason why there is no result, or None.
     """
-    found = set[Difference]()
+    found = set[Difference]() if answers or skipped else {Difference("response", "is missing or incomplete")}
     for each in answers:
         found |= specification.compare(operation.name, each.status, each.headers, each.body)
         found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()

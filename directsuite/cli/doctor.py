@@ -202,8 +202,8 @@ def _show_findings(findings: Sequence[Finding]) -> None:
 
 
 def _show_reports(reports: Sequence[OperationReport]) -> None:
-    """Print differences, then what was not called, then the number of operations without differences."""
+    """Print differences, then what has no result, then the number of operations without differences."""
     rows = [(each.operation, found.path, found.what) for each in reports for found in (*each.differences, *each.forms)]
-    rows += [(each.operation, "not called", each.skipped) for each in reports if each.skipped]
+    rows += [(each.operation, "no result", each.skipped) for each in reports if each.skipped]
     rows.append((f"others: {sum(not (each.differences or each.skipped) for each in reports)}", "", "no differences"))
     show_table(("operation", "path", "difference"), rows, no_wrap=("operation",))

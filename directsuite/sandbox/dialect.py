@@ -65,7 +65,7 @@ class OperationReport(msgspec.Struct, frozen=True, kw_only=True):
     status: int | None = None
     """The HTTP status, or None without a response."""
     skipped: str | None = None
-    """Why the operation was not called."""
+    """Why the operation was not called or has no result, or None."""
     differences: list[Difference] = []
     forms: list[Difference] = []
 

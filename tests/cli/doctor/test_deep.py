@@ -352,6 +352,30 @@ async def test_first_and_last_date_are_not_searched_for(
     assert len(skipped) == 4
 
 
+async def test_an_operation_without_a_complete_response_is_a_difference(
+    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    sandbox.inject_fault("GetFolders", "truncate")
+    sandbox.inject_fault("GetUIDs", "reset_before")
+    set_service_urls(doctor_runner, sandbox)
+    told = await doctor_runner.run_json(*arguments)
+    assert list_differences(told.document) == {
+        (operation, "response", "is missing or incomplete") for operation in ("GetFolders", "GetUIDs")
+    }
+    assert told.status == 1
+
+
+async def test_a_rejected_operation_has_no_result(
+    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    set_service_urls(doctor_runner, sandbox)
+    arguments[arguments.index("--document") + 1] = "nowhere"
+    told = await doctor_runner.run_json(*arguments)
+    skipped = {each["operation"]: each["skipped"] for each in told.document["operations"] if each["skipped"]}
+    assert skipped == dict.fromkeys(("GetDocInfo", "GetDoc"), "The service rejected the request.")
+    assert told.status == 0
+
+
 def test_all_responses_of_a_call_are_compared() -> None:
     specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
     bodies = [b'{"success": true, "count": 1}', b'{"success": true, "code": 0, "count": 1}']
