@@ -24,7 +24,7 @@ from directsuite.core.facade import Facade
 from directsuite.core.operation import Operation
 from directsuite.core.response import BufferedResponse
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import DirectSuiteError, ServiceError
+from directsuite.errors import AuthenticationError, DirectSuiteError, ServiceError
 from directsuite.fax import operations as fax
 from directsuite.messaging import operations as mail
 from directsuite.messaging.arguments import INBOX
@@ -213,7 +213,9 @@ class DeepExamination:
             return f"It needs {' and '.join(dict.fromkeys(missing))}."
         try:
             result = await getattr(self._known[facade], method)(*(self._known[name] for name in arguments))
-        except ServiceError:
+        except ServiceError as error:
+            if isinstance(error, AuthenticationError):
+                del self._known[facade]  # because some services lock an account after several wrong passwords
             return "The service rejected the request."
         except DirectSuiteError:
             return None

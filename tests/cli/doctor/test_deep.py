@@ -376,6 +376,21 @@ async def test_a_rejected_operation_has_no_result(
     assert told.status == 0
 
 
+async def test_a_wrong_password_is_sent_three_times_at_most(
+    doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]
+) -> None:
+    requests = list[str]()
+    async with serve_changed(sandbox, lambda answer: requests.append(answer.operation)) as root:
+        set_service_urls(doctor_runner, sandbox, root)
+        doctor_runner.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+        await doctor_runner.run_json(*arguments)
+    assert [each for each in requests if each.startswith("Get") and each != "GetDocInfo"] == [
+        "GetMessageCount",  # the check of the mailbox
+        "GetMessageCount",  # of sent messages
+        "GetFolders",
+    ]
+
+
 def test_all_responses_of_a_call_are_compared() -> None:
     specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
     bodies = [b'{"success": true, "count": 1}', b'{"success": true, "code": 0, "count": 1}']
