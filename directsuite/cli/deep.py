@@ -247,6 +247,9 @@ def report_operation(
     """
     found = set[Difference]() if answers or skipped else {Difference("response", "is missing or incomplete")}
     for each in answers:
+        if each.too_large:
+            found.add(Difference("$", "is larger than max_response_bytes"))
+            continue
         found |= specification.compare(operation.name, each.status, each.headers, each.body)
         found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()
     return OperationReport(

@@ -399,6 +399,12 @@ def test_all_responses_of_a_call_are_compared() -> None:
     assert report.differences == [Difference("$.code", "is missing")]
 
 
+def test_too_large_response_is_not_compared() -> None:
+    specification, response = Specification(load_openapi_document()), Response(200, {}, b'{"success": tr', True)
+    report = report_operation(specification, Codec(), GET_MESSAGE_COUNT, [response])
+    assert report.differences == [Difference("$", "is larger than max_response_bytes")]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
