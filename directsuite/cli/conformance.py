@@ -62,8 +62,12 @@ class Specification:
         content: Json = responses.get(str(status), responses["200"])["content"]
         media_type, definition = next(iter(content.items()))
         yield from _compare_headers(headers, media_type)
+        text = body.decode(errors="replace")
+        if text.encode() != body:
+            yield Difference("$", "is no UTF-8 text")
+        text = text.removeprefix("\ufeff")
         try:
-            value = json.loads(body) if media_type == "application/json" else body.decode("ascii", "replace").strip()
+            value = json.loads(text) if media_type == "application/json" else text.strip()
         except ValueError:
             yield Difference("$", "is no JSON")
         else:
