@@ -29,7 +29,8 @@ Dialect = Mapping[str, Sequence[Difference]]
 _MAX_REPORT_BYTES = 16 * 2**20
 _NOT_A_REPORT = "it is no report of `directsuite doctor --deep`"
 _STEPS = re.compile(r"\.(<[^>]*>|[A-Za-z0-9_]+)|(\[\])")
-_STATUS = re.compile(r"is (\d{3}),.*")
+_STATUS = re.compile(r"is ([2-5]\d\d), .*")
+_REFUSAL_STATUS = re.compile(r"is ([2-5]\d\d), not ([2-5]\d\d)")
 _UNKNOWN_NAME = re.compile(r"<a name of (\d{1,4}) characters>")
 
 _CHANGES: Mapping[str, Callable[[str, Any], Any]] = {
@@ -68,10 +69,10 @@ def read_report(report: Path) -> Dialect:
 def make_imitation(dialect: Dialect) -> Middleware:
     """Return the middleware that responds like a server with this dialect."""
     rejections = {
-        operation: int(status[1])
+        operation: (int(status[1]), int(status[2]))
         for operation, differences in dialect.items()
         for each in differences
-        if each.path == "refusal status" and (status := _STATUS.fullmatch(each.what))
+        if each.path == "refusal status" and (status := _REFUSAL_STATUS.fullmatch(each.what))
     }
 
     @web.middleware
@@ -83,9 +84,11 @@ def make_imitation(dialect: Dialect) -> Middleware:
             return response
         if not _is_rejection(response):
             return await _change(response, dialect[operation]) if operation in dialect else response
-        for rejected, status in rejections.items():
+        for rejected, (status, ordinary_status) in rejections.items():
             resource = request.app.router.named_resources().get(rejected)
-            if resource is not None and resource.canonical.split("/")[1] == request.path.split("/")[1]:
+            if resource is None or response.status != ordinary_status:
+                continue  # The status is that of a wrong token or an injected fault, for example.
+            if resource.canonical.split("/")[1] == request.path.split("/")[1]:
                 response.set_status(status)  # both operations belong to the same service
         return response
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 import directsuite as ds
@@ -22,6 +24,7 @@ from tests.cli.doctor.test_deep import (
     set_service_urls,
 )
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
+from tests.sandbox.signing.documents import make_plain_pages
 
 pytestmark = pytest.mark.wide
 
@@ -140,6 +143,39 @@ async def test_differences_that_do_not_apply_change_nothing(doctor_runner: Docto
         async with ds.DirectSuite(ds.Settings(message_url=imitation.message_url)) as suite:
             uids = await suite.mailbox(ALICE, PASSWORD).get_uids()
     assert uids == [uid]
+
+
+def write_report(folder: Path, operation: str, *differences: tuple[str, str]) -> Path:
+    report = folder / "report.json"
+    members = [{"path": path, "what": what} for path, what in differences]
+    report.write_text(json.dumps({"operations": [{"operation": operation, "differences": members}]}))
+    return report
+
+
+async def request_document(imitation: Sandbox, token: str | None = None) -> int:
+    headers = {"Authorization": f"Bearer {token or imitation.environment['DIRECTSUITE_TOKEN']}"}
+    url = f"{imitation.signing_url}/pdf/nowhere/info"
+    async with aiohttp.ClientSession(headers=headers) as http, http.get(url) as response:
+        return response.status
+
+
+async def test_an_imitated_rejection_keeps_other_statuses(tmp_path: Path) -> None:
+    report = write_report(tmp_path, "GetDocInfo", ("refusal status", "is 404, not 400"))
+    async with open_populated_sandbox(imitate=report) as imitation:
+        assert await request_document(imitation) == 404
+        assert await request_document(imitation, "wrong") == 401
+        imitation.inject_fault("GetDocInfo", "status", status=503)
+        assert await request_document(imitation) == 503
+
+
+@pytest.mark.parametrize("status", ["000", "100", "101", "600", "999"])
+async def test_impossible_statuses_are_not_imitated(status: str, tmp_path: Path) -> None:
+    differences = ("refusal status", f"is {status}, not 400"), ("status", f"is {status}, which is not among 200")
+    async with open_populated_sandbox(imitate=write_report(tmp_path, "GetDocInfo", *differences)) as imitation:
+        assert await request_document(imitation) == 400
+        async with ds.DirectSuite.from_env(imitation.environment) as suite:
+            stored = await suite.signing.save(make_plain_pages())
+            assert (await suite.signing.get_doc_info(stored.identifier)).identifier == stored.identifier
 
 
 async def test_a_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
