@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import format_datetime
 from typing import Any, Literal
 
 import msgspec
@@ -30,14 +31,7 @@ _TYPES: Mapping[Any, str] = {
     list: "array",
     dict: "object",
 }
-EXAMPLES: Mapping[str, Any] = {
-    "string": "made up",
-    "integer": 1,
-    "number": 0.5,
-    "boolean": True,
-    "array": [],
-    "object": {},
-}
+EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
 _MOMENT_FORM = "9999-99-99T99:99:99.999+9999"  # of the moments that the sandbox writes
 _DATE_LIKE = re.compile(r"[0-9TZ :.,/+-]{8,40}")
 _MIN_MILLISECONDS = 10**11  # a smaller number counts seconds, up to the year 5138
@@ -84,15 +78,18 @@ def name_type(value: object) -> str:
 
 def write_type(kind: str, value: Any) -> Any:
     """Return a value as another JSON type, or an example of that type if it cannot be converted."""
+    if kind == "null" and name_type(value) == "array":
+        return value or None
+    if kind == "object" and value is None:  # was an empty array
+        return None
+    if name_type(value) == "array" and all(name_type(each) == kind for each in value):
+        return value[0] if len(value) == 1 else value  # an element in place of an array of one
     if kind == "string":
         return value if isinstance(value, str) else json.dumps(value)
     if kind == "array":
         return [value]
-    if kind == "null" and name_type(value) == "array":
-        return value or None
-    if kind == "object" and name_type(value) in ("array", "null"):  # an object in place of an array of one
-        return value[0] if value and len(value) == 1 else value
-    return EXAMPLES.get(kind)
+    moment = _read_moment(value) if kind == "number" else None
+    return moment.timestamp() if moment else EXAMPLES.get(kind)
 
 
 def find_form(role: Role | None, value: object) -> str:
@@ -110,8 +107,9 @@ def write_form(name: str, value: Any) -> Any:
 
 
 def mask_digits(text: object) -> str:
-    """Return a date with a 9 for each digit. Other text is never returned."""
-    return re.sub("[0-9]", "9", str(text)) if _DATE_LIKE.fullmatch(str(text)) else "no date in digits"
+    """Return a date with a 9 for each digit, or the name of a form. The result never contains any other text."""
+    masked = re.sub("[0-9]", "9", str(text)) if _DATE_LIKE.fullmatch(str(text)) else "no date in digits"
+    return next((name for name, form in _TEXT_FORMS.items() if re.fullmatch(form[0], str(text))), masked)
 
 
 def write_moment(mask: str, value: Any) -> Any:
@@ -122,10 +120,24 @@ def write_moment(mask: str, value: Any) -> Any:
     moment = _read_moment(value)
     if moment is None:
         return value
+    if mask in _TEXT_FORMS:
+        return _TEXT_FORMS[mask][1](moment)
     date = f"{moment:%Y%m%d}" if mask.startswith("9999") else f"{moment:%m%d%Y}"
     fraction = re.search(r"\.(9+)", mask[10:])
     digits = iter(f"{date}{moment:%H%M%S}" + (f"{moment:%f}"[: len(fraction[1])] if fraction else ""))
     return re.sub("9", lambda _: next(digits, "0"), mask)
+
+
+_TEXT_FORMS: Mapping[str, tuple[str, Callable[[datetime], str]]] = {
+    "milliseconds since 1970 as text": (r"\d{13}", lambda moment: f"{moment.timestamp() * 1000:.0f}"),
+    "seconds since 1970 as text": (r"\d{10}", lambda moment: f"{moment.timestamp():.0f}"),
+    "EEE, dd MMM yyyy HH:mm:ss Z": (r"\w{3}, \d\d? \w{3} \d{4} [\d:]{8} [A-Z\d+-]{1,5}", format_datetime),
+    "MMM d, yyyy h:mm:ss a": (r"\w{3} \d\d?, \d{4},? [\d:]{7,8}\s[AP]M", "{:%b %d, %Y %I:%M:%S %p}".format),
+}
+"""The forms of moments that a mask of digits does not describe: a pattern and a function that writes it.
+
+Two are named by their patterns in Java.
+"""
 
 
 @dataclass(frozen=True)

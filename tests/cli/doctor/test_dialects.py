@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.sandbox.server import Sandbox
+from directsuite.cli.conformance import Specification
+from directsuite.sandbox.imitation import _change_member
+from directsuite.sandbox.server import Sandbox, load_openapi_document
+from directsuite.wire.dates import read_datetime
 from tests.cli.doctor.conftest import DoctorRunner
 from tests.cli.doctor.test_deep import (
     ResponseChange,
@@ -62,6 +66,42 @@ def refused(status: int, operation: str) -> ResponseChange:
             answer.status = status
 
     return apply
+
+
+MOMENTS = [
+    EPOCH * 1000,
+    EPOCH,
+    EPOCH + 0.5,
+    str(EPOCH * 1000),
+    str(EPOCH),
+    "2026-05-01T12:00:00Z",
+    "20260501120000",
+    "20260501T120000Z",
+    "Fri, 01 May 2026 12:00:00 +0000",
+    "Fri, 1 May 2026 12:00:00 GMT",
+    "May 1, 2026 12:00:00 PM",
+    "May 1, 2026, 12:00:00\u202fPM",
+]
+"""Noon of 1 May 2026 in forms that the SDK reads."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_imitated_moment_is_the_same_for_the_sdk(moment: object) -> None:
+    specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
+    body = json.dumps({"success": True, "code": 0, "messages": [{"receivedDate": moment}]}).encode()
+    differences = specification.compare("GetMessages", 200, headers, body)
+    (what,) = [each.what for each in differences if each.path == "$.messages[].receivedDate"]
+    message = {"receivedDate": "2026-05-01T12:00:00.000+0000"}
+    _change_member(message, "receivedDate", what)
+    assert type(message["receivedDate"]) is type(moment)
+    assert read_datetime(message["receivedDate"]) == datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("value", "imitated"), [([], []), ([7], 7), ([7, 8], [7, 8]), ("text", 1)])
+def test_a_number_is_imitated_only_in_place_of_an_array_of_one(value: Any, imitated: Any) -> None:
+    message = {"uids": value}
+    _change_member(message, "uids", "is integer, not array or null")
+    assert message == {"uids": imitated}
 
 
 DIALECTS: dict[str, ResponseChange] = {
