@@ -27,7 +27,14 @@ from typing import Any, Literal, cast
 import attrs
 
 from directsuite.cli.errors import NOT_TEXT_PROBLEM, UsageError, validate_text, with_value
-from directsuite.configuration import DEFAULT_FILE, PREFIX, Configuration, read_private_file, read_secret_file
+from directsuite.configuration import (
+    DEFAULT_FILE,
+    MAX_SECRETS_BYTES,
+    PREFIX,
+    Configuration,
+    read_private_file,
+    read_secret_file,
+)
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging import arguments
 from directsuite.registration.models import Login
@@ -237,7 +244,9 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
     name: the file's name in messages.
     expected_members: the expected content in words, for messages.
     """
-    content = sys.stdin.buffer.read() if str(path) == "-" else read_private_file(path, name)
+    content = sys.stdin.buffer.read(MAX_SECRETS_BYTES + 1) if str(path) == "-" else read_private_file(path, name)
+    if len(content) > MAX_SECRETS_BYTES:
+        raise UsageError(f"{name} has more than {MAX_SECRETS_BYTES:,} bytes: give another file")
     document: Any = None
     with contextlib.suppress(ValueError, RecursionError):  # not chained, because parsers' errors quote the content
         text = content.decode("utf-8-sig")

@@ -63,6 +63,8 @@ _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
 _BASE64_RATIO = 4 / 3  # encoded bytes for each byte of a file
 
 _STDIN = Path("-")
+_MAX_TEXT_BYTES = 2**26
+"""The maximum size of a message's text. A device such as /dev/zero never ends."""
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
@@ -299,10 +301,17 @@ def _read_text(options: TextOptions) -> str | None:
     if options.body is not None or options.body_file is None:
         return options.body
     try:
-        content = sys.stdin.buffer.read() if options.body_file == _STDIN else options.body_file.read_bytes()
+        if options.body_file == _STDIN:
+            content = sys.stdin.buffer.read(_MAX_TEXT_BYTES + 1)
+        else:
+            with options.body_file.open("rb") as file:
+                content = file.read(_MAX_TEXT_BYTES + 1)
     except OSError as error:
         what = with_value("The file of --body-file", options.body_file)
         raise UsageError(f"{what} can't be read ({explain_os_error(error)}). Name a different file.") from None
+    if len(content) > _MAX_TEXT_BYTES:
+        what = with_value("The file of --body-file", options.body_file)
+        raise UsageError(f"{what} has more than {_MAX_TEXT_BYTES:,} bytes. Send it with --attach.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

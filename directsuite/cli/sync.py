@@ -55,7 +55,7 @@ from directsuite.cli.sync_status import (
     read_conninfo,
     sort_by_urgency,
 )
-from directsuite.configuration import Configuration
+from directsuite.configuration import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.events import Event, Listener
 from directsuite.core.failures import explain_os_error
 from directsuite.errors import ConfigurationError
@@ -309,7 +309,11 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
     """Yield the position and the address of each line. Blank lines and lines that begin with # are skipped."""
     try:
-        lines = file.read_text("utf-8-sig").splitlines()  # Windows editors write a byte order mark
+        with file.open("rb") as opened:
+            content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends
+        if len(content) > MAX_SECRETS_BYTES:
+            raise UsageError(f"the file {file} has more than {MAX_SECRETS_BYTES:,} bytes: give another file")
+        lines = content.decode("utf-8-sig").splitlines()  # Windows editors write a byte order mark
     except FileNotFoundError:
         raise UsageError(f"the file {file} does not exist: give --mailboxes a file with one address per line") from None
     except OSError as error:

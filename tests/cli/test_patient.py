@@ -149,6 +149,13 @@ async def test_files_of_people_and_passwords_may_come_from_stdin(cli_runner: Cli
     assert (await cli_runner.run("patient", "passwords", "-", *DOMAIN, stdin='ada = "Correct-Horse-2"')).status == 0
 
 
+async def test_too_many_passwords_on_stdin_are_rejected(cli_runner: CliRunner) -> None:
+    text = 'ada = "Correct-Horse-2"\n#' + 2**24 * "x"
+    ended = await cli_runner.run("patient", "passwords", "-", *DOMAIN, stdin=text)
+    assert (ended.status, ended.out) == (2, "")
+    assert "more than 16,777,216 bytes" in ended.err
+
+
 async def test_a_patient_is_found_by_who_that_is_and_by_username(cli_runner: CliRunner) -> None:
     await added(cli_runner)
     for arguments in (("find", "ada.toml"), ("by-username", "ada")):

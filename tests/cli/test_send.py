@@ -256,6 +256,9 @@ async def test_nothing_is_sent_if_journal_cannot_be_written(
     assert await sent(cli_runner) == 0
 
 
+NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
+
+
 def refused(ended: CliResult, named: str) -> None:
     """With status 2, a sentence that names what is wrong, and nothing on stdout."""
     assert (ended.status, ended.out) == (2, "")
@@ -273,6 +276,7 @@ def refused(ended: CliResult, named: str) -> None:
         (("--to", BOB, "--body", "x", "--body-file", "y"), "--body-file"),
         (("--to", BOB, "--body-file", "ada-example.txt"), "The file of --body-file can't be read"),
         (("--to", BOB, "--body-file", "bytes"), "not UTF-8 text"),
+        pytest.param(("--to", BOB, "--body-file", "/dev/zero"), "more than 67,108,864 bytes", marks=NEEDS_DEV_ZERO),
         (("--to", BOB, "--body", "x", "--attach", "bytes", "--attach", "ada-example.pdf"), "--attach number 2"),
         (("--to", BOB, "--body", "x", "--attach", "."), "--attach number 1"),
         (("--to", BOB, "--body", "x", "--attach", "pipe"), "--attach number 1 is not a file. Save it as a file first."),

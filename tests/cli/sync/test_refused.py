@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 
 import pytest
 
@@ -40,6 +41,11 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         ([*HERS, "--mailboxes", "upper"], "number 1 of --mailbox and line 1 of the file upper are the same mailbox"),
         (["--mailboxes", "nothing"], "the file nothing does not exist"),
         (["--mailboxes", "latin"], "the file latin is not text in UTF-8"),
+        pytest.param(
+            ["--mailboxes", "/dev/zero"],
+            "the file /dev/zero has more than 16,777,216 bytes",
+            marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero"),
+        ),
         ([*HERS, "--passwords", "known", "--maildir", "latin"], "--maildir: the directory can't be created"),
         ([*HERS, "--passwords", "nothing"], "passwords file nothing"),
         (HERS, "--passwords"),
