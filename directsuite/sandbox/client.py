@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 TOKEN_VARIABLE = "DIRECTSUITE_SANDBOX_TOKEN"  # noqa: S105  a name
 DEFAULT_URL = "http://127.0.0.1:8025"
+_MAX_RESPONSE_BYTES = 2**28
+_TIMEOUT = aiohttp.ClientTimeout(total=300, sock_read=60)
 
 
 class ControlError(Exception):
@@ -63,7 +65,7 @@ class Control:
         self._http: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._http = aiohttp.ClientSession(headers=self._headers)
+        self._http = aiohttp.ClientSession(headers=self._headers, timeout=_TIMEOUT)
         return self
 
     async def __aexit__(
@@ -180,21 +182,32 @@ class Control:
             raise ControlError("a Control can only be used in an `async with` block")
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
-            async with self._http.request(method, f"{self._url}/{path}", **content) as response:
-                document: object = await response.json()
-        except (aiohttp.ContentTypeError, LookupError, RecursionError, json.JSONDecodeError, UnicodeDecodeError):
-            raise self._make_not_a_sandbox_error() from None
+            # Redirects are not followed, because the body may contain a password.
+            async with self._http.request(method, f"{self._url}/{path}", allow_redirects=False, **content) as answer:
+                if answer.content_type != "application/json" or 300 <= answer.status < 400:
+                    raise self._make_not_a_sandbox_error()
+                document: object = json.loads(await self._read(answer))
         except (aiohttp.ClientError, OSError):
             raise ControlError(
                 f"no sandbox responds at {self._url}: start one with `directsuite sandbox`, or set the URL of another "
                 "one with --at or DIRECTSUITE_SANDBOX"
             ) from None
+        except (RecursionError, ValueError):
+            raise self._make_not_a_sandbox_error() from None
         if not isinstance(document, dict):
             raise self._make_not_a_sandbox_error()
         members = cast("dict[str, Any]", document)
         if response.status >= 400:
             raise ControlError(str(members.get("description") or response.reason), response.status)
         return members
+
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        body = bytearray()
+        async for chunk in answer.content.iter_any():
+            body += chunk
+            if len(body) > _MAX_RESPONSE_BYTES:
+                raise self._make_not_a_sandbox_error()
+        return bytes(body)
 
     def _convert_member(self, document: Mapping[str, Any], name: str, kind: type[T]) -> T:
         try:

@@ -6,15 +6,16 @@ import asyncio
 import os
 import shlex
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from directsuite.cli import main
-from directsuite.sandbox import serving
+from directsuite.sandbox import client, serving
 from directsuite.sandbox.server import Sandbox
 from tests.cli.conftest import CliResult
 
@@ -26,12 +27,22 @@ ACTED_UPON = "\x1b\x07\r\x9b\u202e\u2066"
 
 
 @pytest.fixture
-async def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Run]:
+def requests() -> list[str]:
+    """The bodies of requests to /elsewhere."""
+    return []
+
+
+@pytest.fixture
+async def run(
+    requests: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Run]:
     """Run `directsuite sandbox` against a server that sends `document` as the response to every request."""
     response: dict[str, Any] = {}
 
     async def respond(request: web.Request) -> web.Response:
-        return web.json_response(response["document"], status=response["status"])
+        if request.path == "/elsewhere":
+            requests.append(await request.text())
+        return web.json_response(response["document"], status=response["status"], headers=response["headers"])
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", respond)
@@ -40,8 +51,10 @@ async def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     monkeypatch.setenv("DIRECTSUITE_SANDBOX", f"http://127.0.0.1:{runner.addresses[0][1]}")
 
-    async def run_command(*arguments: str, document: object, status: int = 200) -> CliResult:
-        response.update(document=document, status=status)
+    async def run_command(
+        *arguments: str, document: object, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> CliResult:
+        response.update(document=document, status=status, headers=headers)
         exit_status = await asyncio.to_thread(main, ["sandbox", *arguments])
         captured = capsys.readouterr()
         return CliResult(exit_status, captured.out, captured.err)
@@ -143,6 +156,18 @@ async def test_a_response_that_no_sandbox_sends_is_reported(
     is_read = arguments[0] not in ("account", "reset") and "--handle" not in arguments
     if is_read or not isinstance(document, dict):
         assert (ended.status, "is not a sandbox" in ended.err) == (4, True)
+
+
+async def test_a_redirect_is_not_followed(run: Run, requests: list[str]) -> None:
+    arguments = "account", "carol@direct.example.test"
+    ended = await run(*arguments, document={}, status=307, headers={"Location": "/elsewhere"})
+    assert (ended.status, "is not a sandbox" in ended.err, requests) == (4, True, [])
+
+
+async def test_an_endless_response_is_not_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_MAX_RESPONSE_BYTES", 1_000)
+    ended = await run("ledger", document={"effects": [], "more": 1_000 * "x"})
+    assert (ended.status, "is not a sandbox" in ended.err) == (4, True)
 
 
 async def test_a_handle_is_printed_without_control_characters(run: Run) -> None:
