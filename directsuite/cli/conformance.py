@@ -14,18 +14,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from directsuite.sandbox.dialect import FORM, Difference, Role, find_form, mask_digits, name_type
+from directsuite.sandbox.dialect import FORM, ORDINARY_HEADERS, Difference, Role, find_form, mask_digits, name_type
 
 Json: TypeAlias = Mapping[str, Any]
 
 _RANGES = {"int32": 2**31, "int64": 2**63}
-_ORDINARY_HEADERS = (
-    *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
-    *("content-security-policy", "date", "expires", "keep-alive", "pragma", "referrer-policy", "retry-after"),
-    *("server", "strict-transport-security", "transfer-encoding", "vary", "via", "www-authenticate"),
-    *("x-content-type-options", "x-frame-options", "x-xss-protection"),
-)
-"""Headers that any HTTP server or proxy may add."""
 _SHOWN_HEADER = re.compile(r"(?=.{1,40}\Z)[A-Za-z]+(-[A-Za-z]+)*")
 _OTHER_NAMES = {"attachmentList": "attachments"}
 """Members that some servers send under another name, which the SDK reads."""
@@ -130,7 +123,7 @@ def _compare_headers(headers: Mapping[str, str], media_type: str) -> Iterator[Di
     if "charset" in parameters.lower() and not re.search(r"charset=\"?(utf-8|us-ascii)\b", parameters, re.IGNORECASE):
         yield Difference("header Content-Type", "has another charset than UTF-8")
     for name in headers:
-        if name.lower() not in _ORDINARY_HEADERS:
+        if name.lower() not in ORDINARY_HEADERS:
             shown = name if _SHOWN_HEADER.fullmatch(name) else f"<a name of {len(name)} characters>"
             yield Difference(f"header {shown}", "is not described")
 

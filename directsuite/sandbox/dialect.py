@@ -32,6 +32,13 @@ _TYPES: Mapping[Any, str] = {
     dict: "object",
 }
 EXAMPLES: dict[str, Any] = {"string": "text", "integer": 1, "number": 0.5, "boolean": True, "array": [], "object": {}}
+ORDINARY_HEADERS = (
+    *("age", "alt-svc", "cache-control", "connection", "content-encoding", "content-length", "content-type"),
+    *("content-security-policy", "date", "expires", "keep-alive", "pragma", "referrer-policy", "retry-after"),
+    *("server", "strict-transport-security", "transfer-encoding", "vary", "via", "www-authenticate"),
+    *("x-content-type-options", "x-frame-options", "x-xss-protection"),
+)
+"""Headers that any HTTP server or proxy may add."""
 _MOMENT_FORM = "9999-99-99T99:99:99.999+9999"  # of the moments that the sandbox writes
 _DATE_LIKE = re.compile(r"[0-9TZ :.,/+-]{8,40}")
 _MIN_MILLISECONDS = 10**11  # a smaller number counts seconds, up to the year 5138

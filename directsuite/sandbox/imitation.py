@@ -16,7 +16,16 @@ import msgspec
 from aiohttp import web
 from aiohttp.payload import Payload
 
-from directsuite.sandbox.dialect import EXAMPLES, Difference, Report, name_type, write_form, write_moment, write_type
+from directsuite.sandbox.dialect import (
+    EXAMPLES,
+    ORDINARY_HEADERS,
+    Difference,
+    Report,
+    name_type,
+    write_form,
+    write_moment,
+    write_type,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +133,7 @@ async def _change(response: web.Response, differences: Sequence[Difference]) -> 
         elif each.path == "header Content-Type":
             media_type = "text/x-made-up" if "media type" in each.what else response.content_type
             headers["Content-Type"] = media_type + ("; charset=iso-8859-1" if "charset" in each.what else "")
-        elif each.what == "is not described" and (header := re.fullmatch(r"header ([A-Za-z-]+)", each.path)):
+        elif (header := re.fullmatch(r"header ([A-Za-z-]+)", each.path)) and header[1].lower() not in ORDINARY_HEADERS:
             headers[header[1]] = "made=up"
     if document is not None:
         body = (json.dumps(root["$"]) if is_json else str(root["$"])).encode("latin-1")

@@ -218,6 +218,16 @@ async def test_impossible_statuses_are_not_imitated(status: str, tmp_path: Path)
             assert (await suite.signing.get_doc_info(stored.identifier)).identifier == stored.identifier
 
 
+@pytest.mark.parametrize("name", ["Content-Length", "transfer-encoding", "Content-Encoding"])
+async def test_headers_of_the_connection_are_not_imitated(name: str, tmp_path: Path) -> None:
+    report = write_report(tmp_path, "GetUIDs", (f"header {name}", "is not described"))
+    async with (
+        open_populated_sandbox(imitate=report) as imitation,
+        ds.DirectSuite.from_env(imitation.environment) as suite,
+    ):
+        assert await suite.mailbox(ALICE, PASSWORD).with_options(retry=ds.RetryPolicy.none()).get_uids() == []
+
+
 async def test_a_fault_reaches_a_client_of_an_imitation(doctor_runner: DoctorRunner, sandbox: Sandbox) -> None:
     options = await populate(doctor_runner, sandbox)
     async with serve_changed(sandbox, DIALECTS["milliseconds"]) as root:
