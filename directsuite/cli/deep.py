@@ -246,11 +246,10 @@ def report_operation(
     answers: the responses that were received completely. skipped: the reason why there is no result, or None.
     """
     found = set[Difference]() if answers or skipped else {Difference("response", "is missing or incomplete")}
+    too_large = {Difference("$", "is larger than max_response_bytes")}
     for each in answers:
-        if each.too_large:
-            found.add(Difference("$", "is larger than max_response_bytes"))
-            continue
-        found |= specification.compare(operation.name, each.status, each.headers, each.body)
+        compared = specification.compare(operation.name, each.status, each.headers, each.body)
+        found |= too_large if each.too_large else compared
         found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()
     return OperationReport(
         operation=operation.name,

@@ -63,6 +63,8 @@ def doctor(options: DoctorOptions) -> int:
             raise UsageError(f"These options need --deep: {names}.")
         if (options.tuser is None) != (options.tuser_password_file is None):
             raise UsageError("--tuser and --tuser-password-file must be given together.")
+        if options.report is not None and os.path.lexists(options.report):  # otherwise reported after the examination
+            raise UsageError("--report: The file exists. Name a new file.")
         settings, finding = _read_settings()
         machine = [("settings", finding), *check_machine(settings, os.environ)]
         findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]

@@ -402,7 +402,10 @@ def test_all_responses_of_a_call_are_compared() -> None:
 def test_too_large_response_is_not_compared() -> None:
     specification, response = Specification(load_openapi_document()), Response(200, {}, b'{"success": tr', True)
     report = report_operation(specification, Codec(), GET_MESSAGE_COUNT, [response])
-    assert report.differences == [Difference("$", "is larger than max_response_bytes")]
+    assert {each.what for each in report.differences} == {
+        "is larger than max_response_bytes",
+        "cannot be read by the SDK",
+    }
 
 
 @pytest.mark.parametrize(
@@ -420,10 +423,12 @@ async def test_dependent_options_are_rejected_alone(options: list[str], text: st
 
 async def test_a_report_replaces_no_file(doctor_runner: DoctorRunner, sandbox: Sandbox, arguments: list[str]) -> None:
     set_service_urls(doctor_runner, sandbox)
+    calls = sandbox.calls.count
     (doctor_runner.folder / "report.json").write_text("kept")
     status, _, err = await doctor_runner.run_table(*arguments, "--report", "report.json")
     assert status != 0
-    assert "exists" in err.lower()
+    assert "--report: The file exists. Name a new file." in err
+    assert sandbox.calls.count == calls
     assert (doctor_runner.folder / "report.json").read_text() == "kept"
 
 
