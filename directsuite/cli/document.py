@@ -45,7 +45,7 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.jobs.signing.workflow import FieldProblem, find_field_problem
+from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
 from directsuite.signing.models import DocumentInfo, DocumentSignature, Page, Signature, StoredDocument
 from directsuite.signing.service import Signing
 from directsuite.suite import DirectSuite
@@ -140,14 +140,14 @@ def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentS
         problem = find_field_problem(signature, fields)
         if problem is not None:
             name = with_value("--name", signature.name)
-            raise UsageError(f"{name}: the PDF {problem.value}{_get_field_advice(problem, fields)}.")
+            raise UsageError(f"{name}: the PDF {problem.predicate}{_get_field_advice(problem, fields)}.")
 
 
-def _get_field_advice(problem: FieldProblem, fields: Sequence[DocumentSignature]) -> str:
+def _get_field_advice(problem: DocumentProblem, fields: Sequence[DocumentSignature]) -> str:
     """Return what to do. It contains the names of the empty fields if stderr may show them."""
-    if problem is FieldProblem.PLACED:
+    if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
-    if problem is FieldProblem.SIGNED:
+    if problem is DocumentProblem.FIELD_SIGNED:
         return "; give a different name"
     empty = [field.name for field in fields if field.name and not field.is_signed]
     if not empty:

@@ -24,8 +24,8 @@ from directsuite.cli.errors import UsageError, quote_message
 from directsuite.cli.process import echo_err
 from directsuite.core.failures import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
-from directsuite.jobs.signing.documents import CUT_OFF_PROBLEM, PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
-from directsuite.jobs.signing.workflow import FieldProblem
+from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
+from directsuite.jobs.signing.problems import DocumentProblem
 
 _CANDIDATE_BATCH_SIZE = 100
 _PDF_SUFFIX = ".pdf"
@@ -342,9 +342,7 @@ def _make_candidate(name: str, file: Path) -> Candidate:
 
 def describe_failure(entry: SigningEntry) -> str:
     """Return why a document failed, with the service's message or a hint."""
-    details = (
-        _HINT_FIELDS if entry.problem == FieldProblem.MISSING.journal_text else quote_message(entry.service_message)
-    )
+    details = _HINT_FIELDS if entry.reason is DocumentProblem.FIELD_MISSING else quote_message(entry.service_message)
     return f"{entry.problem or 'it failed'}{details}"
 
 
@@ -366,7 +364,7 @@ def _find_content_problem(file: Path) -> str | None:
         if b"%PDF-" not in (first := opened.read(PDF_MARKER_BYTES)):
             return _NOT_A_PDF if first else _EMPTY_FILE
         opened.seek(max(0, opened.seek(0, os.SEEK_END) - PDF_MARKER_BYTES))
-        return None if b"%%EOF" in opened.read() else CUT_OFF_PROBLEM
+        return None if b"%%EOF" in opened.read() else DocumentProblem.INCOMPLETE.predicate
 
 
 def report_skipped(folders: Collection[str], location: str = "") -> None:

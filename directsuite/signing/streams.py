@@ -20,8 +20,7 @@ from directsuite.signing import operations
 _MAGIC = b"%PDF-"
 _HEAD_BYTES = 1024  # the magic may be anywhere in the first KB (ISO 32000, implementation notes)
 
-NOT_A_PDF = "this is not a PDF: no %PDF- in its first KB"
-"""The problem of a file that is not a PDF. The journal of signing jobs stores and compares this text."""
+NOT_A_PDF = "the content is not a PDF (no %PDF- in its first KB)"
 
 
 async def open_pdf(pdf: Source, size: int | None) -> Content:

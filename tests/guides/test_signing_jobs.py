@@ -44,7 +44,7 @@ async def test_a_folder_is_signed_and_what_failed_is_told(
     assert outputs(tmp_path / "out") == ["one.pdf", "two.pdf"]
     printed = capsys.readouterr().out
     assert "done=2, failed=1" in printed
-    assert "three.pdf this is not a PDF" in printed
+    assert "three.pdf it is not a PDF" in printed
 
 
 async def test_a_storage_is_signed_into_another(

@@ -4,11 +4,13 @@ from directsuite.jobs.signing.documents import Folder, Pdf, RemoteFile
 from directsuite.jobs.signing.fleet import FleetSigningProgress, SigningFleet
 from directsuite.jobs.signing.job import JobStoppedError, Signatures, SigningJob, SigningProgress
 from directsuite.jobs.signing.journal import PostgresJournal, SigningJournal, SigningJournalError, Tally
+from directsuite.jobs.signing.problems import DocumentProblem
 from directsuite.jobs.signing.storage import StorageError, StorageFolder, StorageTarget
 from directsuite.jobs.signing.targets import Target, TargetFolder
 from directsuite.jobs.signing.workflow import DocumentState, SigningEntry
 
 __all__ = [
+    "DocumentProblem",
     "DocumentState",
     "FleetSigningProgress",
     "Folder",

@@ -33,7 +33,6 @@ _PIECE_BYTES = 1 << 20
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 PDF_MARKER_BYTES = 1024
 """The first bytes of a PDF must have its header, and the last ones its end marker."""
-CUT_OFF_PROBLEM = "has no end of a PDF (%%EOF), and may be cut off: get a whole copy"
 _LISTING_BATCH_FILES = 500
 
 _DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})

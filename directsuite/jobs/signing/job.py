@@ -21,10 +21,10 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, has_changed
 from directsuite.jobs.signing.journal import LeasedBatch, compute_signatures_digest, lock_journal
+from directsuite.jobs.signing.problems import DOCUMENT_PROBLEMS, parse_reason
 from directsuite.jobs.signing.steps import DocumentWorkflow
 from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
-    DOCUMENT_PROBLEMS,
     DocumentState,
     OutageTracker,
     RetryState,
@@ -214,12 +214,12 @@ class SigningJob:
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             """Return each failed document only once, in case the source yields its name again."""
             known = await self._journal.find_entries([pdf.name for pdf in pdfs])
-            failed = {each.name for each in known.values() if each.has_failed and problem in (None, each.problem)}
+            failed = {each.name for each in known.values() if each.has_failed and wanted in (None, each.reason)}
             remaining = failed - begun
             begun.update(remaining)
             return [known[pdf.name] if pdf.name in remaining else None for pdf in pdfs]
 
-        begun = set[str]()
+        begun, wanted = set[str](), parse_reason(problem)
         return await self._run_alone(look_up)
 
     async def _run_alone(self, look_up: _Lookup) -> SigningProgress:
@@ -327,7 +327,7 @@ class SigningJob:
             return
         self._failed += 1
         # A retried document that fails for the same reason must not prevent the retries of the others.
-        self._failures_in_a_row += end.problem not in DOCUMENT_PROBLEMS | {begin.problem}
+        self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
             self._stop(JobStoppedError(why, _HINT_RETRY_FAILED))

@@ -27,6 +27,7 @@ from directsuite.durable.postgres import Connections, PostgresDatabase
 from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing import sql
+from directsuite.jobs.signing.problems import DocumentProblem, encode_reason, list_stored_forms, parse_reason
 from directsuite.jobs.signing.workflow import DocumentState, SigningEntry, make_abandoned_entry
 from directsuite.secret import Secret
 from directsuite.signing.models import Signature
@@ -108,9 +109,16 @@ class JobJournal:
     async def retry(self, problem: str | None = None) -> int:
         """Reset failed documents so that they are signed again, all or those with this problem. Return their number."""
 
+        reason = parse_reason(problem)
+        values = {
+            "job": self.job,
+            "all": reason is None,
+            "problems": [] if reason is None else list_stored_forms(reason),
+        }
+
         async def work(transaction: Transaction) -> int:
             """Reset the documents, and reopen their batches. Return the number of documents."""
-            renewed = await transaction.execute(sql.RETRY_FAILED, {"job": self.job, "problem": problem})
+            renewed = await transaction.execute(sql.RETRY_FAILED, values)
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
 
@@ -188,7 +196,7 @@ class LeasedBatch(JobJournal):
         *,
         at: float,
         then: DocumentState = DocumentState.NEW,
-        problem: str | None = None,
+        reason: DocumentProblem | str | None = None,
         service_message: str | None = None,
         is_try: bool = True,
     ) -> SigningEntry:
@@ -198,7 +206,7 @@ class LeasedBatch(JobJournal):
         then: the document's new state.
         is_try: count it as an attempt.
         """
-        abandoned = make_abandoned_entry(entry, then, problem, service_message, is_try=is_try)
+        abandoned = make_abandoned_entry(entry, then, reason, service_message, is_try=is_try)
         is_stored, is_requested = entry.identifier is not None, entry.state is DocumentState.SIGNING
         counts = {
             "abandoned": int(is_stored and then is not DocumentState.DONE),
@@ -245,7 +253,8 @@ class LeasedBatch(JobJournal):
         return {"chunk": self.id, "fence": self.lease_number}
 
     def _make_values(self, entry: SigningEntry) -> dict[str, Any]:
-        return attrs.asdict(entry, recurse=False) | {"state": int(entry.state)} | self._lease
+        values = attrs.asdict(entry, recurse=False, filter=attrs.filters.exclude("reason"))
+        return values | {"state": int(entry.state), "problem": encode_reason(entry.reason)} | self._lease
 
     def _validate_lease(self, found: Sequence[object]) -> None:
         if not found:
@@ -398,7 +407,7 @@ def _make_entry(values: Sequence[Any]) -> SigningEntry:
         source_stamp=source_stamp,
         output_sha=output_sha,
         tries=tries,
-        problem=problem,
+        reason=parse_reason(problem),
         service_message=service_message,
     )
 

@@ -3,7 +3,7 @@
 signing_job        digest: of its signatures; identity: unique to the job in any database
 signing_chunk      a batch of documents. fence: number of its latest lease; seen_at: the worker's last sign of life;
                    woken_at: when workers were notified that it is due
-signing_document   one row each. The name may not be valid Unicode
+signing_document   one row each. The name may not be valid Unicode. problem: a code of DocumentProblem, or a text
 signing_abandoned  stored documents to delete, possibly signed
 
 Transactions that write check the lease number, and lock the batch's row, so that no new lease can start at the same
@@ -163,7 +163,7 @@ FORGET_BEFORE = sql("""
 RETRY_FAILED = sql(f"""
     UPDATE directsuite.signing_document
     SET state = {_NEW}, problem = NULL, service_message = NULL, tries = 0, source_sha = NULL
-    WHERE job = :job AND state = {_FAILED} AND problem = coalesce(:problem::text, problem) RETURNING chunk
+    WHERE job = :job AND state = {_FAILED} AND (:all::boolean OR problem = ANY(:problems)) RETURNING chunk
 """)  # noqa: S608  of constants
 REOPEN = sql("UPDATE directsuite.signing_chunk SET done = false WHERE id = ANY(:chunks)")
 STATES = sql("SELECT state, count(*) FROM directsuite.signing_document WHERE job = :job GROUP BY state")

@@ -26,22 +26,17 @@ from directsuite.jobs.signing.documents import (
     read_stamp,
 )
 from directsuite.jobs.signing.journal import LeasedBatch
+from directsuite.jobs.signing.problems import DocumentProblem, find_field_problem
 from directsuite.jobs.signing.targets import Target
 from directsuite.jobs.signing.workflow import (
-    GAVE_UP,
-    INCOMPLETE,
-    NAME_CONFLICT,
-    SOURCE_CHANGED,
     UNKNOWN_IDENTIFIER_ERRORS,
     DocumentState,
     ErrorReaction,
-    FieldProblem,
     OutageTracker,
     RunContext,
     SigningEntry,
     SigningStep,
     classify_error,
-    find_field_problem,
     is_last_try,
     may_belong_to_another_account,
     next_step,
@@ -49,6 +44,7 @@ from directsuite.jobs.signing.workflow import (
 )
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
+from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
@@ -136,7 +132,9 @@ class DocumentWorkflow:
         """Record that a document failed because of this error."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
-        return await self._fail(entry, _describe_problem(error), storable_service_message(error))
+        text = _describe_problem(error)
+        reason = DocumentProblem.NOT_A_PDF if text == NOT_A_PDF else text
+        return await self._fail(entry, reason, storable_service_message(error))
 
     async def cleanup(self, concurrency: int) -> None:
         """Delete abandoned stored documents. Failed deletions are retried by a later call.
@@ -161,7 +159,7 @@ class DocumentWorkflow:
             case SigningStep.FETCH:
                 return await self.fetch(entry, work)
             case SigningStep.FAIL_CHANGED:
-                return await self._fail(entry, SOURCE_CHANGED)
+                return await self._fail(entry, DocumentProblem.SOURCE_CHANGED)
             case SigningStep.SAVE:
                 return await self._save(entry, work)
             case SigningStep.SIGN:
@@ -225,9 +223,9 @@ class DocumentWorkflow:
     async def _save(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         source = _require(work.context.source)
         if source.is_cut_off:
-            return await self._fail(entry, INCOMPLETE)
+            return await self._fail(entry, DocumentProblem.INCOMPLETE)
         if await self.target.has(entry.name):
-            return await self._fail(entry, NAME_CONFLICT)
+            return await self._fail(entry, DocumentProblem.NAME_CONFLICT)
         with _translate_read_errors():
             stored = await self.signing.save(work.body)
         self._stored_by_run.add(stored.identifier)
@@ -244,7 +242,7 @@ class DocumentWorkflow:
     async def _sign(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
         identifier = _require(entry.identifier)
         if self.check_fields and (problem := await self._find_field_problem(identifier, work.signatures)) is not None:
-            return await self._fail(entry, problem.journal_text)
+            return await self._fail(entry, problem)
         if isinstance(work.body, bytes) and len(work.body) <= MAX_IN_MEMORY_BYTES:
             with _open_staged(work.output_path) as file:
                 signing = await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNING))
@@ -255,7 +253,7 @@ class DocumentWorkflow:
         await self._sign_and_pull(identifier, work.signatures, destination=work.output_path)
         return await self._examine_output(signing, work)
 
-    async def _find_field_problem(self, identifier: str, signatures: Sequence[Signature]) -> FieldProblem | None:
+    async def _find_field_problem(self, identifier: str, signatures: Sequence[Signature]) -> DocumentProblem | None:
         if all(signature.name is None for signature in signatures):
             return None
         fields = (await self.signing.get_doc_info(identifier)).signatures
@@ -289,7 +287,7 @@ class DocumentWorkflow:
         try:
             await self.target.publish(entry.name, work.output_path)
         except FileExistsError:
-            return await self._fail(entry, NAME_CONFLICT)
+            return await self._fail(entry, DocumentProblem.NAME_CONFLICT)
         return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
@@ -299,7 +297,7 @@ class DocumentWorkflow:
             return await self.journal.abandon(entry, at=self.now(), then=DocumentState.DONE)
         return await self.journal.put(
             attrs.evolve(
-                entry, state=DocumentState.DONE, identifier=None, saved_at=None, problem=None, service_message=None
+                entry, state=DocumentState.DONE, identifier=None, saved_at=None, reason=None, service_message=None
             )
         )
 
@@ -333,7 +331,7 @@ class DocumentWorkflow:
         is_try = was_asked and not is_earlier
         failure, work.failure = work.failure, None
         if is_try and failure is None and is_last_try(entry):
-            return await self._fail(entry, GAVE_UP)
+            return await self._fail(entry, DocumentProblem.GAVE_UP)
         self._stored_by_run.discard(entry.identifier)
         work.context.source = work.context.output = None
         entry = await self.journal.abandon(entry, at=self.now(), is_try=is_try)
@@ -341,10 +339,12 @@ class DocumentWorkflow:
             raise failure
         return entry
 
-    async def _fail(self, entry: SigningEntry, problem: str, service_message: str | None = None) -> SigningEntry:
+    async def _fail(
+        self, entry: SigningEntry, reason: DocumentProblem | str, service_message: str | None = None
+    ) -> SigningEntry:
         self._stored_by_run.discard(entry.identifier)
         return await self.journal.abandon(
-            entry, at=self.now(), then=DocumentState.FAILED, problem=problem, service_message=service_message
+            entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=service_message
         )
 
 

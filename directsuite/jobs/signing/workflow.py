@@ -28,7 +28,6 @@ Instead, the stored document is used if it has at least as many more signatures 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from http import HTTPStatus
 
 import attrs
@@ -49,47 +48,8 @@ from directsuite.errors import (
     RateLimitedError,
     ServiceError,
 )
-from directsuite.jobs.signing.documents import CUT_OFF_PROBLEM, PdfInfo, SourceError
-from directsuite.signing.models import DocumentSignature, Signature
-from directsuite.signing.streams import NOT_A_PDF
-
-SOURCE_CHANGED = "it is another document than when it was first read"
-NAME_CONFLICT = (
-    "the target has another file of this name, which is not replaced: move it away, or sign into another target"
-)
-INCOMPLETE = f"it {CUT_OFF_PROBLEM}"
-GAVE_UP = "its signature was asked for again and again, and never seen"
-
-
-class FieldProblem(enum.Enum):
-    """Why a signature cannot be placed in the field of its name."""
-
-    MISSING = "has no signature field of the name to sign under, and would be signed invisibly"
-    SIGNED = "has a signature field of the name to sign under, and that is signed already"
-    PLACED = "has a signature field of the name to sign under, which has its own position: leave the widget out"
-
-    @property
-    def journal_text(self) -> str:
-        """The text that the journal stores."""
-        return f"it {self.value}"
-
-
-def find_field_problem(signature: Signature, fields: Sequence[DocumentSignature]) -> FieldProblem | None:
-    """Return why a named signature cannot be placed in a document with these fields, or None."""
-    if signature.name is None:
-        return None
-    field = next((each for each in fields if each.name == signature.name), None)
-    if field is None:
-        return FieldProblem.MISSING if signature.widget is None else None
-    if field.is_signed:
-        return FieldProblem.SIGNED
-    return None if signature.widget is None else FieldProblem.PLACED
-
-
-DOCUMENT_PROBLEMS = frozenset(
-    {SOURCE_CHANGED, NAME_CONFLICT, INCOMPLETE, NOT_A_PDF, *(each.journal_text for each in FieldProblem)}
-)
-"""Problems of single documents, which do not count as a sign of a general failure."""
+from directsuite.jobs.signing.documents import PdfInfo, SourceError
+from directsuite.jobs.signing.problems import DocumentProblem
 
 UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
 """Errors for an unknown identifier. The specification does not say which one a service returns."""
@@ -120,7 +80,7 @@ class DocumentState(enum.IntEnum):
     DONE = 5
     """As SIGNED, and the stored document is deleted or will be."""
     FAILED = 6
-    """The document failed. `SigningEntry.problem` has the reason."""
+    """The document failed. `SigningEntry.problem` says why."""
 
     @property
     def is_signed(self) -> bool:
@@ -154,20 +114,25 @@ class SigningEntry:
     """SHA-256 of the output that was, or was about to be, published."""
     tries: int = 0
     """The number of abandoned stored documents that count as attempts."""
-    problem: str | None = None
-    """Why the document failed. Cleared when it is done."""
+    reason: DocumentProblem | str | None = None
+    """Why the document failed: a problem, or another text. Cleared when it is done."""
     service_message: str | None = None
     """The service's message, if it rejected the document. It may name patients: do not log it unread."""
 
     @property
+    def problem(self) -> str | None:
+        """The text of `reason`."""
+        return self.reason.text if isinstance(self.reason, DocumentProblem) else self.reason
+
+    @property
     def has_failed(self) -> bool:
         """True if the document failed and has not been signed since. A retry may be in progress."""
-        return self.state is DocumentState.FAILED or (self.problem is not None and not self.state.is_signed)
+        return self.state is DocumentState.FAILED or (self.reason is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
         """Return a new entry without results. A retry signs the current source."""
         return SigningEntry(
-            number=self.number, name=self.name, problem=self.problem, service_message=self.service_message
+            number=self.number, name=self.name, reason=self.reason, service_message=self.service_message
         )
 
     def __repr__(self) -> str:
@@ -177,7 +142,7 @@ class SigningEntry:
 def make_abandoned_entry(
     entry: SigningEntry,
     then: DocumentState,
-    problem: str | None,
+    reason: DocumentProblem | str | None,
     service_message: str | None = None,
     *,
     is_try: bool = True,
@@ -189,7 +154,7 @@ def make_abandoned_entry(
         identifier=None,
         saved_at=None,
         tries=entry.tries + (then is DocumentState.NEW and is_try),
-        problem=entry.problem if then is DocumentState.NEW else problem,
+        reason=entry.reason if then is DocumentState.NEW else reason,
         service_message=entry.service_message if then is DocumentState.NEW else service_message,
         output_sha=entry.output_sha if then is DocumentState.DONE else None,
     )

@@ -94,7 +94,7 @@ async def test_unreadable_file_or_non_pdf_is_rejected(command: str, sign_runner:
     for name, words in (
         ("missing.pdf", "The file can't be read"),
         ("text.pdf", "The file is not a PDF"),
-        ("cut.pdf", "The file has no end of a PDF (%%EOF), and may be cut off: get a whole copy"),
+        ("cut.pdf", "The file has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy"),
     ):
         ended = await sign_runner.sign(command, name)
         assert (ended.status, words in ended.err) == (2, True)
@@ -116,7 +116,7 @@ async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: S
     sign_runner.set_env("DIRECTSUITE_VERBOSE", "1")
     ended = await sign_runner.sign("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
     assert ended.status == 2
-    assert "--name (Aproval): the PDF has no signature field of the name to sign under, and would be" in ended.err
+    assert "--name (Aproval): the PDF has no signature field with the signature's name, and would be" in ended.err
     assert f"lists the empty fields ({PATIENT}, {WITNESS})" in ended.err
     assert (
         sign_runner.list_files("."),
@@ -137,7 +137,7 @@ async def test_unknown_field_is_rejected_unless_a_widget_is_given(sign_runner: S
     )
     assert (ended.status, sign_runner.list_files(".")) == (2, ["consent.pdf"])
     assert (
-        f"--name ({PATIENT}): the PDF has a signature field of the name to sign under, which has its own" in ended.err
+        f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own" in ended.err
     )
 
 
@@ -145,11 +145,11 @@ async def test_a_cut_off_pdf_is_not_signed(sign_runner: SignRunner) -> None:
     sign_runner.write_pdfs("in/whole.pdf")
     sign_runner.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
     ended = await sign_runner.sign("in/cut.pdf", "--output", "signed.pdf")
-    assert (ended.status, "may be cut off" in ended.err, await sign_runner.count_requests("Save")) == (2, True, 0)
+    assert (ended.status, "may be incomplete" in ended.err, await sign_runner.count_requests("Save")) == (2, True, 0)
     ended = await sign_runner.sign("in", "--output", "out")
     assert (ended.status, sign_runner.list_files()) == (1, ["whole.pdf"])
     assert "cut.pdf" in ended.out
-    assert "it has no end of a PDF (%%EOF), and may be cut off" in " ".join(ended.out.split())
+    assert "it has no end-of-file marker (%%EOF) and may be incomplete" in " ".join(ended.out.split())
 
 
 async def test_several_pdfs_need_a_folder_as_output(sign_runner: SignRunner) -> None:

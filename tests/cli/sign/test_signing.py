@@ -328,7 +328,11 @@ async def test_in_a_folder_too_a_signature_stands_where_its_name_says(
     told = await sign_runner.sign("in", "--output", "out", "--name", name, *more)
     assert (told.status, sign_runner.list_files(), await sign_runner.count_requests("SignAndPull")) == (1, [], 0)
     words = " ".join(told.out.split())
-    assert ("it has a signature field of the name" if more else "it has no signature field of the name") in words
+    assert (
+        "it has a signature field with the signature's name"
+        if more
+        else "it has no signature field with the signature's name"
+    ) in words
     assert ("`directsuite sign info` lists the fields of the PDF" in words) is (not more)
     assert (await sign_runner.sign("in/a.pdf", "--output", "other", "--name", name, *more)).status == 1  # one file, too
     assert await sign_runner.count_requests("Delete") == 2

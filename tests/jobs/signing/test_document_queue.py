@@ -93,7 +93,7 @@ async def test_abandoned_documents_and_failures_are_read_some_at_a_time(tmp_path
             stored = SigningEntry(
                 number=entry.number, name=entry.name, state=DocumentState.SAVED, identifier=f"id{entry.number}"
             )
-            await journal.abandon(stored, at=0.0, then=DocumentState.FAILED, problem="it is refused")
+            await journal.abandon(stored, at=0.0, then=DocumentState.FAILED, reason="it is refused")
         first = await journal.failures(most=2)
         rest = await journal.failures(after=first[-1].number)
         assert [each.name for each in (*first, *rest)] == [f"{number}.pdf" for number in range(5)]

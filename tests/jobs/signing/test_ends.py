@@ -75,7 +75,7 @@ async def test_drain_before_start_applies_to_that_run_only(job_factory: JobFacto
 async def test_a_drain_holds_that_is_asked_for_while_leftovers_are_deleted(job_factory: JobFactory) -> None:
     [entry] = await job_factory.journal.entries(["left.pdf"])
     await job_factory.journal.abandon(
-        attrs.evolve(entry, identifier="left"), at=0.0, then=DocumentState.FAILED, problem="refused"
+        attrs.evolve(entry, identifier="left"), at=0.0, then=DocumentState.FAILED, reason="refused"
     )
     deleting, go_on = asyncio.Event(), asyncio.Event()
 

@@ -18,7 +18,7 @@ REFUSED = "it was refused"
 async def all_failed(jobs: JobFactory) -> None:
     """A journal in which all have failed."""
     for entry in await jobs.journal.entries(NAMES):
-        await jobs.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, problem=REFUSED)
+        await jobs.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, reason=REFUSED)
 
 
 class Refusing(FragileService):

@@ -15,7 +15,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
 from directsuite.jobs.signing.documents import MAX_IN_MEMORY_BYTES
-from directsuite.jobs.signing.workflow import SOURCE_CHANGED
+from directsuite.jobs.signing.problems import DocumentProblem
 from tests.jobs.signing.fragile_service import Fault, FragileService
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
 
@@ -148,7 +148,7 @@ async def test_a_file_that_changes_before_it_is_saved_anew_is_not_signed(
     service.faults = [None, Fault.REQUEST_LOST]
     assert (await job_factory.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
     [failed] = await job_factory.journal.failures()
-    assert failed.problem == SOURCE_CHANGED
+    assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
     assert service.documents_created == 1
 
 

@@ -27,7 +27,7 @@ async def test_a_pdf_that_is_cut_off_is_not_signed(size: int, job_factory: JobFa
     [failed] = await job_factory.journal.failures()
     assert (failed.name, failed.problem) == (
         "cut.pdf",
-        "it has no end of a PDF (%%EOF), and may be cut off: get a whole copy",
+        "it has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy",
     )
     assert job_factory.service.documents_created == 1
 
@@ -54,10 +54,10 @@ WIDGET = ds.Widget(x=1, y=1, width=100, height=50, page=1)
         (ds.Signature(name="Patient"), None),
         (ds.Signature(name="New", widget=WIDGET), None),
         (ds.Signature(), None),
-        (ds.Signature(name="Pateint"), "has no signature field of the name to sign under"),
-        (ds.Signature(name="Doctor"), "that is signed already"),
-        (ds.Signature(name="Doctor", widget=WIDGET), "that is signed already"),
-        (ds.Signature(name="Patient", widget=WIDGET), "has its own position: leave the widget out"),
+        (ds.Signature(name="Pateint"), "has no signature field with the signature's name"),
+        (ds.Signature(name="Doctor"), "which is already signed"),
+        (ds.Signature(name="Doctor", widget=WIDGET), "which is already signed"),
+        (ds.Signature(name="Patient", widget=WIDGET), "has its own position: omit the widget"),
     ],
 )
 async def test_a_signature_stands_where_its_name_says_or_the_document_fails(

@@ -77,7 +77,7 @@ async def test_what_is_abandoned_is_listed_and_counted(journals: Kept) -> None:
         if number:
             saved = attrs.evolve(saved, state=DocumentState.SIGNING)
         then = (DocumentState.NEW, DocumentState.FAILED, DocumentState.DONE)[number]
-        left = await journals.journal.abandon(saved, at=float(number), then=then, problem="p" if number == 1 else None)
+        left = await journals.journal.abandon(saved, at=float(number), then=then, reason="p" if number == 1 else None)
         assert (left.state, left.identifier, left.saved_at) == (then, None, None)
         assert left.tries == (then is DocumentState.NEW)
         assert await journals.journal.entries([entry.name]) == [left]
@@ -92,7 +92,7 @@ async def test_what_is_abandoned_is_listed_and_counted(journals: Kept) -> None:
 
 async def test_an_entry_without_a_stored_document_leaves_none(journals: Kept) -> None:
     [entry] = await journals.journal.entries([NAMES[0]])
-    await journals.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, problem="p")
+    await journals.journal.abandon(entry, at=0.0, then=DocumentState.FAILED, reason="p")
     tally = await journals.operator.tally()
     assert (tally.abandoned, tally.requested, await journals.journal.list_abandoned()) == (0, 0, [])
 
@@ -101,7 +101,7 @@ async def test_failures_are_listed_and_renewed(journals: Kept) -> None:
     for entry, problem in zip(await journals.journal.entries(NAMES), ("p", "q", "p", None), strict=True):
         if problem is not None:
             saved = _saved(entry, str(entry.number))
-            await journals.journal.abandon(saved, at=0.0, then=DocumentState.FAILED, problem=problem)
+            await journals.journal.abandon(saved, at=0.0, then=DocumentState.FAILED, reason=problem)
     assert await _problems(journals.operator.failures) == ["p", "q", "p"]
     first = await journals.operator.failures(most=1)
     assert [each.problem for each in await journals.operator.failures(after=first[0].number)] == ["q", "p"]

@@ -14,9 +14,9 @@ import pytest
 
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal, TargetFolder
 from directsuite.jobs.signing import storage as storage_module
+from directsuite.jobs.signing.problems import DocumentProblem
 from directsuite.jobs.signing.storage import StorageTarget
 from directsuite.jobs.signing.targets import Target
-from directsuite.jobs.signing.workflow import NAME_CONFLICT, SOURCE_CHANGED
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, CrashError, compute_digest
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 
@@ -60,7 +60,7 @@ async def test_another_jobs_output_is_not_replaced_and_nothing_is_signed(
     assert (job_factory.out / "a.pdf").read_bytes() == ADA + SIGNATURE_BYTES
     assert job_factory.service.documents_created == 1
     [failed] = await other_job_factory.journal.failures()
-    assert failed.problem == NAME_CONFLICT
+    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
 
 
 async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced(
@@ -81,7 +81,7 @@ async def test_an_output_that_appears_while_a_document_is_signed_is_not_replaced
     assert (job_factory.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
     assert job_factory.list_outputs() == ["a.pdf"]
     [failed] = await job_factory.journal.failures()
-    assert failed.problem == NAME_CONFLICT
+    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
     tally = await job_factory.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, 1)  # it was signed in vain
     assert job_factory.service.stored == {}
@@ -132,7 +132,7 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, job_
     assert (await job_factory.make_job(yield_pdfs("a.pdf"), target=target).run()).failed == 1
     assert (job_factory.out / "a.pdf").read_bytes() == BOB
     [failed] = await job_factory.journal.failures()
-    assert failed.problem == NAME_CONFLICT
+    assert failed.problem == DocumentProblem.NAME_CONFLICT.text
 
 
 @pytest.mark.exhaustive
@@ -173,13 +173,15 @@ async def test_changed_document_is_signed_once_earlier_output_is_moved(target: T
     (job_factory.out / "a.pdf").rename(job_factory.out / "earlier.pdf")
     assert (await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run()).failed == 1
     [failed] = await job_factory.journal.failures()
-    assert failed.problem == SOURCE_CHANGED
+    assert failed.problem == DocumentProblem.SOURCE_CHANGED.text
     assert job_factory.service.documents_created == 1
     (job_factory.out / "a.pdf").write_bytes(ADA)
     assert (await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
     (job_factory.out / "a.pdf").unlink()
     assert (
-        await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed(NAME_CONFLICT)
+        await job_factory.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed(
+            DocumentProblem.NAME_CONFLICT.text
+        )
     ).done == 1
     assert (job_factory.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
     assert (job_factory.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE_BYTES
