@@ -1,4 +1,4 @@
-"""The state of tracked messages, and the detection of changes: one for each recipient with a new status."""
+"""The state of tracked messages, and how changes are found: one for each recipient with a new status."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ class DeliveryChange:
     """Unique ID, the same each time this change is reported."""
     smtp_id: str
     recipient: str | None
-    """None if the service names none, or if a message is given up with unreported recipients."""
+    """None if the service names none, or for unreported recipients of a message that was given up."""
     status: MessageStatus | None
     step: int
     """The number of the recipient's change, from 1."""
     details: str | None = None
-    """None if the service reports none, as in its CSV format."""
+    """None if the service reports none."""
     sent_at: datetime | None = None
-    """The time reported by the service."""
     is_end: bool = False
     """True if this is the recipient's last change."""
     given_up: bool = False
-    """True if the recipient had no final status in time. `status` is the last one reported."""
+    """True if the recipient had no final status in time. `status` is the last one."""
     ends_message: bool = False
     """True if this is the message's last change."""
 
@@ -58,12 +57,12 @@ class DeliveryChange:
 
 @attrs.frozen(repr=False)
 class RecipientStatus:
-    """The latest status of a recipient."""
+    """A recipient's latest status."""
 
     recipient: str | None
     status: MessageStatus | None
     step: int
-    """The number of the latest change, 0 before the first."""
+    """0 before the first change."""
     is_end: bool
 
 
@@ -75,28 +74,26 @@ class TrackedMessage:
     """A message that is not over. Times are monotonic, except as noted."""
 
     number: int
-    """The row's number in the journal."""
     mailbox: str
-    """The mailbox's hash."""
+    """A hash."""
     smtp_id: str
     added_at: float
     """Unix time."""
     recipients: int
     """The minimum number of recipients."""
     give_up_after: float
-    """The age in seconds at which the message is given up."""
+    """The age in seconds at which it is given up."""
     seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
     """By casefolded address."""
     began_at: float = 0.0
-    """The start of the message's age."""
+    """When its age starts."""
     earliest_poll_at: float = 0.0
-    """The time from which it can be polled together with due messages."""
+    """From when it can be polled together with due messages."""
     latest_poll_at: float = 0.0
-    """The time from which it is due."""
+    """From when it is due."""
     isolated: bool = False
-    """True if it is polled alone until that succeeds, because requests that named it were rejected."""
-    rejections: int = 0
-    """The number of consecutive rejections."""
+    """True while it is polled alone, because requests that named it were rejected."""
+    rejections: int = 0  # consecutive
 
 
 class AnotherLoopError(DirectSuiteError):
@@ -105,27 +102,24 @@ class AnotherLoopError(DirectSuiteError):
 
 @attrs.define(kw_only=True, repr=False, eq=False)
 class TrackingState:
-    """The state shared by a mailbox's trackers on one open journal."""
+    """The state shared by a mailbox's trackers on an open journal."""
 
     messages: dict[str, TrackedMessage] = attrs.field(factory=dict[str, TrackedMessage])
     """By normalized Message-ID."""
     added: asyncio.Event = attrs.field(factory=asyncio.Event)
-    """Set when a message is due before the waiting loop wakes up."""
+    """Set when a message is due before the loop wakes up."""
     is_loaded: bool = False
     """False if the journal may have newer data."""
     reader: weakref.ref[object] | None = None
-    """The loop that reads the changes."""
     wakes_at: float = -math.inf
-    """The time at which the waiting loop wakes up."""
+    """When the waiting loop wakes up."""
     send_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=weakref.WeakValueDictionary[str, asyncio.Lock]
     )
-    """By request ID: each prevents concurrent attempts to send one message."""
+    """By request ID: one attempt at a time to send a message."""
 
     def begin(self, reader: weakref.ref[object]) -> None:
-        """Register the loop that reads changes. Raises AnotherLoopError unless the previous one ended or was
-        garbage-collected.
-        """
+        """Register the loop that reads changes. Raises AnotherLoopError while another one exists."""
         if self.reader is not None and self.reader() is not None:
             raise AnotherLoopError(
                 "another loop is reading the changes of this mailbox: wait until it ends, or close it with `aclose`, "
@@ -150,8 +144,8 @@ class TrackingState:
         self.added.set()
 
     async def load(self, read: Callable[[], Awaitable[Sequence[TrackedMessage]]]) -> None:
-        """Replace the messages by the journal's. Only the schedule of known messages is retained."""
-        self.is_loaded = True  # before the await, because `invalidate` may be called during it
+        """Replace the messages by those in the journal. Known messages retain their schedule."""
+        self.is_loaded = True  # before the await: `invalidate` may be called during it
         before, self.messages = self.messages, {}
         for message in await read():
             existing = before.get(normalize_smtp_id(message.smtp_id))
@@ -163,9 +157,9 @@ class TrackingState:
 def find_changes(
     message: TrackedMessage, records: Sequence[DirectMessageLog], *, give_up: bool
 ) -> list[tuple[str, DeliveryChange]]:
-    """Return the changes, each with the recipient's casefolded address.
+    """Return the changes, each with the recipient's casefolded address. A final status never changes.
 
-    A recipient's final status never changes. give_up: also end recipients without final status.
+    give_up: also end recipients without final status.
     """
     reported = select_latest_by_recipient(records)
     changes = dict[str, DeliveryChange]()
@@ -192,7 +186,7 @@ def _make_final_changes(
     changes: Mapping[str, DeliveryChange],
     statuses: Mapping[str, MessageStatus | None],
 ) -> dict[str, DeliveryChange]:
-    """Return a last change for each unfinished recipient, and one for the unreported recipients, if any."""
+    """Return a last change for each unfinished recipient, and one for all unreported recipients, if any."""
     last = dict[str, DeliveryChange]()
     for address, status in statuses.items():
         if not is_final(status):

@@ -1,6 +1,6 @@
 """The journal of tracked messages, an SQLite file.
 
-message      one row each. Rows of messages that are over remain until `forget`, so that none is tracked twice
+message      one row each. Messages that are over remain until `forget`, so that none is tracked twice
 send         messages sent by `DeliveryTracker.send`; mark: hash of the key; smtp_id: set when certainly sent
 recipient    the latest status, deleted when the message's last change is acknowledged
 change       changes that are not acknowledged
@@ -123,8 +123,7 @@ _COUNT_DELETED = sql("SELECT changes()")
 class DeliveryJournal(DatabaseContext):
     """A journal file, which is created if necessary. Only one process can open it at a time.
 
-    Trackers of any mailboxes can share it. Opening it, `forget` and the methods of trackers raise DeliveryJournalError
-    if it cannot be read or written.
+    Trackers of any mailboxes can share it. Every use raises DeliveryJournalError if it cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,7 +136,7 @@ class DeliveryJournal(DatabaseContext):
     async def forget(self, before: datetime) -> int:
         """Delete messages that are over, were added before this time, and have no pending changes. Return their number.
 
-        If such a message is added again, it is tracked again. If it is sent again with its key, it is sent a second
+        A deleted message that is added again is tracked again. If it is sent again with its key, it is sent a second
         time.
 
         before: an aware datetime. Raises InvalidArgumentError if it is not.
@@ -145,7 +144,7 @@ class DeliveryJournal(DatabaseContext):
         moment = arguments.validate_aware(before, "before").timestamp()
 
         async def forget(transaction: Transaction) -> int:
-            """Count in SQL instead of returning the rows."""
+            """Count in SQL."""
             await transaction.execute(_FORGET, {"before": moment})
             ((count,),) = await transaction.execute(_COUNT_DELETED)
             return int(count)
@@ -155,27 +154,25 @@ class DeliveryJournal(DatabaseContext):
 
 @attrs.frozen
 class SendRecord:
-    """The journal's record of a message sent by key."""
+    """A message sent by key."""
 
     began_at: float
-    """The Unix time of the first attempt."""
+    """Unix time of the first attempt."""
     content_digest: str
-    """The digest of the message at the first attempt."""
     smtp_id: str | None
-    """None if the message is not known to be sent."""
+    """None if the message may not have been sent."""
     is_new: bool
-    """True for the first attempt."""
 
 
 class Records:
-    """Reads and writes an open journal for trackers. Every method but `get_state` raises DeliveryJournalError."""
+    """The journal's rows. Every method but `get_state` raises DeliveryJournalError."""
 
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
         self._by_mailbox = dict[str, TrackingState]()
 
     def get_state(self, mailbox: str) -> TrackingState:
-        """Return the state that this mailbox's trackers share."""
+        """Return the state that a mailbox's trackers share."""
         return self._by_mailbox.setdefault(mailbox, TrackingState())
 
     async def add(
@@ -195,11 +192,11 @@ class Records:
         return attrs.evolve(message, number=made[0][0]) if made else None
 
     async def begin_send(self, mailbox: str, request_id: str, *, at: float, content: str) -> SendRecord:
-        """Record the start of the first attempt. Return the record, old or new. at: Unix time. content: digest."""
+        """Return the message's record, inserted if it is new. at: Unix time. content: digest."""
         values = {"mailbox": mailbox, "mark": request_id, "began_at": at, "content": content}
 
         async def begin(transaction: Transaction) -> SendRecord:
-            """Insert the record, or read the existing one."""
+            """Insert or read the record."""
             is_new = bool(await transaction.execute(_BEGIN_SEND, values))
             ((began_at, content, smtp_id),) = await transaction.execute(_SELECT_SEND, values)
             return SendRecord(began_at, content, smtp_id, is_new)
@@ -207,7 +204,7 @@ class Records:
         return await self._database.transaction(begin)
 
     async def forget_begin(self, mailbox: str, request_id: str) -> None:
-        """Replace a wrong time of the first attempt by 1970, so that searches for the message cover all times."""
+        """Replace a wrong time of the first attempt by 1970, so that searches cover all times."""
         await self._database.execute(_FORGET_BEGIN, {"mailbox": mailbox, "mark": request_id})
 
     async def withdraw_send(self, mailbox: str, request_id: str) -> None:
@@ -217,18 +214,18 @@ class Records:
     async def end_send(self, mailbox: str, request_id: str, smtp_id: str) -> None:
         """Record that a message was sent, and link the record to the tracked message with this id.
 
-        Add the message before, if it is to be tracked: a record without a link is not deleted with the message.
+        Add that message first: an unlinked record is never deleted.
         """
         smtp_id = smtp_id.encode("utf-8", "replace").decode()  # SQLite cannot store lone surrogates
         values = {"mailbox": mailbox, "mark": request_id, "smtp_id": smtp_id, "bare_id": normalize_smtp_id(smtp_id)}
         await self._database.execute(_END_SEND, values)
 
     async def correct_times(self, mailbox: str, now: float) -> None:
-        """Set times in the future, written while the clock was ahead, to the present. now: Unix time."""
+        """Set times in the future, from when the clock was ahead, to `now` (Unix time)."""
         await self._database.execute(_CORRECT_TIMES, {"mailbox": mailbox, "now": now})
 
     async def load(self, mailbox: str) -> list[TrackedMessage]:
-        """Return a mailbox's messages that are not over, oldest first."""
+        """Return messages that are not over, oldest first."""
         values = {"mailbox": mailbox}
 
         async def load(transaction: Transaction) -> list[TrackedMessage]:
@@ -255,7 +252,7 @@ class Records:
         return await self._database.transaction(load)
 
     async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
-        """Write changes of statuses, and mark the messages that they end as over, in one transaction.
+        """Write changes, and mark the messages that they end as over.
 
         changed: messages with their changes, each change with the recipient's address.
         """
@@ -268,7 +265,7 @@ class Records:
         ]
 
         async def record(transaction: Transaction) -> None:
-            """Write the statuses and changes, and mark messages as over."""
+            """Write all rows."""
             await transaction.execute_each(_SET_RECIPIENT, rows)
             await transaction.execute_each(_ADD_CHANGE, rows)
             await transaction.execute_each(_END_MESSAGE, (row for row in rows if row["ends_message"]))
@@ -281,14 +278,14 @@ class Records:
         await self._database.transaction(lambda transaction: transaction.execute_each(_ISOLATE, rows))
 
     async def list_pending(self, mailbox: str, limit: int) -> list[DeliveryChange]:
-        """Return a mailbox's oldest changes that are not acknowledged."""
+        """Return the oldest changes that are not acknowledged."""
         return await self._database.fetch(_SELECT_PENDING, {"mailbox": mailbox, "most": limit}, _make_change)
 
     async def acknowledge(self, change: DeliveryChange) -> None:
-        """Delete a change that was processed."""
+        """Delete a change that was processed, and the recipients after the message's last change."""
 
         async def acknowledge(transaction: Transaction) -> None:
-            """Also delete the recipients if this was the message's last change."""
+            """Delete the change."""
             for message, ends_message in await transaction.execute(_DELETE_CHANGE, {"id": change.id}):
                 if ends_message:
                     await transaction.execute(_DROP_RECIPIENTS, {"message": message})

@@ -7,7 +7,7 @@ add ─► journal ─► polled when due, together with messages that are nearl
                      └─ changes ─► journal ─► body of the loop ─► acknowledged when the loop asks for the next change
 
 a batch of up to 1,000 messages
-  └─ all batches rejected ─► poll a few messages alone ─► all rejected too: the service is at fault, pause
+  └─ all batches rejected ─► poll a few messages alone ─► all rejected too: the service is the cause, pause
   └─ any request succeeded ─► split rejected batches into 50, then into single messages, and isolate those
 
 Requests are sent only while the loop waits for a change. Ages are measured with the monotonic clock. If Unix time moves
@@ -67,16 +67,16 @@ from directsuite.messaging.tracking import (
 )
 
 _MAX_BATCH_MESSAGES = 1_000
-"""Messages per request. With the longest Message-IDs (998 octets, RFC 5322) it stays below 1 MB."""
+"""Requests stay below 1 MB with the longest Message-IDs (998 octets, RFC 5322)."""
 _SPLIT_BATCH_MESSAGES = 50  # size of the parts of a rejected batch
 _MAX_PROBES = 3  # messages polled alone if all batches are rejected
 
 _EXTENSION_SECONDS = 300.0
-"""How long a message is polled that is overdue when the journal is read. The clock may have been wrong."""
+"""How long a message is polled that is already overdue in the journal: the clock may have been wrong."""
 _REJECTIONS_TO_GIVE_UP = 5  # consecutive; a single rejection may be temporary
-_FAILURES_TO_REJECT = 3  # consecutive failures after which HTTP 500 counts as a rejection
+_FAILURES_TO_REJECT = 3  # consecutive; then HTTP 500 counts as a rejection
 _MAX_IDLE_SECONDS = 3_600.0
-_BROKEN_SERVICE_SECONDS = 86_400.0  # delay of giving up while the service fails for all messages
+_BROKEN_SERVICE_SECONDS = 86_400.0  # added to the age at which messages are given up
 
 _PAGE_CHANGES = 200  # changes read from the journal at a time
 
@@ -101,13 +101,13 @@ class DeliveryTracker:
             async for change in tracker.changes():
                 ...
 
-    Trackers can share a journal. Those of the same mailbox then share their messages: one can add while another loops.
-    The final statuses are Delivered, Locally Failed, Remotely Failed and NO MDN Received.
+    Trackers can share a journal. Those of one mailbox then share their messages: one can add while another loops. The
+    final statuses are Delivered, Locally Failed, Remotely Failed and NO MDN Received.
 
     journal: an open journal.
-    give_up_after: age in seconds at which a message added by this tracker is given up if it has no final status. Not
-        applied while the service does not respond; a day later if it returns HTTP 500 for all messages. A message that
-        is overdue at the start of the program is polled for five more minutes.
+    give_up_after: age in seconds at which a message added by this tracker is given up without a final status. Not while
+        the service does not respond; a day later if it returns HTTP 500 for all messages. A message that is overdue
+        when the program starts is polled for five more minutes.
     now: returns Unix time, for tests. None: derived from the suite's clock.
 
     Raises InvalidArgumentError.
@@ -129,7 +129,7 @@ class DeliveryTracker:
         self._poller = StatusPoller(mailbox, self._records, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
-        """Track a message. Does nothing if it was added before. If this is cancelled, it may have been added.
+        """Track a message, unless it was added before. If this is cancelled, it may have been added.
 
         recipients: the expected recipients (duplicates are ignored), or their minimum number. The message is not over
             until all are reported.
@@ -143,7 +143,7 @@ class DeliveryTracker:
             message = await self._records.add(
                 self._name, smtp_id, at=self._now(), recipients=recipients, give_up_after=self._give_up_after
             )
-        except BaseException:  # the journal may have stored the message, even if this was cancelled
+        except BaseException:  # the message may be in the journal
             self._state.invalidate()
             raise
         if message is not None:
@@ -171,9 +171,9 @@ class DeliveryTracker:
 
         Raises the exceptions of `send_once`; InvalidArgumentError if a different message has this key;
         DeliveryJournalError if nothing was sent because the journal cannot be written. Raises OutcomeUnknownError with
-        `happened` set if the message was sent but not recorded, and without it if the time of the first attempt is in
-        the future. After OutcomeUnknownError, call again. If it is raised again, and INBOX.Sent does not have the
-        message, send it with another key.
+        `happened` set if the message was sent but not recorded, and without it if the first attempt's time is in the
+        future. After OutcomeUnknownError, call again. If it is raised again, and INBOX.Sent does not have the message,
+        send it with another key.
         """
         send_once.validate_key(key)
         deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
@@ -203,7 +203,7 @@ class DeliveryTracker:
                 raise
             except DirectSuiteError:
                 if began.is_new:
-                    # If this fails, the next attempt only searches for the message without need.
+                    # Otherwise, the next attempt only searches for the message without need.
                     with contextlib.suppress(DeliveryJournalError):
                         await self._records.withdraw_send(self._name, request_id)
                 raise
@@ -213,10 +213,10 @@ class DeliveryTracker:
             lock.release()
 
     async def _find_first_attempt_time(self, began: SendRecord, request_id: str) -> datetime | None:
-        """Return the time from which to search for an earlier attempt's message, None if this attempt is the first.
+        """Return the time from which to search for an earlier attempt's message, None for the first attempt.
 
-        If the recorded time is in the future, return `datetime.max`, with which `send_once` sends nothing, and clear
-        the recorded time, so that later attempts search everything.
+        If it is in the future, clear it, so that later attempts search everything, and return `datetime.max`, with
+        which `send_once` sends nothing.
         """
         if began.is_new:
             return None
@@ -224,7 +224,7 @@ class DeliveryTracker:
         if age < 0:
             await self._records.forget_begin(self._name, request_id)
             return datetime.max.replace(tzinfo=UTC)
-        # The tracker's clock may differ from the system clock, which `send_once` and the service use.
+        # The tracker's clock may differ from the system clock of `send_once` and the service.
         return min(datetime.fromtimestamp(began.began_at, UTC), datetime.now(UTC) - timedelta(seconds=age))
 
     async def _record_sent(self, request_id: str, smtp_id: str, recipients: int) -> None:
@@ -253,7 +253,7 @@ class DeliveryTracker:
 
         endless: wait for new messages when all are over.
 
-        Raises errors that a retry would not fix, for example AuthenticationError; ClosedError; DeliveryJournalError;
+        Raises errors that a retry would not fix, such as AuthenticationError; ClosedError; DeliveryJournalError;
         PermissionDeniedError if a poll was denied for all its messages; AnotherLoopError while another loop of this
         mailbox and journal exists. A loop ends with `async with`, `aclose`, or garbage collection.
         """
@@ -267,7 +267,7 @@ class DeliveryTracker:
         state = self._state
         state.begin(reader)
         try:
-            state.is_loaded = False  # the journal may be newer than the state of a cancelled loop
+            state.is_loaded = False  # the journal may be newer
             while True:
                 if not state.is_loaded:
                     await state.load(self._load_messages)
@@ -312,7 +312,7 @@ def _validate_journal(journal: object) -> DeliveryJournal:
 
 
 class _ChangeListing(Listing[DeliveryChange]):
-    """The changes for one loop. While this object is referenced, no other loop can start."""
+    """While this object is referenced, no other loop can start."""
 
     def __init__(
         self, changes: Callable[[bool, weakref.ref[object]], AsyncGenerator[DeliveryChange]], endless: bool
@@ -330,17 +330,16 @@ class RejectedBatch:
 
 @attrs.define
 class BatchQuery:
-    """Polls batches of messages, and finds the messages because of which batches are rejected."""
+    """Polls batches of messages, and finds the messages that cause rejections."""
 
     _request: Callable[[Sequence[TrackedMessage]], Awaitable[DirectSuiteError | None]]
-    """Sends a request. Returns the error if it is rejected, else None."""
+    """Returns the error of a rejected request."""
     has_response: bool = False
-    """True if any request succeeded."""
     rejected_batches: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
-    """Single messages if any request succeeded, else complete batches and the probed messages."""
+    """Single messages if any request succeeded, else entire batches and probed messages."""
 
     async def run(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
-        """Poll all batches. Split the rejected ones into smaller ones if any other request succeeds."""
+        """Poll all batches. Split rejected ones if any other request succeeds."""
         await self._ask(batches)
         if self.rejected_batches and not self.has_response:
             await self._probe()
@@ -357,7 +356,7 @@ class BatchQuery:
                 self.rejected_batches.append(RejectedBatch(batch, error))
 
     async def _probe(self) -> None:
-        """Poll a few messages alone until one succeeds. They are random because bad ones may be adjacent."""
+        """Poll a few messages alone until one succeeds, at random because bad ones may be adjacent."""
         several = [message for each in self.rejected_batches if len(each.messages) > 1 for message in each.messages]
         for message in random.sample(several, min(_MAX_PROBES, len(several))):
             rest = [
@@ -386,7 +385,7 @@ def _split_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Se
 def select_due_batches(
     messages: Iterable[TrackedMessage], now: float
 ) -> tuple[Sequence[Sequence[TrackedMessage]], Sequence[TrackedMessage]]:
-    """Return batches of due messages, filled up with nearly due ones, and the isolated messages that are due."""
+    """Return batches of due messages, filled up with nearly due ones, and the due isolated messages."""
     near = sorted((each for each in messages if each.earliest_poll_at <= now), key=lambda each: each.latest_poll_at)
     together = [each for each in near if not each.isolated]
     due = sum(each.latest_poll_at <= now for each in together)
@@ -397,7 +396,7 @@ def select_due_batches(
 
 
 class StatusPoller:
-    """Polls the statuses of one mailbox's messages when they are due. unix_time: returns the journal's time."""
+    """Polls the statuses of one mailbox's messages. unix_time: returns the journal's time."""
 
     def __init__(
         self, mailbox: Mailbox, records: Records, state: TrackingState, unix_time: Callable[[], float]
@@ -413,7 +412,7 @@ class StatusPoller:
         self._resume_at = 0.0  # end of the pause after a failure
 
     def begin(self, message: TrackedMessage) -> None:
-        """Set the start of a message's age: the time it was added, or now if it is nearly overdue already."""
+        """Set the start of a message's age: when it was added, or now if nearly overdue."""
         now = self._monotonic()
         age = max(0.0, self._unix_time() - message.added_at)
         if age > message.give_up_after - _EXTENSION_SECONDS:
@@ -421,7 +420,7 @@ class StatusPoller:
         message.began_at = now - age
 
     def schedule(self, message: TrackedMessage) -> None:
-        """Set the time of a message's next poll, by its age."""
+        """Set the time of a message's next poll."""
         window = compute_next_poll(max(0.0, self._monotonic() - message.began_at), message.give_up_after)
         message.earliest_poll_at, message.latest_poll_at = (
             message.began_at + window.earliest,
@@ -429,12 +428,10 @@ class StatusPoller:
         )
 
     async def poll(self) -> None:
-        """Poll the messages that are due.
+        """Poll the due messages, or wait until a message is due or added, or until a pause is over.
 
-        If none is due, or the service needs a pause, only wait until a message is due or added, or the pause is over.
-
-        Raises DeliveryJournalError and errors whose scope is in NOT_RETRYABLE. PermissionDeniedError is only raised if
-        the service rejects all requests with it, and for a single message only once.
+        Raises DeliveryJournalError, and errors that a retry would not fix. PermissionDeniedError is only raised if the
+        service rejects all requests with it, and for a single message only once.
         """
         messages = self._state.messages
         self._notice_sleep()
@@ -463,7 +460,7 @@ class StatusPoller:
                 message.earliest_poll_at = message.latest_poll_at = 0.0
 
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
-        """Poll these batches. Return False if the service needs a pause."""
+        """Return False if all batches failed or were rejected: the service needs a pause."""
         query = BatchQuery(self._request)
         failure: DirectSuiteError | None = None
         try:
@@ -484,7 +481,7 @@ class StatusPoller:
         return True
 
     async def _request(self, messages: Sequence[TrackedMessage]) -> DirectSuiteError | None:
-        """Poll these messages. Return the error if they are rejected. Raises errors of other causes."""
+        """Return the error if the messages are rejected. Raises other errors."""
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
         except (ServiceError, ResponseDecodeError) as error:
@@ -505,7 +502,7 @@ class StatusPoller:
             self._postpone(each.messages[0])
 
     async def _handle_all_rejected(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
-        """Return the error for which to pause. None: a single message was postponed instead."""
+        """Return the error for which to pause. None: only one message was postponed."""
         only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
         if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
             if only is not None:
@@ -526,7 +523,7 @@ class StatusPoller:
             message.isolated = isolated
 
     async def _count_rejection(self, rejected: RejectedBatch) -> None:
-        """Count a rejection for each message, and give up overdue ones; a day later if the service fails for all."""
+        """Give up overdue messages that are rejected repeatedly; a day later if the service fails with 5xx for all."""
         for message in rejected.messages:
             message.rejections += 1
         broken = isinstance(rejected.error, ServerError)
@@ -547,10 +544,9 @@ class StatusPoller:
     def _is_service_trouble(
         self, error: ServiceError | ResponseDecodeError, messages: Sequence[TrackedMessage]
     ) -> bool:
-        """Return True if the error is a failure of the service, not caused by the messages in the request.
+        """Return True if the service failed for another reason than the messages in the request.
 
-        Some services return HTTP 500 for an identifier that they cannot process, so a persistent 500 counts as a
-        rejection.
+        Some services return HTTP 500 for identifiers that they cannot process, so a persistent 500 is a rejection.
         """
         if isinstance(error, ServerError):
             stays = messages[0].isolated or self._failures >= _FAILURES_TO_REJECT
@@ -582,5 +578,5 @@ class StatusPoller:
 
 
 def _is_mailbox_error(error: DirectSuiteError) -> bool:
-    """Return True if polling others would also fail. PermissionDeniedError may concern one message only."""
+    """Return True if polls of other messages would also fail."""
     return find_error_scope(error) in NOT_RETRYABLE and not isinstance(error, PermissionDeniedError)

@@ -1,6 +1,6 @@
 """Documents to sign, and their sources.
 
-Any async iterable of `Pdf` is a source. Every run reads it from the start, and skips finished documents by their names.
+Any async iterable of `Pdf` is a source. Every run reads it from the start, and skips finished documents by name.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ STAGING_DIR = ".directsuite"
 """Folder in a target for PDFs in progress. Sources ignore it."""
 
 MAX_IN_MEMORY_BYTES = 1 << 20
-"""Documents up to this size are sent and received in memory, because streaming them costs more."""
+"""Documents up to this size are sent and received in memory, which is faster."""
 _PIECE_BYTES = 1 << 20
 _SIGNATURE = re.compile(rb"/ByteRange\s{0,8}\[")
 PDF_MARKER_BYTES = 1024
-"""The first bytes of a PDF must have its header, and the last ones its end marker."""
+"""The header must be in the first bytes of a PDF, and the end marker in the last."""
 _LISTING_BATCH_FILES = 500
 
 _DOCUMENT_ERROR_TYPES = frozenset({"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"})
 _DOCUMENT_ERRNOS = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EILSEQ, errno.EINVAL})
-"""These errnos, and the types above, are caused by a single file, not by the disk, network or process."""
+"""These errnos, and the types above, concern a single file."""
 
 
 class SourceError(OSError):
@@ -57,7 +57,7 @@ class SourceError(OSError):
 
     @classmethod
     def from_os_error(cls, error: OSError) -> Self:
-        """Return a SourceError without the name that the original error has."""
+        """Return a SourceError, without the document's name."""
         kind: str = getattr(error, "kind", type(error).__name__)
         return cls(
             explain_os_error(error),
@@ -66,11 +66,11 @@ class SourceError(OSError):
 
 
 class RemoteFile(abc.ABC):
-    """The content of a document that is fetched when it is its turn."""
+    """Content that is fetched when it is the document's turn."""
 
     @abc.abstractmethod
     async def fetch(self, file: Path) -> None:
-        """Write the content to this file, which does not exist yet. Raises OSError."""
+        """Write the content to this new file. Raises OSError."""
 
 
 @scrub_class
@@ -79,15 +79,15 @@ class Pdf:
     """A document to sign.
 
     name: normalized path at the target, such as b/c.pdf. Must be unique in the job.
-    content: the bytes, a file, a RemoteFile, or an async function that returns the bytes or a file when it is the
-        document's turn.
+    content: the bytes, a file, a RemoteFile, or an async function, called at the document's turn, that returns the
+        bytes or a file.
     """
 
     name: str
     content: bytes | os.PathLike[str] | Callable[[], Awaitable[bytes | os.PathLike[str]]] | RemoteFile
 
     async def read(self, fetched: Path) -> bytes | Path:
-        """Return the bytes or file. fetched: path for a RemoteFile's content, which the caller must remove."""
+        """Return the bytes or file. fetched: path for a RemoteFile's content. The caller removes it."""
         if isinstance(self.content, RemoteFile):
             await self.content.fetch(fetched)
             return fetched
@@ -102,16 +102,13 @@ class PdfInfo:
     sha256: str
     """In hex."""
     signature_count: int
-    """The number of signatures, without empty fields."""
+    """Without empty fields."""
     is_cut_off: bool = False
-    """True if the header is present but the end marker is missing. Services may repair and sign such a file."""
+    """True if the end marker is missing. Services may repair and sign it."""
 
 
 def inspect_pdf(content: bytes | Path) -> PdfInfo:
-    """Return the properties of a PDF. Raises OSError.
-
-    Signatures are counted by their /ByteRange, which is never in a compressed object.
-    """
+    """Return the properties of a PDF. Signatures have a /ByteRange, never compressed. Raises OSError."""
     digest, count, first, end = hashlib.sha256(), 0, b"", b""
     for piece in _read_pieces(content):
         digest.update(piece)
@@ -125,17 +122,14 @@ def inspect_pdf(content: bytes | Path) -> PdfInfo:
 
 
 def load_pdf(content: bytes | Path) -> tuple[bytes | Path, PdfInfo]:
-    """Read a PDF. Return the bytes if it is small, else its file, and its properties. Raises OSError."""
+    """Return the bytes if the PDF is small, else its file; and its properties. Raises OSError."""
     if isinstance(content, Path) and content.stat().st_size <= MAX_IN_MEMORY_BYTES:
         content = content.read_bytes()
     return content, inspect_pdf(content)
 
 
 def read_stamp(pdf: Pdf) -> str | None:
-    """Return a file's size and modification time, by which a change is detected without reading it.
-
-    Return None if the document is not a file, or the file is not accessible.
-    """
+    """Return a file's size and modification time. None: not an accessible file."""
     file = _get_file(pdf)
     try:
         known = None if file is None else file.stat()
@@ -147,7 +141,7 @@ def read_stamp(pdf: Pdf) -> str | None:
 def has_changed(pdf: Pdf, stamp: str | None, sha256: str | None) -> bool:
     """Return True if a document's file has neither this stamp nor this SHA-256.
 
-    Return False if there is no stamp, or the document is not a readable file.
+    Return False if there is no stamp or readable file.
     """
     file, now = _get_file(pdf), read_stamp(pdf)
     if file is None or now is None or stamp in (None, now):
@@ -205,7 +199,7 @@ class Folder(AsyncIterable[Pdf]):
 
 
 def _walk_files(folder: Path, pattern: str) -> Generator[str]:
-    """Yield paths of files. Unlike Path.rglob, this never has all entries of a folder in memory."""
+    """Yield the paths of files. Unlike Path.rglob, hold no complete listing in memory."""
     below = [os.fspath(folder)]
     while below:
         with os.scandir(below.pop()) as entries:
@@ -218,7 +212,7 @@ def _walk_files(folder: Path, pattern: str) -> Generator[str]:
 
 
 def _may_be_file(entry: os.DirEntry[str]) -> bool:
-    """Return True also if the entry is not accessible, such as a link to itself. The document then fails alone."""
+    """Include inaccessible entries, such as a link to itself: only this document then fails."""
     try:
         return entry.is_file()
     except OSError:

@@ -3,8 +3,8 @@
     add ─► batches ─► due: wakes a free worker ─► lease ─► SigningJob of its documents ─► release: done, or due again
                                                    └─ no sign of life for `worker_timeout`: due for other workers
 
-The next worker abandons the stored documents of a dead one, unless they have the signatures. A worker that was only
-suspended can no longer write to the journal or publish in a TargetFolder.
+The next worker abandons the stored documents of a dead one, unless they have the signatures. A suspended worker can no
+longer write to the journal or publish in a TargetFolder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("directsuite")
 
 @attrs.frozen(kw_only=True)
 class FleetSigningProgress:
-    """Numbers of batches (`chunks`) and documents processed by this worker. `PostgresJournal.tally` counts all."""
+    """Batches (`chunks`) and documents processed by this worker. `PostgresJournal.tally` counts all."""
 
     chunks: int
     done: int
@@ -50,8 +50,7 @@ class SigningFleet:
     named: returns the document of a name.
     journal: an open journal.
     concurrency, max_outage, check_fields: as for SigningJob.
-    worker_timeout: seconds without a sign of life after which a worker counts as dead. Must be the same in all
-        processes.
+    worker_timeout: seconds without a sign of life after which a worker counts as dead, the same in all processes.
     tick: seconds between polls for due batches.
     grace: seconds to finish the documents in progress when `run` is cancelled.
     clock, now: for tests. None: the system clock for the worker, the suite's for the jobs.
@@ -101,14 +100,14 @@ class SigningFleet:
         self._batches = self._done = self._failed = 0
 
     def drain(self) -> None:
-        """Make `run`, or the next one, return when the documents in progress are finished. Others sign the rest."""
+        """Make `run`, or the next one, return when the documents in progress are finished."""
         self._stop_starting()
         if self._running is None:
             self._stop()
 
     @property
     def progress(self) -> FleetSigningProgress:
-        """Numbers of batches and documents that this worker has processed."""
+        """The progress of this worker."""
         running_progress = None if self._running is None else self._running.job.progress
         return FleetSigningProgress(
             chunks=self._batches,
@@ -150,7 +149,7 @@ class SigningFleet:
         return self.progress
 
     async def _list_due(self) -> Sequence[tuple[int, None]]:
-        """Return the batches to lease. Stop if the job is done."""
+        """Return the batches to lease. Stop after the last."""
         batches = await self._journal.list_due(self._worker_timeout)
         if not batches and not await self._journal.count_open_batches():
             self._stop()
@@ -244,22 +243,17 @@ class SigningFleet:
 
 @attrs.frozen
 class _RunningBatch:
-    """A batch in progress."""
-
     batch: LeasedBatch
     job: SigningJob
     task: asyncio.Task[object]
 
 
 async def _raise_job_error(leased: _RunningBatch) -> None:
-    """Raise the error of a job that has ended, if it failed.
-
-    Raises SigningJournalError, after which `run` continues, if the journal failed or the lease has ended.
-    """
+    """Raise the error of an ended job, or SigningJournalError, after which `run` continues."""
     try:
         leased.task.result()
     except JobStoppedError as error:
         if isinstance(error.__cause__, SigningJournalError):
             raise error.__cause__ from None
-        await leased.batch.confirm()  # a new lease removes this one's staging files, which may be the cause
+        await leased.batch.confirm()  # a new lease removes the staging files, a possible cause
         raise

@@ -37,12 +37,12 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
-"""The signatures for every document, or a function that returns the signatures for a document."""
+"""For every document, or a function of the document."""
 
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
-"""Return the entry of each document, None to skip the document."""
+"""Returns the entry of each document, None to skip it."""
 
-_MAX_FAILURES_IN_A_ROW = 20  # the job stops after this many documents failed in a row
+_MAX_FAILURES_IN_A_ROW = 20  # after which the job stops
 _RATE_WINDOW_SECONDS = 900.0
 
 _HINT_RUN_AGAIN = "fix the cause, then run the job again"
@@ -54,7 +54,7 @@ _HINT_RETRY_FAILED = (
 
 
 class JobStoppedError(DirectSuiteError):
-    """The job cannot continue. Finished documents are recorded; the message says how to continue."""
+    """The job cannot continue. The message says how to resume it; finished documents are recorded."""
 
     def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
@@ -64,16 +64,15 @@ class JobStoppedError(DirectSuiteError):
 
 @attrs.frozen(kw_only=True)
 class SigningProgress:
-    """The progress of one run. `SigningJournal.tally` counts over all runs."""
+    """The progress of one run. `SigningJournal.tally` counts all runs."""
 
     done: int
-    """Documents signed in this run."""
+    """Documents signed."""
     failed: int
-    """Documents that failed in this run."""
     passed_over: int
-    """Documents skipped: signed or failed in an earlier run, not selected, or with a name that was seen before."""
+    """Documents skipped: signed or failed in an earlier run, not selected, or with a repeated name."""
     changed: int
-    """Skipped documents whose content has changed since they were signed."""
+    """Skipped documents that have changed since they were signed."""
     under_way: int
     """Documents in progress."""
     rate: float
@@ -90,14 +89,14 @@ class SigningJob:
             job = SigningJob(suite.signing, Folder("in"), TargetFolder("out"), [signature], journal=journal)
             progress = await job.run()
 
-    A new run continues an interrupted one, even after a crash.
+    A new run resumes an interrupted one, even after a crash.
 
     signatures: one or more.
     journal: an open journal that only this job uses.
     concurrency: number of documents in progress at a time.
     max_outage: seconds for which failures of the service are retried before `run` stops.
-    check_fields: fail a document if a signature without a widget has no empty field of its name. It would be signed
-        invisibly. Costs one more request per document.
+    check_fields: fail a document if a signature without a widget has no empty field of its name, and would be
+        invisible. Costs one more request per document.
     clock, now: monotonic clock and Unix time, for tests. None: the suite's clock.
 
     Raises ConfigurationError if an argument is invalid.
@@ -138,7 +137,7 @@ class SigningJob:
         self._queue: DocumentQueue | None = None
         self._done = self._failed = self._changed = 0
         self._failures_in_a_row = 0
-        # Documents that this process signed in other jobs. If there are any, the service's URL cannot be wrong.
+        # In other jobs of this process. If there are any, the URL is right.
         self.signed_before = 0
         self._rate = DocumentRate(self._clock)
         self._outage = OutageTracker(clock=self._clock, max_outage=max_outage)
@@ -155,7 +154,7 @@ class SigningJob:
     def drain(self) -> None:
         """Make `run`, or the next one, return when the documents in progress are finished.
 
-        A document that waits for a retry is left to the next run. To end immediately, cancel the task.
+        Documents that wait for a retry are left to the next run. To end immediately, cancel the task.
         """
         self._ending.set()
         self._open.set()
@@ -204,7 +203,7 @@ class SigningJob:
         """Retry the failed documents of the source, and no others.
 
         The current content is signed, even if it has changed. A document fails again if the target already has a file
-        of its name. Interrupted retries are continued by the next `run_failed` or `run`.
+        of its name. The next `run_failed` or `run` resumes interrupted retries.
 
         problem: retry only documents with this problem. None: retry all.
 
@@ -212,7 +211,7 @@ class SigningJob:
         """
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
-            """Return each failed document only once, in case the source yields its name again."""
+            """Return each document once, even if the source repeats its name."""
             known = await self._journal.find_entries([pdf.name for pdf in pdfs])
             failed = {each.name for each in known.values() if each.has_failed and wanted in (None, each.reason)}
             remaining = failed - begun
@@ -227,7 +226,7 @@ class SigningJob:
             try:
                 return await self._run(look_up)
             finally:
-                self._ending.clear()  # not at the start, because the task may be drained before it runs
+                self._ending.clear()  # not at the start: the task may be drained before
 
     async def _run(self, look_up: _Lookup) -> SigningProgress:
         if not callable(self._signatures):
@@ -269,7 +268,7 @@ class SigningJob:
         raise JobStoppedError(why)
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
-        """Process documents one after the other. An error ends the job, after the documents in progress."""
+        """Process documents one by one. An error ends the job, after other workers finish their documents."""
         try:
             while True:
                 try:
@@ -286,12 +285,11 @@ class SigningJob:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            self._stop(JobStoppedError("something was cancelled while a document waited for it"))
+            self._stop(JobStoppedError("a document waited for a task that was cancelled"))
         except Exception as error:  # noqa: BLE001  raised by the source or a function of the caller
             self._fail(error)
 
     async def _sign(self, workflow: DocumentWorkflow, entry: SigningEntry, pdf: Pdf) -> None:
-        """Process a document, with retries while the service or the source fails."""
         signatures = self._signatures(pdf) if callable(self._signatures) else self._signatures
         retry = RetryState(self._outage)
         while True:
@@ -315,7 +313,7 @@ class SigningJob:
 
     @property
     def _has_others_in_progress(self) -> bool:
-        """True if other documents are, or were before the job was drained, in progress."""
+        """True if other documents are in progress, or were before the job was drained."""
         return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
     def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> None:
@@ -326,7 +324,7 @@ class SigningJob:
             self._failures_in_a_row = 0
             return
         self._failed += 1
-        # A retried document that fails for the same reason must not prevent the retries of the others.
+        # A retry that fails for the same reason must not prevent the retries of others.
         self._failures_in_a_row += end.reason not in DOCUMENT_PROBLEMS | {begin.reason}
         if self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW:
             why = f"{_MAX_FAILURES_IN_A_ROW} documents failed one after the other; the last: {end.problem}"
@@ -347,14 +345,13 @@ def _find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEnt
 
 
 class DocumentQueue:
-    """Hands out each document of a source to one worker, and skips those that are finished.
+    """Hands out the unfinished documents of a source to workers, each once.
 
-    ahead: number of documents read in advance. gate: no document is handed out until it is set.
+    ahead: number of documents read in advance. gate: set while documents may be handed out.
     """
 
     def __init__(self, source: AsyncIterable[Pdf], look_up: _Lookup, *, ahead: int, gate: asyncio.Event) -> None:
         self.passed_over = 0
-        """The number of documents that were skipped."""
         self._source = source
         self._look_up = look_up
         self._gate = gate
@@ -381,7 +378,7 @@ class DocumentQueue:
         return len(self._handed_out)
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
-        """Return the next document, which the caller must put back. Return None at the end.
+        """Return the next document, which the caller must put back, or None at the end.
 
         Raises the source's exception once, and SigningJournalError.
         """
@@ -406,7 +403,7 @@ class DocumentQueue:
             return None
 
     def put_back(self, entry: SigningEntry) -> None:
-        """Record that a worker has finished with a document."""
+        """Record that a worker has finished."""
         self._handed_out.discard(entry.number)
         self._ended.add(entry.number)
 
@@ -454,13 +451,13 @@ class DocumentQueue:
 
 @attrs.frozen
 class _SourceEnd:
-    """Follows the last document in the queue. error: the exception that the source raised."""
+    """The end of the queue. error: what the source raised."""
 
     error: BaseException | None = None
 
 
 class DocumentRate:
-    """Documents per second over the last 15 minutes, starting now."""
+    """Documents per second over the last 15 minutes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -475,12 +472,11 @@ class DocumentRate:
         self._recent.append(self._forget_old())
 
     def per_second(self) -> float:
-        """Return the number of finished documents per second."""
+        """Return the current rate."""
         now = self._forget_old()
         return len(self) / max(1.0, min(_RATE_WINDOW_SECONDS, now - self._began))
 
     def _forget_old(self) -> float:
-        """Drop expired times. Return the current time."""
         now = self._clock.monotonic()
         while self._recent and self._recent[0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()
@@ -497,7 +493,7 @@ def _validate_argument_types(source: object, signatures: object) -> None:
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:
-    """Raise ConfigurationError if the target is inside the source, where its files would be signed again."""
+    """Raise ConfigurationError for a target whose files would be signed again."""
     paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
     if None not in paths and str(paths[1]).startswith(str(paths[0])):
         raise ConfigurationError(

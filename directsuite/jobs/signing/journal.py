@@ -39,14 +39,13 @@ class SigningJournalError(DirectSuiteError):
 
 @attrs.frozen(kw_only=True)
 class Tally:
-    """Numbers of documents of a job."""
+    """Counts of a job's documents."""
 
     states: Mapping[DocumentState, int]
-    """The number of documents in each state."""
     abandoned: int
     """Stored documents that were abandoned."""
     requested: int
-    """Those of them that may have been signed, because a signature had been requested."""
+    """Those of them for which a signature was requested."""
 
 
 class LostLeaseError(SigningJournalError):
@@ -58,7 +57,7 @@ _MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
 
 
 def compute_signatures_digest(signatures: Sequence[Signature]) -> str:
-    """Return the SHA-256 of the signatures, in hex, with which a journal identifies its job."""
+    """Return the SHA-256 of a job's signatures, in hex."""
     fields = [attrs.asdict(each, filter=lambda _, value: value is not None) for each in signatures]
     return hashlib.sha256(msgspec.msgpack.encode(fields, order="sorted")).hexdigest()
 
@@ -67,7 +66,7 @@ class JobJournal:
     """The journal of a complete job.
 
     job: its number in the database, None before the journal is open.
-    identity: random text, different for each job in any database.
+    identity: random text, unique to the job in any database.
     """
 
     def __init__(self, database: Database, job: int | None = None, identity: str = "") -> None:
@@ -77,20 +76,17 @@ class JobJournal:
 
     @property
     def job(self) -> int:
-        """The job's number in the database. Raises ConfigurationError if the journal is not open."""
+        """The job's number. Raises ConfigurationError if the journal is not open."""
         if self._job is None:
             raise ConfigurationError("the journal is not open: use it within `async with`")
         return self._job
 
     def build_shard_name(self, batch: int) -> str:
-        """Return the name of a batch's staging folder: the same in all processes, and unique to the batch and job."""
+        """Return the name of a batch's staging folder: unique, and the same in all processes."""
         return hashlib.sha256(f"{self._identity} {batch}".encode()).hexdigest()[:16]
 
     async def claim(self, digest: str) -> None:
-        """Reserve the journal for signatures with this digest.
-
-        Raises ConfigurationError if it is used for other signatures.
-        """
+        """Reserve the journal for signatures with this digest. Raises ConfigurationError if it has others."""
         ((found,),) = await self._database.execute(sql.CLAIM, {"digest": digest, "job": self.job})
         if found != digest:
             raise ConfigurationError(
@@ -98,17 +94,16 @@ class JobJournal:
             )
 
     async def read_claim(self) -> str | None:
-        """Return the digest of the job's signatures, None if no job claimed it or the signatures vary."""
+        """Return the digest of the job's signatures. None: not claimed, or the signatures vary."""
         ((digest,),) = await self._database.fetch(sql.READ_CLAIM, {"job": self.job})
         return None if digest is None else str(digest)
 
     async def failures(self, *, after: int = 0, most: int | None = None) -> Sequence[SigningEntry]:
-        """Return the failed documents in the order of their numbers, at most `most`, with numbers above `after`."""
+        """Return the failed documents with numbers above `after`, sorted, at most `most`."""
         return await self._database.fetch(sql.FAILURES, {"job": self.job, "after": after, "most": most}, _make_entry)
 
     async def retry(self, problem: str | None = None) -> int:
-        """Reset failed documents so that they are signed again, all or those with this problem. Return their number."""
-
+        """Let failed documents be signed again, all or those with this problem. Return their number."""
         reason = parse_reason(problem)
         values = {
             "job": self.job,
@@ -117,7 +112,7 @@ class JobJournal:
         }
 
         async def work(transaction: Transaction) -> int:
-            """Reset the documents, and reopen their batches. Return the number of documents."""
+            """Reset the documents, and reopen their batches."""
             renewed = await transaction.execute(sql.RETRY_FAILED, values)
             await transaction.execute(sql.REOPEN, {"chunks": sorted({batch for (batch,) in renewed})})
             return len(renewed)
@@ -125,7 +120,7 @@ class JobJournal:
         return await self._database.transaction(work)
 
     async def tally(self) -> Tally:
-        """Return the numbers of documents."""
+        """Count the documents by state, and the abandoned stored documents."""
         states = await self._database.fetch(sql.STATES, {"job": self.job})
         ((abandoned, requested),) = await self._database.fetch(sql.COUNTS, {"job": self.job})
         counted = Counter({DocumentState(state): count for state, count in states})
@@ -138,7 +133,7 @@ class JobJournal:
 
 
 class LeasedBatch(JobJournal):
-    """Documents of a job that one worker has leased. It is the journal of their SigningJob.
+    """Documents that one worker has leased: the journal of their SigningJob.
 
     Methods that write raise LostLeaseError, and write nothing, if the lease has ended.
     """
@@ -149,7 +144,7 @@ class LeasedBatch(JobJournal):
         self.lease_number = lease_number
 
     async def get_shard(self) -> str:
-        """Return the name of the batch's staging folder, the same for all its leases."""
+        """Return the name of the staging folder, the same for all leases."""
         return self.build_shard_name(self.id)
 
     async def names(self) -> Sequence[str]:
@@ -161,10 +156,10 @@ class LeasedBatch(JobJournal):
         self._validate_lease(await self._database.execute(sql.CONFIRM_LEASE, self._lease))
 
     async def release(self) -> None:
-        """End the lease. The batch is done, or other workers can lease it."""
+        """End the lease. Other workers can lease the batch if a document is unfinished."""
 
         async def release(transaction: Transaction) -> None:
-            """Use two statements, so that the second sees what was committed while the first waited for the lock."""
+            """The second statement must see what was committed while the first waited for the lock."""
             if await transaction.execute(sql.LOCK_BATCH, self._lease):
                 await transaction.execute(sql.RELEASE, self._lease)
 
@@ -181,7 +176,7 @@ class LeasedBatch(JobJournal):
         return [known[name] for name in names]
 
     async def find_entries(self, names: Sequence[str]) -> Mapping[str, SigningEntry]:
-        """Return the entries of documents in the batch, by name. Unknown names are ignored."""
+        """Return entries by name. Ignore names that are not in the batch."""
         values = {"job": self.job, "chunk": self.id, "names": [_encode_name(name) for name in set(names)]}
         return {entry.name: entry for entry in await self._database.fetch(sql.ENTRIES, values, _make_entry)}
 
@@ -200,11 +195,9 @@ class LeasedBatch(JobJournal):
         service_message: str | None = None,
         is_try: bool = True,
     ) -> SigningEntry:
-        """Record that a document's stored document is no longer used and must be deleted. Return the new entry.
+        """Record that a document's stored document must be deleted. Return the new entry.
 
-        at: Unix time.
-        then: the document's new state.
-        is_try: count it as an attempt.
+        at: Unix time. then: the new state. is_try: count an attempt.
         """
         abandoned = make_abandoned_entry(entry, then, reason, service_message, is_try=is_try)
         is_stored, is_requested = entry.identifier is not None, entry.state is DocumentState.SIGNING
@@ -214,9 +207,7 @@ class LeasedBatch(JobJournal):
         }
 
         async def abandon(transaction: Transaction) -> None:
-            """Lock the batch's row first. This cannot deadlock, because statements that share the row wait for no other
-            lock.
-            """
+            """Lock the batch's row first. Statements that share it wait for no other lock: no deadlock."""
             self._validate_lease(await transaction.execute(sql.ADD_COUNTS, counts | self._lease))
             if is_stored:
                 values = {"identifier": entry.identifier, "chunk": self.id, "at": at}
@@ -227,22 +218,19 @@ class LeasedBatch(JobJournal):
         return abandoned
 
     async def list_abandoned(self, *, after: str = "", limit: int | None = None) -> Sequence[str]:
-        """Return identifiers of stored documents to delete, sorted, at most `limit`, greater than `after`."""
+        """Return identifiers of stored documents to delete, sorted, greater than `after`."""
         values = {"chunk": self.id, "after": after, "most": limit}
         return [identifier for (identifier,) in await self._database.fetch(sql.SELECT_ABANDONED, values)]
 
     async def forget(self, identifiers: Iterable[str]) -> None:
-        """Remove stored documents that were deleted or have expired from the list."""
+        """Remove stored documents from the list of those to delete."""
         await self._database.execute(sql.FORGET, {"identifiers": list(identifiers)})
 
     async def forget_expired(self, now: float, lifetime: float) -> None:
-        """Remove the job's stored documents that were abandoned more than `lifetime` seconds ago. now: Unix time.
-
-        A time in the future counts as now.
-        """
+        """Forget the job's stored documents abandoned more than `lifetime` seconds ago. now: Unix time."""
 
         async def forget(transaction: Transaction) -> None:
-            """Correct times in the future first."""
+            """Correct the times first."""
             await transaction.execute(sql.CORRECT_FUTURE, {"job": self.job, "now": now})
             await transaction.execute(sql.FORGET_BEFORE, {"job": self.job, "at": now - lifetime})
 
@@ -281,7 +269,7 @@ class SigningJournal(LeasedBatch, DatabaseContext):
         ((self.id,),) = found
 
     async def entries(self, names: Sequence[str]) -> list[SigningEntry]:
-        """Return the documents' entries. Creates the missing ones."""
+        """Return the documents' entries. Create missing ones."""
         known = await self.find_entries(names)
         new = [(self.job, self.id, _encode_name(name)) for name in dict.fromkeys(names) if name not in known]
         if new:
@@ -295,10 +283,7 @@ _IN_USE = weakref.WeakSet[LeasedBatch]()
 
 @contextlib.contextmanager
 def lock_journal(journal: LeasedBatch) -> Generator[None]:
-    """Prevent other runs in this process from using a journal. They would take documents in progress for abandoned.
-
-    Raises ConfigurationError if a run is using it.
-    """
+    """Prevent concurrent runs in this process on a journal. Raises ConfigurationError if one is using it."""
     if journal in _IN_USE:
         raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
     _IN_USE.add(journal)
@@ -345,27 +330,24 @@ class PostgresJournal(JobJournal, DatabaseContext):
         return added + await self._add(some)
 
     async def list_due(self, worker_timeout: float) -> Sequence[int]:
-        """Return batches that can be leased, at most a limit that counts those returned before but not leased yet.
+        """Return batches that can be leased, and were not returned recently.
 
-        worker_timeout: seconds without a sign of life after which a lease ends, and before a batch is returned again.
+        worker_timeout: seconds without a sign of life that end a lease, and until a batch is returned again.
         """
         values = {"job": self.job, "patience": worker_timeout, "most": _MAX_WOKEN_BATCHES}
         return [batch for (batch,) in await self._database.execute(sql.TAKE_DUE_BATCHES, values)]
 
     async def lease(self, batch: int, worker_timeout: float) -> LeasedBatch | None:
-        """Lease a batch. Return None if it is done, or leased.
-
-        worker_timeout: seconds without a sign of life after which another worker's lease is ignored.
-        """
+        """Lease a batch. Return None if it is done or leased. worker_timeout: as for `list_due`."""
         found = await self._database.execute(sql.LEASE, {"chunk": batch, "patience": worker_timeout})
         return LeasedBatch(self._database, self.job, self._identity, batch, *found[0]) if found else None
 
     async def pass_over(self, batch: int) -> None:
-        """Let `list_due` return a batch again immediately, because this worker does not lease it."""
+        """Let `list_due` return a batch again immediately."""
         await self._database.execute(sql.CLEAR_WOKEN, {"chunk": batch})
 
     async def count_open_batches(self) -> int:
-        """Return the number of batches that are not done, including leased ones."""
+        """Return the number of batches with unfinished documents."""
         ((count,),) = await self._database.fetch(sql.COUNT_OPEN_BATCHES, {"job": self.job})
         return int(count)
 
@@ -413,7 +395,7 @@ def _make_entry(values: Sequence[Any]) -> SigningEntry:
 
 
 def _encode_name(name: str) -> bytes:
-    """Encode a name. File names may contain lone surrogates, which are encoded with the handler surrogatepass."""
+    """Encode a name, which may contain lone surrogates."""
     return name.encode("utf-8", "surrogatepass")
 
 

@@ -6,8 +6,7 @@ signing_chunk      a batch of documents. fence: number of its latest lease; seen
 signing_document   one row each. The name may not be valid Unicode. problem: a code of DocumentProblem, or a text
 signing_abandoned  stored documents to delete, possibly signed
 
-Transactions that write check the lease number, and lock the batch's row, so that no new lease can start at the same
-time.
+Transactions that write check the lease number and lock the batch's row, so that no new lease can start.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ TABLES = Tables(
                 output_sha text, tries bigint NOT NULL DEFAULT 0, problem text, service_message text, UNIQUE (job, name)
             )
         """),
-        # Not in SQLite, where every document is in the same batch.
+        # SQLite has only one batch.
         sql("CREATE INDEX signing_document_chunk ON directsuite.signing_document (chunk, number)", sqlite=""),
         sql("CREATE INDEX signing_document_state ON directsuite.signing_document (job, state)"),
         sql("""
@@ -73,8 +72,8 @@ ADD = sql("""
     ON CONFLICT (job, name) DO NOTHING RETURNING number
 """)
 
-# PostgreSQL only. A time in the future was written while the clock was ahead. Replace it by the current time, so that
-# a live worker retains its lease, and a dead worker's batch is due after the timeout.
+# PostgreSQL only. Times in the future, written while the clock was ahead, are set to the current time: a live worker
+# retains its lease, and a dead worker's batch is due after the timeout.
 TAKE_DUE_BATCHES = sql("""
     WITH future AS (
         SELECT id FROM directsuite.signing_chunk
@@ -154,11 +153,11 @@ FORGET = sql("DELETE FROM directsuite.signing_abandoned WHERE identifier = ANY(:
 CORRECT_FUTURE = sql("""
     UPDATE directsuite.signing_abandoned SET at = :now
     WHERE at > :now AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
-""")  # times in the future, written while the clock was ahead
+""")  # written while the clock was ahead
 FORGET_BEFORE = sql("""
     DELETE FROM directsuite.signing_abandoned
     WHERE at < :at AND chunk IN (SELECT id FROM directsuite.signing_chunk WHERE job = :job)
-""")  # including batches that are done, which are not leased again
+""")  # also of batches that are done
 
 RETRY_FAILED = sql(f"""
     UPDATE directsuite.signing_document

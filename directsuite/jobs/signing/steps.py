@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
-"""Time without activity after which the service deletes a stored document."""
+"""The service deletes stored documents after this time without activity."""
 
 
 class StagingError(OSError):
@@ -66,23 +66,19 @@ class StagingError(OSError):
 
 @attrs.define(repr=False, eq=False)
 class _DocumentWork:
-    """The data of one document during a run."""
-
     pdf: Pdf
     signatures: Sequence[Signature]
     fetched_path: Path
-    """Path for a source that must be fetched."""
     output_path: Path
-    """Path for the PDF received from the service."""
     context: RunContext
     content: bytes | Path | None = None
-    """The source's content, None before it is read."""
+    """None before the source is read."""
     stamp: str | None = None
-    """The source file's stamp from before it was read."""
+    """From before the source was read."""
     body: bytes | Path = b""
-    """The content to save: bytes if small, else a path."""
+    """Bytes if small, else a path."""
     failure: DirectSuiteError | None = None
-    """Why the result of this run's signing request is unknown."""
+    """The cause of an unknown outcome of this run's signing request."""
 
 
 @attrs.define(kw_only=True, repr=False, eq=False)
@@ -93,20 +89,19 @@ class DocumentWorkflow:
     journal: LeasedBatch
     target: Target
     staging_dir: Path
-    """The folder for PDFs in progress."""
+    """For PDFs in progress."""
     outage: OutageTracker
     now: Callable[[], float]
-    """Return Unix time."""
+    """Returns Unix time."""
     check_fields: bool = False
-    """True if named signatures need an empty field of that name, or a widget and no such field."""
+    """True if a named signature needs an empty field of its name, or a widget and no field."""
     _stored_by_run: set[str | None] = attrs.field(factory=set[str | None], init=False)  # identifiers in use
 
     async def run(self, entry: SigningEntry, pdf: Pdf, signatures: Sequence[Signature]) -> SigningEntry:
         """Run the remaining steps of a document. Return its last entry.
 
-        Raises errors that the document did not cause, after which its entry is unchanged: DirectSuiteError of the
-        service or the journal, SourceError if other documents may also be unreadable, and OSError of target or staging
-        folder.
+        Raises errors that the document did not cause: DirectSuiteError, SourceError if other documents may also be
+        unreadable, and OSError of the target or staging folder.
         """
         fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source", ".signed"))
         work = _DocumentWork(pdf, signatures, fetched, output, RunContext(signature_count=len(signatures)))
@@ -129,7 +124,7 @@ class DocumentWorkflow:
         return entry
 
     async def fail(self, entry: SigningEntry, error: DirectSuiteError | SourceError) -> SigningEntry:
-        """Record that a document failed because of this error."""
+        """Record that a document failed."""
         if isinstance(error, SourceError):
             return await self._fail(entry, f"it can't be read ({error.kind})")
         text = _describe_problem(error)
@@ -137,10 +132,7 @@ class DocumentWorkflow:
         return await self._fail(entry, reason, storable_service_message(error))
 
     async def cleanup(self, concurrency: int) -> None:
-        """Delete abandoned stored documents. Failed deletions are retried by a later call.
-
-        Raises SigningJournalError.
-        """
+        """Delete abandoned stored documents. Leave failures to a later call. Raises SigningJournalError."""
         await self.journal.forget_expired(self.now(), _MAX_STORED_SECONDS)
         last = ""
         while some := await self.journal.list_abandoned(after=last, limit=concurrency):
@@ -176,7 +168,7 @@ class DocumentWorkflow:
     async def _react(
         self, step: SigningStep, entry: SigningEntry, work: _DocumentWork, error: DirectSuiteError | SourceError
     ) -> SigningEntry:
-        """Handle an error of a step. entry: the entry before the step."""
+        """Handle an error of a step. entry: from before the step."""
         is_ours = entry.identifier in self._stored_by_run
         reaction = classify_error(step, error, is_ours=is_ours)
         if reaction is ErrorReaction.ASK:
@@ -200,14 +192,14 @@ class DocumentWorkflow:
                 raise error
 
     async def _verify_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Check whether an earlier run published the output without recording that."""
+        """Record SIGNED if an earlier run published the output without recording that."""
         work.context.is_output_verified = True
         if entry.output_sha is not None and await self.target.contains(entry.name, entry.output_sha):
             return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
         return entry
 
     async def fetch(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Read the source. If the document is saved again, read the same content again, which may have changed."""
+        """Read the source. If the document is saved again, nothing is fetched again, but a file is read again."""
         is_new = work.content is None
         if is_new:
             self.target.check(entry.name)
@@ -260,8 +252,7 @@ class DocumentWorkflow:
         return next(filter(None, (find_field_problem(signature, fields) for signature in signatures)), None)
 
     async def _sign_and_pull(self, identifier: str, signatures: Sequence[Signature], **options: Path) -> Any:
-        """Return the signed PDF, or its path if `destination` is given."""
-        signing: Any = self.signing  # Any, because the type of the result depends on `destination`
+        signing: Any = self.signing  # the type of the result depends on `destination`
         if len(signatures) == 1:
             signed = await signing.sign_and_pull(identifier, signatures[0], **options)
         else:
@@ -278,10 +269,9 @@ class DocumentWorkflow:
         return entry
 
     async def publish_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        """Publish the signed PDF at the target.
+        """Record the output's digest, then publish it.
 
-        Its digest is recorded first. After a crash, the next run can then recognize the file, and a worker that has
-        lost its lease fails here, before it publishes.
+        After a crash, the next run recognizes the file by the digest. A worker without lease fails before publishing.
         """
         entry = await self.journal.put(attrs.evolve(entry, output_sha=_require(work.context.output).sha256))
         try:
@@ -291,7 +281,7 @@ class DocumentWorkflow:
         return await self.journal.put(attrs.evolve(entry, state=DocumentState.SIGNED))
 
     async def _delete(self, entry: SigningEntry) -> SigningEntry:
-        """Delete the stored document, or leave that to `cleanup` if it fails."""
+        """Delete the stored document. If that fails, leave it to `cleanup`."""
         self._stored_by_run.discard(entry.identifier)
         if entry.identifier is not None and not await self._try_delete(entry.identifier):
             return await self.journal.abandon(entry, at=self.now(), then=DocumentState.DONE)
@@ -322,10 +312,9 @@ class DocumentWorkflow:
         return True
 
     async def _abandon(self, entry: SigningEntry, work: _DocumentWork, *, was_asked: bool = True) -> SigningEntry:
-        """Abandon the stored document, and fail if that was the last attempt. was_asked: signing was requested.
+        """Abandon the stored document. Fail the document after its last attempt. was_asked: signing was requested.
 
-        Raises the failure of the request that left no signature, so that the job decides whether to wait for the
-        service.
+        Raises the failure of the signing request, if any, so that the job decides whether to wait for the service.
         """
         is_earlier = entry.state is DocumentState.SAVED and entry.identifier not in self._stored_by_run
         is_try = was_asked and not is_earlier
@@ -362,7 +351,7 @@ def _describe_problem(error: DirectSuiteError | SourceError) -> str:
 
 @contextlib.contextmanager
 def _open_staged(output: Path) -> Generator[BinaryIO]:
-    """Create the file for a signed PDF, before signing is requested. Raises StagingError."""
+    """Create the file before signing is requested, and yield it. Raises StagingError."""
     try:
         try:
             file = create_file(output)
@@ -386,7 +375,7 @@ def _write_and_inspect(file: BinaryIO, pdf: bytes) -> PdfInfo:
 
 
 def _remove(fetched: Path) -> None:
-    if fetched.is_dir():  # some storages have a folder with the document's name
+    if fetched.is_dir():  # some storages create a folder
         shutil.rmtree(fetched, ignore_errors=True)
     else:
         fetched.unlink(missing_ok=True)

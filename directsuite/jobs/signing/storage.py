@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _LISTING_BATCH_NAMES = 500
 _ATOMIC_PUT_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
-"""Object stores in which an upload appears complete or not at all: S3, Google Cloud Storage, Azure Blob Storage."""
+"""Object stores, in which an upload appears complete: S3, Google Cloud Storage, Azure Blob Storage."""
 
 
 class StorageError(OSError):
@@ -52,8 +52,8 @@ class StorageFolder(AsyncIterable[Pdf]):
 
         StorageFolder("s3://bucket/in", endpoint_url="https://storage.example.org")
 
-    fsspec lists each folder (in an object store: a prefix up to a slash) into memory. Split a million files into
-    folders of some thousands, or keep a list of names and create the documents with `named`.
+    Each folder (in an object store: a prefix up to a slash) is listed in memory. Split a million files into folders of
+    some thousands, or create the documents from a list of names with `named`.
 
     pattern: pattern of the file names, case-insensitive.
     options: fsspec's options for this storage.
@@ -90,12 +90,13 @@ class StorageTarget:
     """A target for signed PDFs below a URL.
 
     In an object store, an upload appears complete. Elsewhere, the file is uploaded with a temporary name, then moved.
-    The size is verified. An existing file is not replaced, but this check is not atomic: if two jobs publish the same
-    name at the same moment, the later one wins. The check also finds nothing if the account may not read the file's
-    metadata. For a local folder, use TargetFolder, which does not have these limits.
+    Existing files are not replaced, but the check is not atomic: if two jobs publish a name at the same moment, the
+    later one wins. It finds nothing if the account may not read the file's metadata. For a local folder, use
+    TargetFolder, which has no such limits.
 
-    options: fsspec's options for this storage. Raises ConfigurationError if fsspec or its package for the URL is not
-    installed.
+    options: fsspec's options for this storage.
+
+    Raises ConfigurationError if fsspec or its package for the URL is not installed.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -115,24 +116,21 @@ class StorageTarget:
             await asyncio.to_thread(folder.cleanup)
 
     def check(self, name: str) -> None:
-        """Raise InvalidArgumentError if a name is not a normalized path below the URL."""
+        """See `Target.check`."""
         validate_path(name)
         validate_encodable(name)
 
     async def has(self, name: str) -> bool:
-        """Return True if the name is in use. Raises InvalidArgumentError and StorageError."""
+        """See `Target.has`. Raises StorageError."""
         with translate_name_errors():
             return await _call_in_thread(self._find, name) is not None
 
     async def contains(self, name: str, sha256: str) -> bool:
-        """Return True if the file of this name has this SHA-256, in hex. Raises StorageError."""
+        """See `Target.contains`. Raises StorageError."""
         return await _call_in_thread(self._contains, name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
-        """Upload the file with its name, and verify the size.
-
-        Raises FileExistsError if the name has different content, InvalidArgumentError and StorageError.
-        """
+        """Upload the file, and verify its size. Raises StorageError, and the exceptions of `Target.publish`."""
         self.check(name)
         with translate_name_errors():
             is_there = await _call_in_thread(self._put, name, file)
@@ -140,7 +138,7 @@ class StorageTarget:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
     def _put(self, name: str, file: Path) -> bool:
-        """Return True if the file was published, False if the name has different content."""
+        """Return False if the name has different content."""
         final = f"{self._root}/{name}"
         found = self._find(name)
         if found is None:
@@ -155,7 +153,7 @@ class StorageTarget:
         if _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS:
             self._files.put_file(os.fspath(file), final)
         else:
-            # The temporary name depends on the content, because two jobs may upload the same name at the same time.
+            # It depends on the content, because two jobs may upload the same name at the same time.
             whose = f"{name}\0{inspect_pdf(file).sha256}".encode("utf-8", "surrogatepass")
             made = f"{self._root}/{STAGING_DIR}/{hashlib.sha256(whose).hexdigest()}"
             for each in (made, final):
@@ -166,7 +164,7 @@ class StorageTarget:
         self._validate_size(final, file)
 
     def _find(self, name: str) -> dict[str, Any] | None:
-        """Return fsspec's information about a name, or None. In an object store, folders are ignored."""
+        """Return fsspec's information about a name, or None. In an object store, ignore folders."""
         is_object_store = _get_protocol(self._files) in _ATOMIC_PUT_PROTOCOLS
         try:
             found: dict[str, Any] = self._files.info(f"{self._root}/{name}")
@@ -197,7 +195,6 @@ class _StoredFile(RemoteFile):
         self._path = path
 
     async def fetch(self, file: Path) -> None:
-        """Download the file."""
         await _call_in_thread(self._files.get_file, self._path, os.fspath(file))
 
 
@@ -212,7 +209,7 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
             "the package fsspec is not installed: run pip install 'directsuite[storage]'"
         ) from None
     try:
-        # No cache of listings, because they may be large and become outdated.
+        # Cached listings may be large and become outdated.
         files, root = core.url_to_fs(url, use_listings_cache=False, **options)
     except ImportError as error:
         raise ConfigurationError(f"fsspec needs another package for this kind of URL: {error}") from None
@@ -235,7 +232,7 @@ def _build_url(files: Any, root: str) -> str:
 
 
 async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:
-    """Run a blocking call in a thread. Raises StorageError instead of its exceptions, except InvalidArgumentError."""
+    """Run a blocking call. Raise StorageError instead of its exceptions, except InvalidArgumentError."""
     try:
         return await asyncio.to_thread(call, *values)
     except (InvalidArgumentError, StorageError):

@@ -1,4 +1,4 @@
-"""Targets for signed PDFs. A file appears at a target complete, with its document's name, or not at all.
+"""Targets for signed PDFs. A file appears complete, with its document's name, or not at all.
 
 target/.directsuite/shard.lease_number/lock      locked while a job signs into the target
 target/.directsuite/shard.lease_number/7.signed  a PDF in progress
@@ -37,18 +37,16 @@ _NO_NAME = "the target does not allow a file of this name ({why})"
 _LOCK_FILE_NAME = "lock"
 
 _STALE_SHARD_SECONDS = 24 * 3600.0
-"""Seconds without a change after which an unlocked staging folder is removed. No job can still use its PDFs, because
-the stored documents expire earlier.
-"""
+"""The stored documents of an unlocked staging folder have expired by then."""
 
 
 class Target(Protocol):
     """Receives signed PDFs."""
 
     def staging_dir(self, shard: str, lease_number: int = 0) -> AbstractAsyncContextManager[Path]:
-        """Return a context manager for a local folder for PDFs in progress, empty at first.
+        """Return a context manager for an empty local folder for PDFs in progress.
 
-        shard: a folder name, different for each job and batch that uses the target at the same time.
+        shard: unique to a job and batch that uses the target.
         lease_number: a later lease of the shard removes the files of earlier ones, so that they cannot be published.
         """
         ...
@@ -58,10 +56,7 @@ class Target(Protocol):
         ...
 
     async def has(self, name: str) -> bool:
-        """Return True if the name is in use, and must not be replaced.
-
-        Raises InvalidArgumentError if the name is invalid, and OSError.
-        """
+        """Return True if the name must not be used. Raises InvalidArgumentError if it is invalid, and OSError."""
         ...
 
     async def contains(self, name: str, sha256: str) -> bool:
@@ -69,10 +64,7 @@ class Target(Protocol):
         ...
 
     async def publish(self, name: str, file: Path) -> None:
-        """Move a local file to this name. It is stored permanently when this returns.
-
-        A file with the same content counts as published, because an earlier run may have published it without recording
-        that.
+        """Move a local file to this name, permanently. A file with the same content counts as published.
 
         Raises FileExistsError if the name has different content, InvalidArgumentError if it is invalid, and OSError.
         """
@@ -99,15 +91,12 @@ class TargetFolder:
 
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
-        """Create a staging folder on the target's file system, so that publishing only renames. Remove it afterwards.
-
-        Staging folders of interrupted jobs are removed after a day.
-        """
+        """Create a folder on the target's file system. Those of interrupted jobs are removed after a day."""
         top = self._path / STAGING_DIR
         folder = top / f"{shard}.{lease_number}"
 
         def undo(lock: files.FileLock | None) -> None:
-            """Release the lock. Do not remove the folder, because the next run may already use it."""
+            """Leave the folder, because the next run may already use it."""
             if lock is not None:
                 lock.release()
 
@@ -121,18 +110,15 @@ class TargetFolder:
             await asyncio.to_thread(_remove_dir, top, folder)
 
     def check(self, name: str) -> None:
-        """Raise InvalidArgumentError if a name is not a normalized path below the folder."""
+        """See `Target.check`."""
         validate_path(name)
-        # Check for paths that are only absolute or denormalized on Windows.
+        # Some paths are only absolute or denormalized on Windows.
         if os.name == "nt" and (Path(name).is_absolute() or Path(name).as_posix() != name):
             raise InvalidArgumentError(_NO_PATH, parameter="name")
         validate_encodable(name, sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 
     async def has(self, name: str) -> bool:
-        """Return True if a file, folder or link has this name, unless files are replaced.
-
-        Raises InvalidArgumentError if the name is invalid, and OSError.
-        """
+        """Return True if a file, folder or link has this name, unless files are replaced. See `Target.has`."""
         try:
             with translate_name_errors():
                 (self._path / name).lstat()  # faster than the switch to a thread
@@ -141,16 +127,15 @@ class TargetFolder:
         return not self._overwrite
 
     async def contains(self, name: str, sha256: str) -> bool:
-        """Return True if the file of this name has this SHA-256, in hex. Raises OSError."""
+        """See `Target.contains`."""
         return await asyncio.to_thread(_has_digest, self._path / name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
-        """Rename the file to its name, and sync the folders to disk. The file itself must have been synced before.
+        """Rename the file, which must have been synced to disk, and sync the folders.
 
         An existing file is replaced if `overwrite` is True. Otherwise, one with the same content counts as published,
-        and one created at the same time is not replaced, except on file systems without hard links. Raises
-        FileExistsError if an existing file has different content, InvalidArgumentError if the name is invalid, and
-        OSError.
+        and one created at the same time is not replaced, except on file systems without hard links. Raises the
+        exceptions of `Target.publish`.
         """
         self.check(name)
         with translate_name_errors():
@@ -194,7 +179,7 @@ def validate_encodable(name: str, encoding: str = "utf-8", errors: str = "strict
 async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T], object]) -> T:
     """Return the coroutine's result.
 
-    If the caller is cancelled, this raises immediately, the coroutine continues, and `undo` is called with its result.
+    If the caller is cancelled, raise immediately, and call `undo` with the result later.
     """
     task = asyncio.ensure_future(making)
     try:
@@ -205,10 +190,9 @@ async def _finish_or_undo(making: Coroutine[Any, Any, T], *, undo: Callable[[T],
 
 
 def _recreate_dir(top: Path, shard: str, lease_number: int) -> files.FileLock | None:
-    """Create and lock an empty folder for a shard's lease. Remove an existing one, and those of earlier leases.
+    """Create and lock an empty folder. Remove those of the same and earlier leases.
 
-    Return the lock, or None if the file system has no locks. Folders of later leases are not removed, because this
-    worker may have been suspended.
+    Return None if the file system has no locks. A later lease may exist, if this worker was suspended.
     """
     folder = top / f"{shard}.{lease_number}"
     for attempt in itertools.count(1):
@@ -237,7 +221,7 @@ def _lock_dir(folder: Path) -> files.FileLock | None:
 
 
 def _remove_stale_shards(top: Path, own: Path, now: float) -> None:
-    """Remove unlocked staging folders whose modification time is more than a day before or after `now`."""
+    """Remove unlocked staging folders modified more than a day before or after `now`."""
     if sys.platform == "win32":
         return
     for shard in top.glob("*"):
@@ -259,7 +243,7 @@ def _remove_dir(top: Path, folder: Path) -> None:
 
 
 def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
-    """Return True if the file was published, False if the name has different content."""
+    """Return False if the name has different content."""
     place, made = root.joinpath(name), list[Path]()
     try:
         is_there = _move_into_place(file, place, overwrite=overwrite)

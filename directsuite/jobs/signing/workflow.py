@@ -11,7 +11,7 @@ FAILED                                             RESET          start again
 SIGNING          an earlier run had an output      VERIFY_OUTPUT  check whether the target has it
 NEW to SIGNING   source not read                   FETCH          read it
 NEW to SIGNING   source has changed                FAIL_CHANGED   the document fails
-NEW                                                SAVE           unless it is cut off, or the target has its name
+NEW                                                SAVE           unless it is incomplete, or its name is in use
 SAVED            stored recently                   SIGN           write SIGNING, then request signatures, only once
 SAVED            stored long ago                   EXPIRE         it may be gone at any moment: save it again
 SIGNING          no output                         DOWNLOAD       count the signatures of the stored document
@@ -20,9 +20,9 @@ SIGNING          other output                      ABANDON        save it again,
 SIGNED                                             DELETE         the stored document
 DONE                                               END
 
-The journal records each step before the next begins, but skips SAVED if SIGNING follows immediately. After an unknown
-outcome, signing is not repeated for the same stored document, because the first request may still be in progress.
-Instead, the stored document is used if it has at least as many more signatures than the source as were requested.
+Each step is recorded before the next begins, except SAVED if SIGNING follows immediately. After an unknown outcome,
+signing is not repeated for the same stored document, because the first request may still be in progress. The stored
+document is used if it has at least as many more signatures than the source as were requested.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from directsuite.jobs.signing.documents import PdfInfo, SourceError
 from directsuite.jobs.signing.problems import DocumentProblem
 
 UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
-"""Errors for an unknown identifier. The specification does not say which one a service returns."""
+"""The specification does not say which one means an unknown identifier."""
 
 _MAX_STORED_SECONDS = 3.5 * 3600
-"""Age up to which a stored document can be signed. The service deletes it after 4 hours without activity."""
+"""The service deletes stored documents after 4 hours."""
 _MAX_MESSAGE_CHARS = 1000
 _MAX_TRIES = 5
-"""Number of abandoned stored documents after which a document fails."""
+"""Attempts after which a document fails."""
 
 _BACKOFF = Backoff(1.0, 60.0)
-_MAX_OWN_FAILURES = 8  # failures with one document while others are signed
-_MAX_DENIALS = 4  # PermissionDeniedErrors for one document after others were signed
-_MAX_READ_FAILURES = 4  # failures to read one document while others are read
+_MAX_OWN_FAILURES = 8  # of one document while others are signed
+_MAX_DENIALS = 4  # PermissionDeniedErrors of one document after others were signed
+_MAX_READ_FAILURES = 4  # of one document while others are read
 
 
 class DocumentState(enum.IntEnum):
@@ -72,13 +72,13 @@ class DocumentState(enum.IntEnum):
     NEW = 1
     """The service has no stored document."""
     SAVED = 2
-    """The service has a stored document. Signing was not requested."""
+    """The service has a stored document, unsigned."""
     SIGNING = 3
-    """Signing may have been requested, and may have succeeded."""
+    """Signing may have been requested, successfully or not."""
     SIGNED = 4
     """The target has the signed PDF."""
     DONE = 5
-    """As SIGNED, and the stored document is deleted or will be."""
+    """As SIGNED, and the stored document is deleted, or will be."""
     FAILED = 6
     """The document failed. `SigningEntry.problem` says why."""
 
@@ -103,21 +103,20 @@ class SigningEntry:
     """Unique in the job."""
     state: DocumentState = DocumentState.NEW
     identifier: str | None = None
-    """The service's identifier of the stored document."""
     saved_at: float | None = None
-    """The Unix time at which the document was stored."""
+    """Unix time."""
     source_sha: str | None = None
-    """SHA-256 of the source, in hex."""
+    """SHA-256 in hex."""
     source_stamp: str | None = None
-    """Size and modification time of the source, None if it is not a file."""
+    """Size and modification time. None: not a file."""
     output_sha: str | None = None
-    """SHA-256 of the output that was, or was about to be, published."""
+    """SHA-256 of the output that was published, or is about to be."""
     tries: int = 0
-    """The number of abandoned stored documents that count as attempts."""
+    """The number of stored documents abandoned after a signing request."""
     reason: DocumentProblem | str | None = None
     """Why the document failed: a problem, or another text. Cleared when it is done."""
     service_message: str | None = None
-    """The service's message, if it rejected the document. It may name patients: do not log it unread."""
+    """The service's reason to reject the document. It may name patients: do not log it unread."""
 
     @property
     def problem(self) -> str | None:
@@ -126,11 +125,11 @@ class SigningEntry:
 
     @property
     def has_failed(self) -> bool:
-        """True if the document failed and has not been signed since. A retry may be in progress."""
+        """True if the document failed and is not signed yet. It may be being retried."""
         return self.state is DocumentState.FAILED or (self.reason is not None and not self.state.is_signed)
 
     def reset(self) -> SigningEntry:
-        """Return a new entry without results. A retry signs the current source."""
+        """Return a new entry for a retry, which signs the current source."""
         return SigningEntry(
             number=self.number, name=self.name, reason=self.reason, service_message=self.service_message
         )
@@ -147,7 +146,7 @@ def make_abandoned_entry(
     *,
     is_try: bool = True,
 ) -> SigningEntry:
-    """Return the entry in state `then`, without its stored document. is_try: count it as an attempt."""
+    """Return the entry in state `then`, without its stored document. is_try: count an attempt."""
     return attrs.evolve(
         entry,
         state=then,
@@ -161,7 +160,7 @@ def make_abandoned_entry(
 
 
 def storable_service_message(error: DirectSuiteError) -> str | None:
-    """Return the service's message, shortened and without characters that databases reject, or None."""
+    """Return the service's message, shortened and storable in databases, or None."""
     if not isinstance(error, ServiceError) or not error.message:
         return None
     return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
@@ -191,15 +190,14 @@ class SigningStep(enum.Enum):
 
 @attrs.define(kw_only=True)
 class RunContext:
-    """Data about a document that is known only during a run."""
+    """What is known about a document only during a run."""
 
     signature_count: int
     source: PdfInfo | None = None
-    """The current source, None if it must be read, possibly again."""
+    """None if it must be read, possibly again."""
     output: PdfInfo | None = None
-    """The PDF received from the service."""
+    """None until the service returns it."""
     is_output_verified: bool = False
-    """True if the target was checked for the output of an earlier run."""
 
 
 def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep:
@@ -215,7 +213,7 @@ def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep
     if entry.state is DocumentState.NEW:
         return SigningStep.SAVE
     if entry.state is DocumentState.SAVED:
-        # A time in the future was written while the clock was ahead, so the age is unknown.
+        # The age is unknown if the clock was ahead when the time was written.
         is_stored = (
             entry.identifier is not None
             and entry.saved_at is not None
@@ -224,7 +222,7 @@ def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep
         return SigningStep.SIGN if is_stored else SigningStep.EXPIRE
     if facts.output is None:
         return SigningStep.DOWNLOAD if entry.identifier is not None else SigningStep.ABANDON
-    # Some services add more than was requested, for example a document time stamp.
+    # Some services add more, for example a document time stamp.
     has_ours = facts.output.signature_count >= facts.source.signature_count + facts.signature_count
     return SigningStep.STORE if has_ours and not facts.output.is_cut_off else SigningStep.ABANDON
 
@@ -237,20 +235,19 @@ _STEP_BY_STATE = {
 
 
 class ErrorReaction(enum.Enum):
-    """The reaction to an error of a step."""
+    """How to react to an error of a step."""
 
     RAISE = enum.auto()
-    """Raise it: the document is not the cause, and its entry does not change."""
+    """Raise it and leave the entry unchanged: the document is not the cause."""
     UNDO = enum.auto()
-    """Raise it and restore the entry from before the step, because nothing was signed."""
+    """Raise it and restore the entry: nothing was signed."""
     FIND_OUT = enum.auto()
-    """Download the stored document to see whether it was signed."""
+    """Download it, and look for the signature."""
     ASK = enum.auto()
-    """Ask whether the service still has the stored document, then classify again."""
+    """Check whether the service has it, then classify again."""
     ABANDON = enum.auto()
-    """Abandon the stored document."""
     FAIL = enum.auto()
-    """Fail the document, because a retry would have the same result."""
+    """Fail the document: a retry would fail again."""
     STOP = enum.auto()
     """As UNDO, and stop the job: the staging folder is not writable."""
 
@@ -258,11 +255,10 @@ class ErrorReaction(enum.Enum):
 def classify_error(
     step: SigningStep, error: DirectSuiteError | SourceError, *, is_ours: bool, is_there: bool | None = None
 ) -> ErrorReaction:
-    """Return how to handle an error of a step.
+    """Return how to react to an error of a step.
 
-    is_ours: whether this run stored the document. Access to one stored by an earlier run, perhaps with another account,
-        may be denied for that document only.
-    is_there: whether the service has the stored document. None: not known.
+    is_ours: True if this run stored the document. Otherwise, only this document may be denied, as another account's.
+    is_there: True if the service has the stored document. None: not known.
     """
     if isinstance(error, SourceError):
         return ErrorReaction.FAIL if error.is_document_specific else ErrorReaction.RAISE
@@ -290,7 +286,7 @@ def classify_error(
 
 
 def may_belong_to_another_account(error: DirectSuiteError, *, is_ours: bool) -> bool:
-    """Return True if the error may mean that another account owns the stored document."""
+    """Return True if another account may own the stored document."""
     return isinstance(error, PermissionDeniedError | NotFoundError) and not is_ours
 
 
@@ -306,31 +302,29 @@ def _is_permanent(error: DirectSuiteError) -> bool:
 
 
 class RetryVerdict(enum.Enum):
-    """The decision after an error of a document."""
+    """What to do after an error of a document."""
 
     WAIT = enum.auto()
-    """Retry the document later."""
     FAIL = enum.auto()
-    """Fail the document."""
     STOP = enum.auto()
-    """Stop the job, because other documents would have the same error."""
+    """Stop the job: others would have the same error."""
 
 
 @attrs.define(kw_only=True)
 class OutageTracker:
-    """Shared by the documents of a run: numbers of documents signed and read, and the current outage."""
+    """The number of documents signed and read in a run, and the current outage."""
 
     clock: Clock
     max_outage: float
-    """Seconds for which an outage may last."""
+    """Seconds."""
     signed_count: int = 0
     read_count: int = 0
     kind: str | None = None
-    """The type of the error that started the current outage, or None."""
+    """The type of the error that started the outage. None: no outage."""
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Return the seconds left until the outage is too long. If there is no outage, start one."""
+        """Return the seconds until the outage is too long. Start one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
             self.kind, self._since = type(error).__name__, now
@@ -358,17 +352,17 @@ class RetryState:
     def begin(self) -> None:
         """Start an attempt.
 
-        If it fails, that counts for this document if it is the first failure, or if the service has signed a document
-        since the last counted failure. An outage therefore adds one failure at most.
+        Its failure counts against the document if it is the first, or if the service has signed others since the last
+        one that counted. An outage counts once at most.
         """
         self._is_alone = (
             self._signed_at_last_failure is None or self._outage.signed_count > self._signed_at_last_failure
         )
 
     def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
-        """Record an error of an attempt, and return what to do. Call it once per error.
+        """Record an error of an attempt, and return what to do.
 
-        has_others_in_progress: True if other documents are in progress, whose results can show if the service works.
+        has_others_in_progress: True if the results of other documents may soon show whether the service works.
         """
         if isinstance(error, SourceError):
             return RetryVerdict.FAIL if self._is_unreadable(error) else RetryVerdict.WAIT
@@ -396,11 +390,11 @@ class RetryState:
             self._failures += 1
         if self._failures >= _MAX_OWN_FAILURES:
             return True
-        # Near the end of a source no others are in progress, so compare with those signed since the first failure.
+        # Near the end of a source no others are in progress: use those signed since the first failure.
         return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
 
     def _is_unreadable(self, error: Exception) -> bool:
-        """Count a failed read. Return True if only this document is unreadable, or reads fail for too long."""
+        """Count a failed read. Return True if reads fail only for this document, or have failed for too long."""
         read = self._outage.read_count
         self._read_counts.append(read)
         return self._outage.start_or_measure_outage(error) < 0 or (
@@ -408,17 +402,14 @@ class RetryState:
         )
 
     def explain_stop(self, error: DirectSuiteError | SourceError) -> str:
-        """Return the reason for which the job stops."""
+        """Return why the job stops."""
         if isinstance(error, SourceError):
             return str(error)
         over = None if _is_permanent(error) else self.reason_to_stop_waiting(error)
         return over or error.explanation.rstrip(".")
 
     def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
-        """Return the reason why the job stops waiting for the service, or None if it continues to wait.
-
-        If no outage is being measured, the measurement starts now.
-        """
+        """Return why the job stops waiting for the service, or None. Starts to measure the outage."""
         left = self._outage.start_or_measure_outage(error)
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return error.explanation
@@ -429,11 +420,14 @@ class RetryState:
         return None
 
     def compute_pause(self, error: DirectSuiteError | SourceError) -> float:
-        """Return the seconds until the next attempt, increasing, and at least the service's Retry-After."""
+        """Return the seconds until the next attempt, at least the service's Retry-After."""
         self._pauses += 1
         return _BACKOFF.compute_wait(self._pauses, None if isinstance(error, SourceError) else error.retry_after)
 
     def end(self, *, is_done: bool) -> None:
-        """Record the document's end. Ends the outage if it is signed, or if the service had failed for it."""
+        """Record the document's end.
+
+        Ends the outage if the document is signed, or if it may have caused the service's failures.
+        """
         if is_done or self._signed_at_first_failure is not None:
             self._outage.end()

@@ -109,7 +109,7 @@ async def test_a_target_in_which_something_is_cancelled_stops_the_job(
 
     target = TargetFolder(job_factory.out)
     monkeypatch.setattr(target, "publish", keep)
-    with pytest.raises(JobStoppedError, match="something was cancelled"):
+    with pytest.raises(JobStoppedError, match="a document waited for a task that was cancelled"):
         await job_factory.make_job(yield_pdfs("a.pdf", "b.pdf"), target=target, concurrency=1).run()
 
 
