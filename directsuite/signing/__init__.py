@@ -1,1 +1,1 @@
-"""The signing service (specification section A): store, read, flatten and sign PDFs."""
+"""The signing service (specification section A)."""

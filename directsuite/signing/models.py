@@ -1,7 +1,7 @@
-"""Models of the signing service, in the order of the specification (section 2.A).
+"""Models of the signing service (specification 2.A).
 
-Where the specification leaves the format open, the models follow public documentation of such services. Unknown members
-of a response are in `extra`. Lengths are in points (1/72 inch). Pages are counted from 1.
+Where the specification leaves the format open, the models follow public documentation of such services. Lengths are in
+points (1/72 inch). Pages are counted from 1. Unknown members of a response are in `extra`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class StoredDocument(Model):
     _shown: ClassVar[tuple[str, ...]] = ("identifier", "document_type", "created_time")
 
     document_type: str | None = None
-    """The service's name for the type of the document."""
+    """The service's name for the document's type."""
     created_time: datetime | None = None
-    """The time at which the document was saved."""
+    """The time of Save."""
     identifier: Annotated[str, Wire(strict=True)]
-    """The identifier for later calls. A response to Save without it raises an error."""
+    """For later calls. A response to Save without it raises an error."""
     document_digest: Annotated[str | None, Wire(strict=True)] = None
-    """The digest of the current version; empty after deletion."""
+    """The digest of the current version, empty after deletion."""
     description: str | None = None
-    """The service's remark about the document."""
+    """The service's remark."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -40,17 +40,17 @@ class DocumentSignature(Model):
     _shown: ClassVar[tuple[str, ...]] = ("is_signed", "is_valid", "page_index")
 
     name: str | None = None
-    """The name of the field, unique in its document."""
+    """Unique in the document."""
     width: float | None = None
     """Points."""
     height: float | None = None
     """Points."""
     left: float | None = None
-    """Points from the left edge of the page."""
+    """From the left edge of the page."""
     top: float | None = None
-    """Points from the top edge of the page."""
+    """From the top edge of the page."""
     page_index: int | None = None
-    """The page, from 1."""
+    """From 1."""
     is_signed: bool | None = None
     """True if the field is signed."""
     signer_name: str | None = None
@@ -58,35 +58,35 @@ class DocumentSignature(Model):
     GetDocInfo does not report the owner of the certificate.
     """
     signature_time: Annotated[str | None, Wire(aliases=("SignatureTime",))] = None
-    """The time of the signature, as the service's text."""
+    """As the service's text."""
     reason: Annotated[str | None, Wire(aliases=("Reason",))] = None
-    """The reason given in the signature."""
+    """The reason in the signature."""
     is_valid: bool | None = None
-    """True if the service considers the signature valid; None if it does not say."""
+    """True if the service considers the signature valid. None: not reported."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class FormField(Model):
-    """A form field of a document and its value (FormFieldObject)."""
+    """A form field and its value (FormFieldObject)."""
 
     _shown: ClassVar[tuple[str, ...]] = ("page_index", "tab_index")
 
     name: str | None = None
-    """The name of the field."""
+    """The field's name."""
     value: str | None = None
-    """The value of the field."""
+    """The field's value."""
     left: float | None = None
-    """Points from the left edge of the page."""
+    """From the left edge of the page."""
     top: float | None = None
-    """Points from the top edge of the page."""
+    """From the top edge of the page."""
     width: float | None = None
     """Points."""
     height: float | None = None
     """Points."""
     page_index: int | None = None
-    """The page, from 1."""
+    """From 1."""
     tab_index: int | None = None
-    """The position of the field in the tab order."""
+    """The position in the tab order."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
@@ -96,11 +96,11 @@ class Page(Model):
     _shown: ClassVar[tuple[str, ...]] = ("index", "width", "height", "rotate")
 
     index: int | None = None
-    """The number of the page, from 1."""
+    """The number, from 1."""
     width: float | None = None
-    """Points, before the page is rotated."""
+    """Before rotation."""
     height: float | None = None
-    """Points, before the page is rotated."""
+    """Before rotation."""
     rotate: int | None = None
     """0, 90, 180 or 270 degrees clockwise."""
 
@@ -110,13 +110,13 @@ class DocumentInfo(StoredDocument):
     """The details of a stored document, returned by GetDocInfo."""
 
     identifier: Annotated[str, Wire(strict=True)] = ""
-    """The document's identifier; that of the call if the response has none."""
+    """That of the call if the response has none."""
     signatures: list[DocumentSignature] = attrs.field(factory=list[DocumentSignature])
     """The signature fields, signed or not."""
     form_fields: list[FormField] = attrs.field(factory=list[FormField])
-    """The form fields; none after Flatten."""
+    """The form fields, none after Flatten."""
     pages: list[Page] = attrs.field(factory=list[Page])
-    """The pages, in their order."""
+    """In their order."""
     meta_data: dict[str, str] = attrs.field(factory=dict[str, str])
     """The properties of the PDF, such as Title or Author."""
 
@@ -128,11 +128,11 @@ class DocumentUpdate(Model):
     _shown: ClassVar[tuple[str, ...]] = ("identifier",)
 
     identifier: Annotated[str, Wire(strict=True)] = ""
-    """The document's identifier; that of the call if the response has none."""
+    """That of the call if the response has none."""
     document_digest: Annotated[str | None, Wire(strict=True)] = None
     """The digest after the change; empty after Delete."""
     description: str | None = None
-    """The service's remark about the change."""
+    """The service's remark."""
 
 
 @scrub_class
@@ -140,22 +140,22 @@ class DocumentUpdate(Model):
 class Widget(Model):
     """The position and size of a signature, in points from the top left corner of the unrotated page.
 
-    The bottom right corner is at the page's width and height, which `get_doc_info` returns. On a page with `rotate=90`,
-    that corner is displayed at the bottom left.
+    The bottom right corner is at the page's width and height, which `get_doc_info` returns. With `rotate=90`, that
+    corner is displayed at the bottom left.
     """
 
     _shown: ClassVar[tuple[str, ...]] = ("x", "y", "width", "height", "page")
 
     x: float | None = attrs.field(default=None, validator=validate_number)
-    """Points from the left edge of the page to the left edge of the signature."""
+    """From the left edge of the page."""
     y: float | None = attrs.field(default=None, validator=validate_number)
-    """Points from the top edge of the page to the top edge of the signature."""
+    """From the top edge of the page."""
     width: float | None = attrs.field(default=None, validator=validate_number)
     """Points."""
     height: float | None = attrs.field(default=None, validator=validate_number)
     """Points."""
     page: int | None = attrs.field(default=None, validator=validate_whole_number)
-    """The page, from 1."""
+    """From 1."""
 
 
 @scrub_class
@@ -169,19 +169,19 @@ class Signature(Model):
     _shown: ClassVar[tuple[str, ...]] = ("widget", "gmt_offset")
 
     name: str | None = None
-    """The name of the signature and of its field. It must be unique in the document."""
+    """The name of the signature and its field, unique in the document."""
     widget: Widget | None = None
-    """The place where it is drawn, with signer, reason and time. None: in the empty field of its name, if any."""
+    """Where it is drawn, with signer, reason and time. None: in the empty field of its name, if any."""
     reason: str | None = None
-    """The reason for signing, such as `Consent`. It is part of the signature and drawn in the widget."""
+    """The reason for signing, such as `Consent`, also drawn in the widget."""
     gs_name: str | None = None
-    """The signer's name in the signature and the widget. It is not verified."""
+    """The signer's name in the signature and the widget, not verified."""
     timezone: str | None = None
-    """The signer's time zone: an IANA name, such as `America/New_York`."""
+    """The signer's IANA time zone, such as `America/New_York`."""
     gmt_offset: Annotated[int | None, Wire("GMTOffset")] = attrs.field(default=None, validator=validate_whole_number)
-    """The difference of the signer's time from GMT in hours, such as -5."""
+    """The signer's difference from GMT in hours, such as -5."""
     graphical_signature: bytes | None = attrs.field(default=None, validator=validate_bytes)
-    """A PNG or JPEG image that is drawn in the widget."""
+    """A PNG or JPEG image, drawn in the widget."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

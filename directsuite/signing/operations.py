@@ -1,4 +1,4 @@
-"""The operations of the signing service, in the order of the specification (section 4.A)."""
+"""The operations of the signing service (specification 4.A)."""
 
 from __future__ import annotations
 

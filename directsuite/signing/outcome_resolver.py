@@ -5,15 +5,14 @@
                                                   └─ pull: GetDoc, then GetDocInfo again
     otherwise ─► poll until the time is over ─► OutcomeUnknownError
 
-The effects are: the named signatures are present and signed (in addition to existing ones if the caller passed a
-DocumentInfo), no form field is left, or no unsigned signature field is left. A signature without a name cannot be
+An effect is one of: the named signatures are present and signed (in addition to existing ones if the caller passed a
+DocumentInfo), no form field is left, no unsigned signature field is left. A signature without a name cannot be
 distinguished from others. If the caller passed only the identifier, or a digest that is not the newest, nothing is
 verified.
 
-An effect is ambiguous if many documents look like that before the change, because they have no form fields or no
-unsigned signature fields. Then only the digest is proof, which must be comparable (see DigestHistory). A signed name
-counts as this call's signature even if it was present before. A caller who signs a document twice with the same name
-must pass the DocumentInfo.
+An effect is *ambiguous* if many documents look like that before the change. Then only the digest is proof, which must
+be comparable (see DigestHistory). A signed name counts as this call's signature even if it was present before. A caller
+who signs a document twice with the same name must pass the DocumentInfo.
 """
 
 from __future__ import annotations
@@ -42,27 +41,24 @@ class Effect:
     """The visible effect of a change."""
 
     is_shown: Callable[[DocumentInfo], bool]
-    """Return True if the document shows the effect."""
     is_ambiguous: bool
     """True if many documents show the effect before the change."""
 
 
 STRICT_PATHS = frozenset({"$.signatures[]", "$.signatures[].isSigned", "$.formFields[]"})
-"""Values of GetDocInfo that must be readable to prove a change, because the change may remove an unreadable field."""
+"""Values of GetDocInfo that must be readable, because the change may remove an unreadable field."""
 
 FORM_REMOVED = Effect(lambda info: not info.form_fields, is_ambiguous=True)
-"""The effect of Flatten: no form field is left."""
 
 UNSIGNED_FIELDS_REMOVED = Effect(
     lambda info: not any(each.is_signed is False for each in info.signatures), is_ambiguous=True
 )
-"""The effect of ClearUnsignedFields: no unsigned signature field is left."""
 
 
 def make_signed_effect(signatures: Iterable[Signature], document: object) -> Effect | None:
     """Return the effect of signing, or None if a signature has no name.
 
-    document: what the caller passed. The signatures of a DocumentInfo are expected in addition.
+    document: what the caller passed. The signatures of a DocumentInfo are expected too.
     """
     names = [signature.name for signature in signatures]
     if not all(names):
@@ -84,19 +80,19 @@ def _count_signed_names(info: DocumentInfo) -> Counter[str | None]:
 
 @attrs.define(eq=False, repr=False)
 class OutcomeResolver:
-    """Determines whether one change of a document happened after its response was lost."""
+    """Determines whether a change happened after its response was lost."""
 
     get_info: Callable[[], Awaitable[DocumentInfo]]
-    """Calls GetDocInfo within the call of the change."""
+    """Calls GetDocInfo."""
     identifier: str
     change: DocumentChange
     effect: Effect
     digest: str | None = None
-    """The document's digest after the change, once the change is proven."""
+    """The digest after the change. None until the change is proven."""
     failure_reason: str = "the PDF could not be fetched"
     """Why a pull cannot return its PDF although the change happened."""
     cause: Exception | None = None
-    """The error behind `failure_reason` if the destination or the size limit caused it."""
+    """The error of the destination or size limit that caused it, or None."""
 
     async def resolve_update(self) -> DocumentUpdate | None:
         """Return a replacement for the lost response, or None if the change is not proven."""
@@ -133,7 +129,7 @@ class OutcomeResolver:
         return fetched
 
     def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return the error for the caller of a pull without a PDF, whether or not the change is proven."""
+        """Return the error of a pull without a PDF. If the change is proven, it says why the PDF is missing."""
         if self.digest is None:
             return refine_error(error)
         knowing = error.with_details(f"it happened, but {self.failure_reason}", how_to_find_out=_HINT_FETCH_PDF)
@@ -158,42 +154,39 @@ async def unprovable() -> None:
 
 
 def refine_error(error: OutcomeUnknownError) -> OutcomeUnknownError:
-    """Return the error for the caller of a pull. If `error.happened`, it says how to fetch the PDF."""
+    """Return the error of a pull. If `error.happened`, it says how to fetch the PDF."""
     return error.with_details(error.explanation, how_to_find_out=_HINT_FETCH_PDF) if error.happened else error
 
 
-_MAX_INACTIVE_DOCUMENTS = 512  # the caller's digest is trusted for documents that were dropped
-_MAX_UNRESOLVED_DOCUMENTS = 4096  # enough for the hours in which a change may still take effect
+_MAX_INACTIVE_DOCUMENTS = 512  # for others, the caller's digest is trusted
+_MAX_UNRESOLVED_DOCUMENTS = 4096  # for hours, in which a change may take effect
 
 
 @attrs.define(eq=False, repr=False)
 class _DocumentDigests:
-    """The known digests of one document."""
-
     newest_digest: str | None = None
-    """The digest of the newest version; None if no response contained it."""
+    """None if no response contained it."""
     seen_digests: set[str] = attrs.field(factory=set[str])
-    """All digests in responses or passed by the caller."""
+    """In responses, or passed by the caller."""
     info_digests: set[str] = attrs.field(factory=set[str])
-    """The digests in responses of GetDocInfo."""
+    """In responses of GetDocInfo."""
     other_digests: set[str] = attrs.field(factory=set[str])
-    """The digests in responses of Save and the updates."""
+    """In responses of Save and the updates."""
     changes_in_progress: list[DocumentChange] = attrs.field(factory=list["DocumentChange"])
     change_count: int = 0
-    """The number of changes started."""
+    """Changes started."""
     has_unknown_version: bool = False
-    """True if a newer version than `newest_digest` exists, whose digest is unknown."""
+    """True if the digest of the newest version is unknown."""
     has_unresolved_change: bool = False
     """True if a change of unknown outcome may still take effect."""
 
     def is_newest(self, digest: str) -> bool:
-        """Return True if this is the digest of the newest known version."""
         return not self.has_unknown_version and (
             self.newest_digest is None or digest == self.newest_digest or digest not in self.seen_digests
         )
 
     def record_version(self, digest: str) -> None:
-        """Record the digest of a new version, or an empty string if it is unknown."""
+        """Record the digest of a new version, empty if it is unknown."""
         if digest:
             self.seen_digests.add(digest)
         self.newest_digest, self.has_unknown_version = digest or None, not digest
@@ -210,16 +203,16 @@ class DocumentChange:
     is_traceable: bool
     """True if an unseen digest would prove this change."""
     is_concurrent: bool
-    """True if another change was in progress at the same time, so that their order is unknown."""
+    """True if another change was in progress: their order is unknown."""
     happened: bool = False
 
     @property
     def has_comparable_digest(self) -> bool:
-        """True if GetDocInfo is expected to return `base_digest` in the same form."""
+        """True if GetDocInfo should return `base_digest` in the same form."""
         return self.base_digest in self._document.info_digests or self._history.has_consistent_spelling
 
     def is_proven_by(self, digest: str | None) -> bool:
-        """Return True if this digest, returned by GetDocInfo, proves the change. See also `has_comparable_digest`."""
+        """Return True if this digest of GetDocInfo proves the change. See also `has_comparable_digest`."""
         current = _fold_case(digest)
         if current:
             self._history.record_info_digest(self._document, current)
@@ -228,8 +221,8 @@ class DocumentChange:
     def record_success(self, digest: str | None, *, from_info: bool = False) -> None:
         """Record that the change happened.
 
-        digest: the document's digest after the change; None if unknown.
-        from_info: True if GetDocInfo returned the digest.
+        digest: the digest after the change. None: unknown.
+        from_info: True if GetDocInfo returned it.
         """
         self.happened = True
         current = _fold_case(digest)
@@ -244,12 +237,12 @@ class DigestHistory:
     """The digests of a suite's documents, used to attribute an unseen digest to one call.
 
     An unseen digest is attributed to a call if the caller passed the newest known digest and no other change is in
-    progress or unresolved. It is not enough that a digest differs from the caller's: that may be old, or other requests
-    may be in progress. Changes by other programs cannot be detected.
+    progress or unresolved. A different digest
+    is not enough, because the caller's may be old. Changes by other programs cannot be detected.
 
-    GetDocInfo is expected to return the same digests as Save and the updates, apart from letter case. If it used a
-    different form, an unchanged document would appear changed. Once that has been observed, digests of other responses
-    prove nothing until GetDocInfo returns the same digest as another response for some document.
+    GetDocInfo is expected to return the same digests as Save and the updates, apart from letter case. Otherwise, an
+    unchanged document would appear changed. Once that has been observed, digests of other responses prove nothing until
+    GetDocInfo returns the same digest as another response for some document.
 
     Documents with a change in progress are always retained, others up to a limit, which is higher for unresolved ones.
     """
@@ -296,7 +289,7 @@ class DigestHistory:
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
-        """Track a GetDocInfo. The caller appends the returned digest. It is the newest if no change was in progress."""
+        """Track a GetDocInfo. The caller appends the digest, which is the newest if no change was in progress."""
         digests: list[str | None] = []
         document = self._find_document(identifier)
         changes = 0 if document is None else document.change_count
@@ -313,7 +306,7 @@ class DigestHistory:
                 and digest != document.newest_digest
                 and not (document.has_unknown_version or document.has_unresolved_change)
             ):
-                # This suite has not changed the document: a different form of digest, or another program.
+                # Not this suite's change: a different form of digest, or another program.
                 self.has_consistent_spelling = False
             document.record_version(digest)
 

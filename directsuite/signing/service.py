@@ -1,4 +1,4 @@
-"""The facade of the signing service: the operations of section 4.A, in the order of the specification."""
+"""The facade of the signing service (specification 4.A)."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ PdfDestination = str | PathLike[str] | BinaryWriter | PieceWriter
 """The place to which a PDF is streamed.
 
 - A path: the file appears only when it is complete, readable by its owner only (mode 0600). Returns the path.
-- A file object opened for writing bytes. It is written from its current position and not closed. If it can seek, it is
-  truncated after the document. After a failure it retains the bytes written. Returns the file object.
+- A file object opened for writing bytes. It is written from its current position, truncated after the document if it
+can seek, and not closed. After a failure it retains the bytes written. Returns the file object.
 - An async function, called with each piece. Returns the number of bytes.
 
 A file that cannot seek, or a function, gets the PDF only once: a failure after the first byte is not retried. Writing a
@@ -74,7 +74,7 @@ class Signing(Facade):
     seconds of the call's time to verify the change. That requires that
 
     - the newest response about the document is passed instead of its identifier: the DocumentUpdate of the previous
-      change, the StoredDocument, or, after a pull, the DocumentInfo;
+    change, the StoredDocument, or, after a pull, the DocumentInfo;
     - no other change of the document is in progress or has an unknown outcome;
     - all signatures have names.
 
@@ -82,13 +82,12 @@ class Signing(Facade):
     programs cannot be distinguished from those of this suite.
 
     For changes that can be verified, 31 seconds of the call's time are reserved, but at most two thirds: of 60 seconds
-    the request has 29, of 30 seconds it has 10. Increase `timeout` if the service signs more slowly. With the
-    identifier alone, the request has all of the time.
+    the request has 29, of 30 seconds it has 10. Increase `timeout` if the service signs more slowly.
 
     The only effect of flattening and clearing may be a new digest. They cannot be verified if this suite has seen that
     the digests of GetDocInfo differ from those of Save and the updates, unless a DocumentInfo is passed. A cancelled
-    change has an unknown outcome, even if its request was not sent. Later changes of
-    the document cannot be verified then.
+    change has an unknown outcome, even if its request was not sent, and prevents the verification of later changes of
+    the document.
 
     A pull to a destination must receive the start of its response within the call's time. After that, without
     `timeout`, it ends only if no data arrives for `attempt_timeout` seconds. Verifying the outcome may take as long as
@@ -109,15 +108,15 @@ class Signing(Facade):
 
         pdf: bytes, a path, a file object, or an async iterable of bytes. A stream is sent only once, without retries.
         size: the number of bytes of a stream. If the stream has another number, TransportError is raised and nothing
-          stored.
+            stored.
         progress: see `Progress`. Bytes count as sent once they are in the buffers of the socket.
-        timeout: seconds. None: the upload ends only if it makes no progress for `attempt_timeout` seconds. A server
-          that needs longer than that to read the buffered bytes is not waited for.
+        timeout: seconds. None: the upload ends only if it makes no progress for `attempt_timeout` seconds, also while
+            the server reads the buffered bytes.
         """
         meter = ProgressReporter(progress)
 
         async def prepare() -> RequestBody:
-            """Return the request body, which reports its progress."""
+            """Open the PDF."""
             content = await open_pdf(pdf, size)
             meter.total = content.size
             body = RequestBody.from_content(content, None if progress is None else meter.advance)
@@ -188,8 +187,8 @@ class Signing(Facade):
         timeout: seconds. None: the download ends only if no data arrives for `attempt_timeout` seconds.
 
         Raises ResponseDecodeError, without a retry, if the PDF is larger than `max_bytes` or has another digest. No
-        file gets the path's name then. After bytes were written to a file that cannot seek or to a callable, a failure
-        is not retried.
+        file appears then. After bytes were written to a file that cannot seek or to a callable, a failure is not
+        retried.
         """
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
@@ -537,10 +536,12 @@ class Signing(Facade):
         within_call = self._as_nested()
         if destination is None:
             if max_bytes is not None:
-                raise InvalidArgumentError("it limits a streamed PDF: also give a destination", parameter="max_bytes")
+                raise InvalidArgumentError(
+                    "it is only possible with a destination: give one, or omit it", parameter="max_bytes"
+                )
             if progress is not None:
                 raise InvalidArgumentError(
-                    "it reports on a streamed PDF: also give a destination", parameter="progress"
+                    "it is only possible with a destination: give one, or omit it", parameter="progress"
                 )
 
             async def fetch() -> bytes:
@@ -548,11 +549,11 @@ class Signing(Facade):
 
             return await self._change_and_pull(operation, document, effect, timeout, body, fetch=fetch)
         async with Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress) as receiving:
-            destination = None  # tracebacks expose local variables, and a file name may contain a patient's name
+            destination = None  # tracebacks expose local variables, such as a name
             sink = receiving.sink
 
             async def stream() -> Any:
-                """Write the PDF to the sink after the response was lost, without publishing it."""
+                """Fetch the PDF after the response was lost, without publishing it."""
                 if receiving.failure is not None:
                     raise receiving.failure
                 if sink.exhausted:
@@ -584,7 +585,7 @@ class Signing(Facade):
         publish: Callable[[], Awaitable[None]] | None = None,
         receive: Receive[R] | None = None,
     ) -> R:
-        """Return the PDF of the response, or that of `fetch` if the response was lost and the change is proven."""
+        """Return the PDF. If the response is lost and the change is proven, call `fetch`, then `publish`."""
         name = require_identifier(document)
         with self._track_change(document) as change:
             resolver = self._make_resolver(name, change, effect)
@@ -608,7 +609,7 @@ class Signing(Facade):
         )
 
     def _make_resolver(self, name: str, change: DocumentChange, effect: Effect | None) -> OutcomeResolver | None:
-        """Return None if nothing could prove the change, so that no time of the call is reserved."""
+        """Return None if nothing could prove the change, so that no time is reserved."""
         if effect is None or not change.is_traceable:
             return None
         view = self._as_nested().with_strict_paths(STRICT_PATHS)
@@ -636,7 +637,6 @@ def require_identifier(document: object) -> str:
 
 
 def _cast_to_streamed(operation: Operation[bytes]) -> Operation[Any]:
-    """Return the operation with the result type of a Destination instead of bytes."""
     return cast("Operation[Any]", operation)
 
 
@@ -650,7 +650,7 @@ def _validate_signatures(signatures: Iterable[Signature]) -> list[Signature]:
 
 
 def _validate_image(signature: Signature) -> None:
-    """Raise InvalidArgumentError for an empty image: the service would sign without an image."""
+    """Raise InvalidArgumentError for an empty image: the service would ignore it."""
     if signature.graphical_signature == b"":
         raise InvalidArgumentError(
             "it is empty: give the bytes of an image, or omit it", parameter="graphical_signature"

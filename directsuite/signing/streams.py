@@ -18,7 +18,7 @@ from directsuite.errors import InvalidArgumentError
 from directsuite.signing import operations
 
 _MAGIC = b"%PDF-"
-_HEAD_BYTES = 1024  # the magic may be anywhere in the first KB (ISO 32000, implementation notes)
+_HEAD_BYTES = 1024  # the magic may be anywhere in them (ISO 32000, implementation notes)
 
 NOT_A_PDF = "the content is not a PDF (no %PDF- in its first KB)"
 
@@ -26,7 +26,7 @@ NOT_A_PDF = "the content is not a PDF (no %PDF- in its first KB)"
 async def open_pdf(pdf: Source, size: int | None) -> Content:
     """Return the content to store. Raises InvalidArgumentError if it is not a PDF.
 
-    A stream is verified while it is sent, before its first byte leaves.
+    A stream is verified while it is sent, before its first byte.
     """
     content, head = await inspect_source(pdf, head=_HEAD_BYTES, parameter="pdf", size=size)
     if not content.replayable:
@@ -36,8 +36,6 @@ async def open_pdf(pdf: Source, size: int | None) -> Content:
 
 
 class _ValidatedPdf(Content):
-    """A stream that is verified while it is read."""
-
     def __init__(self, content: Content) -> None:
         super().__init__(content.size, replayable=content.replayable)
         self._content = content
@@ -74,14 +72,14 @@ def _validate_pdf_head(head: bytes) -> None:
 async def stream_pieces(
     transport: Transport, options: Options, identifier: str, max_bytes: int | None, meter: ProgressReporter
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a stored document. Other tasks run after each piece."""
+    """Yield the bytes of a stored document. Other tasks can run after each piece."""
 
     observe = options.observe
     has_begun = False
 
     def handle_head(exchanged: ExchangeInfo) -> None:
-        """Set the expected size, and call the observer of the options."""
-        # The caller's `progress` is not called here: its error would be reported as one of the network.
+        """Set the expected size."""
+        # Do not call `progress` here: its error would be reported as one of the network.
         meter.total = compute_max_size(exchanged.response.headers)
         if observe is not None:
             observe(exchanged)
