@@ -37,7 +37,7 @@ from directsuite.signing.service import Signing
 _LOGGER = logging.getLogger("directsuite")
 
 Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
-"""For every document, or a function of the document."""
+"""Signatures for every document, or a function that returns those of one document."""
 
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 """Returns the entry of each document, None to skip it."""
@@ -59,7 +59,7 @@ class JobStoppedError(DirectSuiteError):
     def __init__(self, why: str, what_to_do: str = _HINT_RUN_AGAIN) -> None:
         super().__init__(f"{why}: {what_to_do}")
         self.why = why
-        """The cause, without what to do about it."""
+        """Without the advice."""
 
 
 @attrs.frozen(kw_only=True)

@@ -295,7 +295,7 @@ def _has_no_such_url(error: DirectSuiteError) -> bool:
 
 
 def _is_permanent(error: DirectSuiteError) -> bool:
-    """Return True if waiting would not help, and other documents would have the same error."""
+    """Return True if waiting does not help, for any document."""
     return find_error_scope(error) in (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT) or _has_no_such_url(
         error
     )
