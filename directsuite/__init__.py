@@ -1,14 +1,14 @@
 """directsuite: asyncio client SDK for four services of secure health communication.
 
-The names that programs need daily, each imported when it is first used: `import directsuite` itself costs next to
-nothing. `directsuite.types` has every type of the specification, those that no method takes or gives included.
+Each name is imported when it is first used, so that `import directsuite` is fast. `directsuite.types` has all types of
+the specification.
 """
 
 from __future__ import annotations
 
 from directsuite._version import __version__ as __version__
 
-TYPE_CHECKING = False  # which type checkers take for True: the import of typing would cost most of this module's time
+TYPE_CHECKING = False  # type checkers assume True; importing typing would be slow
 
 if TYPE_CHECKING:
     from directsuite.core.credentials import AccessToken as AccessToken

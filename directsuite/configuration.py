@@ -13,8 +13,8 @@ The file is in TOML format. Its path is given by DIRECTSUITE_CONFIG. If that is 
     [profiles.test]
     message_url = "http://127.0.0.1:8025/message-rest/api/message"
 
-The settings file contains no secrets. `token_file`, `mailbox_password_file` and `login_password_file` are paths of
-files with secrets, which only their owner and group may read. Paths in the settings file are relative to its folder.
+The file contains no secrets. `token_file`, `mailbox_password_file` and `login_password_file` are paths of files with
+secrets, which only their owner and group may access. Paths in the settings file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -39,16 +39,13 @@ from directsuite.secret import Secret
 PREFIX = "DIRECTSUITE_"
 MAX_SETTINGS_BYTES = 2**20
 MAX_SECRETS_BYTES = 2**24
-"""The maximum size of a file of secrets. It is enough for the passwords of 100,000 mailboxes."""
+"""The maximum size of a file of secrets: enough for the passwords of 100,000 mailboxes."""
 DEFAULT_FILE = "~/.config/directsuite/config.toml"
-"""The settings file used if DIRECTSUITE_CONFIG is not set. If XDG_CONFIG_HOME is set, it replaces ~/.config."""
+"""Used if DIRECTSUITE_CONFIG is not set. XDG_CONFIG_HOME replaces ~/.config if it is set."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
-"""The settings that are paths of PEM files.
-
-`ca_bundle` contains the trusted authorities, and replaces those of the machine. The others are for the client.
-"""
+"""Paths of PEM files. `ca_bundle` replaces the machine's trusted authorities. The others are for the client."""
 SECRETS = ("token", "mailbox_password", "login_password")
-"""The names of the secrets. Each is read from a variable, or from the file given by the setting `NAME_file`."""
+"""The secrets. Each is read from a variable, or from the file given by the setting `NAME_file`."""
 IDENTITY = ("mailbox", "login_username", *(f"{name}_file" for name in SECRETS))
 """The settings that identify the caller. Like CERTIFICATES, they are not parameters of Settings."""
 
@@ -56,13 +53,13 @@ IDENTITY = ("mailbox", "login_username", *(f"{name}_file" for name in SECRETS))
 class Variables(Mapping[str, str]):
     """Environment variables, from os.environ or another mapping.
 
-    `repr` does not show them, because tools may print the local variables of stack frames.
+    `repr` does not show them, because tools may print local variables.
     """
 
     def __init__(self, variables: Mapping[str, str] | None) -> None:
         if variables is not None and not isinstance(cast("object", variables), Mapping):
             variables = None  # this frame will be in the traceback, and must not show secrets
-            raise ConfigurationError("environ has to be a mapping of names to texts, such as os.environ")
+            raise ConfigurationError("environ must be a mapping of names to strings, such as os.environ")
         self._variables = os.environ if variables is None else variables
 
     def __getitem__(self, name: str) -> str:
@@ -70,7 +67,7 @@ class Variables(Mapping[str, str]):
         if isinstance(cast("object", value), str):
             return value
         value = ""  # this frame will be in the traceback, and must not show secrets
-        raise ConfigurationError(f"{name} has to be a text")
+        raise ConfigurationError(f"{name} must be a string")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._variables)
@@ -87,21 +84,21 @@ class SettingEntry:
     """A setting from a variable or a file."""
 
     value: Any = attrs.field(repr=False)
-    """The value from the file, or the text of the variable."""
+    """From the file, or the variable's text."""
     origin: str
-    """The name of the variable, or the path of the file and the line if it is known."""
+    """The variable, or the file and the line if it is known."""
     is_variable: bool = False
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Configuration(Mapping[str, SettingEntry]):
-    """The settings from variables and the settings file, by name. Settings that are in neither are not included."""
+    """The settings from variables and the settings file, by name. Unset ones are not included."""
 
     variables: Variables
     file: Path | None
     profile: str | None
     profiles: tuple[str, ...]
-    """The names of all profiles in the file."""
+    """All profiles in the file."""
     _entries: Mapping[str, SettingEntry] = attrs.field(alias="entries")
 
     @classmethod
@@ -120,12 +117,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
-        """Read a settings file, but no variables.
-
-        profile: the name of the profile, or None.
-
-        Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
-        """
+        """Read a settings file, but no variables. Raises ConfigurationError as `read` does."""
         return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
 
     @classmethod
@@ -135,12 +127,12 @@ class Configuration(Mapping[str, SettingEntry]):
         if not isinstance(cast("object", profiles), dict) or any(
             not isinstance(each, dict) for each in profiles.values()
         ):
-            raise ConfigurationError(f"{file}: profiles are tables, as [profiles.test]")
+            raise ConfigurationError(f"{file}: profiles must be tables, such as [profiles.test]")
         names = tuple(profiles)
         if profile is not None and profile not in profiles:
-            there = f"it has {', '.join(names)}" if names else "it has none"
-            where = f"{file} has no profile of that name: {there}" if file else "there is no settings file"
-            raise ConfigurationError(f"the profile that --profile or {PREFIX}PROFILE names: {where}")
+            there = f"has the profiles {', '.join(names)}" if names else "has no profiles"
+            where = f"{file} {there}" if file else "there is no settings file"
+            raise ConfigurationError(f"the profile named by --profile or {PREFIX}PROFILE does not exist: {where}")
         sections = {"": values, **({} if profile is None else {f"profiles.{profile}": profiles[profile]})}
         entries = dict[str, SettingEntry]()
         for table, section in sections.items():
@@ -166,21 +158,18 @@ class Configuration(Mapping[str, SettingEntry]):
         return f"Configuration(<{len(self)}>)"
 
     def get_text(self, name: str) -> str | None:
-        """Return a setting that is a text, or None if it is not set.
-
-        Raises ConfigurationError if it is empty or not a text.
-        """
+        """Return a setting, or None if it is not set. Raises ConfigurationError if it is empty or not a text."""
         if name not in self:
             return None
         if isinstance(text := self[name].value, str) and text:
             return text
-        raise ConfigurationError(f"{self[name].origin}: {name} has to be a text")
+        raise ConfigurationError(f"{self[name].origin}: {name} must be a non-empty string")
 
     def get_path(self, name: str) -> Path | None:
-        """Return a setting that is a path, or None if it is not set.
+        """Return a path, or None if it is not set.
 
-        A path from the settings file is relative to the folder of that file. `~` is expanded. Raises ConfigurationError
-        if the path is invalid, or the home folder is unknown.
+        A path from the settings file is relative to that file's folder. `~` is expanded. Raises ConfigurationError if
+        the path is invalid, or the home folder is unknown.
         """
         text = self.get_text(name)
         if text is None:
@@ -189,7 +178,7 @@ class Configuration(Mapping[str, SettingEntry]):
         try:
             path = path.expanduser()
         except RuntimeError:
-            text = "begins with the home folder of a user that this machine does not know"
+            text = "starts with a home folder that is unknown on this machine"
             raise ConfigurationError(f"{self[name].origin}: {name} {text}: give an absolute path") from None
         return path if self.file is None or self[name].is_variable else self.file.parent / path
 
@@ -198,7 +187,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
         name: one of SECRETS.
 
-        Raises ConfigurationError if the file cannot be read, can be read by other users, or is invalid.
+        Raises the exceptions of `read_secret_file`.
         """
         if text := self.variables.get(f"{PREFIX}{name.upper()}"):
             return Secret(text)
@@ -212,7 +201,9 @@ class Configuration(Mapping[str, SettingEntry]):
         """
         bundle, certificate, key = (self.get_path(name) for name in CERTIFICATES)
         if key is not None and certificate is None:
-            raise ConfigurationError(f"{self['client_key'].origin}: client_key needs client_certificate beside it")
+            raise ConfigurationError(
+                f"{self['client_key'].origin}: client_key is set without client_certificate: set both, or neither"
+            )
         name = "ca_bundle"
         try:
             context = None if bundle is None else ssl.create_default_context(cafile=bundle)
@@ -222,8 +213,12 @@ class Configuration(Mapping[str, SettingEntry]):
                 # Without a password argument, OpenSSL would prompt for the password of an encrypted key.
                 context.load_cert_chain(certificate, key, password="")
         except (OSError, ValueError) as error:
-            what = "PEM that can be used" if isinstance(error, (ssl.SSLError, ValueError)) else explain_os_error(error)
-            raise ConfigurationError(f"{self[name].origin}: {name} can't be read: {what}") from None
+            what = (
+                "not valid PEM, or an encrypted key"
+                if isinstance(error, (ssl.SSLError, ValueError))
+                else explain_os_error(error)
+            )
+            raise ConfigurationError(f"{self[name].origin}: {name} can't be read ({what}): give another file") from None
         return context
 
 
@@ -237,10 +232,7 @@ def _find_settings_file(variables: Variables) -> Path | None:
 
 
 def _to_path(path: str | PathLike[str], name: str) -> Path:
-    """Return a path. Raise ConfigurationError if no file can have this path.
-
-    name: a description of the path for the error's text.
-    """
+    """Raise ConfigurationError if no file can have this path. name: describes the path in the error's text."""
     problem = find_path_problem(path)
     if problem is not None:
         path = ""  # this frame will be in the traceback, and must not show the path
@@ -257,13 +249,13 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
             text = _read_limited(file, MAX_SETTINGS_BYTES).decode()
         return tomllib.loads(text), _find_line_numbers(text)
     except FileNotFoundError:
-        reason = "no such file"
+        reason = "it does not exist"
     except _TooLargeError as error:
         reason = str(error)
     # The error is not chained, because its text quotes the file. A path with a null byte also raises ValueError.
     except (ValueError, RecursionError) as error:
         line = re.search(r"\(at line (\d+), column \d+\)\Z", str(error))
-        reason = f"not TOML, in line {line[1]}" if line else "not TOML"
+        reason = f"it is not valid TOML (line {line[1]})" if line else "it is not valid TOML"
     except OSError as error:
         reason = f"it can't be read ({type(error).__name__})"
     raise ConfigurationError(f"settings file {path}: {reason}")
@@ -274,10 +266,7 @@ class _TooLargeError(Exception):
 
 
 def _read_limited(file: BinaryIO, limit: int) -> bytes:
-    """Return the content of a file. Raise _TooLargeError if it has more than `limit` bytes.
-
-    No more than that is read, because the file may be a device with endless content.
-    """
+    """Raise _TooLargeError for a larger file, without reading more: a device may have endless content."""
     content = file.read(limit + 1)
     if len(content) > limit:
         raise _TooLargeError(f"it has more than {limit:,} bytes")
@@ -285,7 +274,7 @@ def _read_limited(file: BinaryIO, limit: int) -> bytes:
 
 
 def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
-    """Return the line number of each setting that starts a line, by table and name. Used in error messages."""
+    """Return the line number of each setting that starts a line, by table and name."""
     lines, table = dict[tuple[str, str], int](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -296,32 +285,29 @@ def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
 
 
 def read_private_file(path: Path, name: str) -> bytes:
-    """Return the content of a file that only its owner and group may read.
+    """Return the content of a file that only its owner and group may access.
 
-    name: a description of the file for the error's text.
+    name: describes the file in the error's text.
 
-    Raises ConfigurationError if the file cannot be read, is larger than MAX_SECRETS_BYTES, or can be accessed by other
+    Raises ConfigurationError if the file cannot be read, is larger than MAX_SECRETS_BYTES, or is accessible to other
     users. The permissions are not checked on Windows.
     """
     try:
         with path.open("rb") as file:
             if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & stat.S_IRWXO:
-                raise ConfigurationError(f"others may read {name}: take that from them, with chmod o=")
+                raise ConfigurationError(f"{name} is accessible to other users: run `chmod o=` on it")
             return _read_limited(file, MAX_SECRETS_BYTES)
     except _TooLargeError as error:
         reason = str(error)
     except (OSError, ValueError) as error:
-        reason = explain_os_error(error) if isinstance(error, OSError) else "its name can't be one"
-    raise ConfigurationError(f"{name} can't be read, {reason}: give another")
+        reason = explain_os_error(error) if isinstance(error, OSError) else "its path is not valid"
+    raise ConfigurationError(f"{name} can't be read ({reason}): give another file")
 
 
 def read_secret_file(path: Path, name: str) -> Secret:
-    """Return a secret from a file that contains only the secret, on one line.
+    """Return the secret in a file.
 
-    name: a description of the file for the error's text.
-
-    Raises ConfigurationError in the same cases as `read_private_file`, and if the file is empty, has several lines,
-    or is not UTF-8.
+    Raises ConfigurationError as `read_private_file` does, and if the file is empty, has several lines, or is not UTF-8.
     """
     content = read_private_file(path, name)
     try:
@@ -330,5 +316,5 @@ def read_secret_file(path: Path, name: str) -> Secret:
         text = ""
     if not text or "\n" in text:
         content, text = b"", ""  # this frame will be in the traceback, and must not show secrets
-        raise ConfigurationError(f"{name} has to hold the secret alone, on one line: this one doesn't")
+        raise ConfigurationError(f"{name} must contain only the secret, on one line")
     return Secret(text)

@@ -46,13 +46,11 @@ class Outcome(enum.Enum):
 
 
 class DirectSuiteError(Exception):
-    """The base class of all errors in this module.
-
-    Every error has these attributes:
+    """The base class of all errors in this module. Every error has these attributes:
 
     explanation: what went wrong, without the operation's name, the number of attempts and the duration.
     operation, service: the specification's names, such as `Sign` and `signing`. None if the error is not from a call.
-    outcome: an `Outcome`, the known effect on the server. None if the question does not arise.
+    outcome: the known effect on the server, an `Outcome`. None if it does not apply.
     retry_after: seconds to wait before trying again, from the service or from the suite's limits. None if unknown.
     attempts: the number of HTTP requests that the call has made.
     elapsed: the duration of the call in seconds.
@@ -68,19 +66,12 @@ class DirectSuiteError(Exception):
     ) -> None:
         super().__init__(explanation)
         self.explanation = explanation
-        """What went wrong, without the operation's name, the number of attempts and the duration."""
         self.operation = operation
-        """The specification's name of the operation. None if the error is not from a call."""
         self.service = service
-        """The name of the operation's service. None if the error is not from a call."""
         self.outcome = outcome
-        """The known effect on the server. None if the question does not arise."""
         self.retry_after: float | None = None
-        """Seconds to wait before trying again, from the service or from the suite's limits. None if unknown."""
         self.attempts = 0
-        """The number of HTTP requests that the call has made."""
         self.elapsed = 0.0
-        """The duration of the call in seconds."""
 
     def __str__(self) -> str:
         if self.operation is None:
@@ -95,7 +86,7 @@ class DirectSuiteError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def copy(self) -> Self:
-        """Return a copy of the error without its traceback, to raise it for another caller."""
+        """Return a copy without the traceback, to raise it for another caller."""
         again: Self = _rebuild(type(self), self.args, self.__dict__.copy())
         return again
 
@@ -163,27 +154,17 @@ class OutcomeUnknownError(TransportError):
     def __init__(self, explanation: str, *, how_to_find_out: str, happened: bool = False, **about: Any) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.how_to_find_out = how_to_find_out
-        """How to check whether the effect has happened."""
         self.looked = False
-        """True if the package looked for the effect during the entire settle time and did not find it."""
         self.happened = happened
-        """True if the side effect has certainly happened and only its result is lost."""
         self._found = _Hidden(None)
 
     @property
     def found(self) -> Any | None:
-        """The DirectUserDetail found after a provisioning with unknown outcome, or None.
-
-        It contains patient data. Do not log it.
-        """
+        """The DirectUserDetail found after a provisioning, or None. Patient data: do not log it."""
         return self._found.content
 
     def with_details(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
-        """Return a copy of the error with a new explanation, for code that knows more about the outcome.
-
-        how_to_find_out: the new text.
-        found: the DirectUserDetail that was found, or None. It replaces that of this error.
-        """
+        """Return a copy with these details, for code that knows more. found: a DirectUserDetail, or None."""
         again = OutcomeUnknownError(
             explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
         )
@@ -202,8 +183,8 @@ class ServiceError(DirectSuiteError):
 
     status: the HTTP status.
     code: the service's error code: an int in messaging, a str in registration, otherwise None.
-    message, body: the service's own text, which may contain patient data. It is not part of the error's text, and is
-    never logged.
+    message, body: the service's own text, which may contain patient data. The error's text does not contain it, and it
+        is never logged.
     """
 
     def __init__(
@@ -219,21 +200,19 @@ class ServiceError(DirectSuiteError):
     ) -> None:
         super().__init__(explanation, **about)
         self.status = status
-        """The HTTP status."""
         self.code = code
-        """The service's error code: an int in messaging, a str in registration, otherwise None."""
         self.retry_after = retry_after
         self._service_text = _Hidden((message, body))
 
     @property
     def message(self) -> str | None:
-        """The service's error message, or None. It may contain patient data: do not log it without checking."""
+        """The service's error message, or None. It may contain patient data: do not log it unread."""
         message: str | None = self._service_text.content[0]
         return message
 
     @property
     def body(self) -> bytes:
-        """The body of the response, or its first part if it is long. It may contain patient data."""
+        """The response's body, or its first part if it is long. It may contain patient data."""
         body: bytes = self._service_text.content[1]
         return body
 
@@ -287,20 +266,18 @@ class ResponseDecodeError(DirectSuiteError):
     ) -> None:
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.path = path
-        """The JSON path of the first invalid value."""
         self.too_large = too_large
-        """True if the response was larger than `max_response_bytes`, or than a method's `max_bytes`."""
         self._service_text = _Hidden((None, body))
 
     @property
     def body(self) -> bytes:
-        """The body of the response, or its first part if it is long. It may contain patient data."""
+        """The response's body, or its first part. It may contain patient data."""
         body: bytes = self._service_text.content[1]
         return body
 
 
 class _Hidden:
-    """A container that hides text of the service from tools that print an exception's attributes."""
+    """Hides text of the service from tools that print an exception's attributes."""
 
     __slots__ = ("content",)
 

@@ -8,9 +8,9 @@
         └── POST /GetMessageCount/{folder}  CLIENT     the second attempt, http.request.resend_count=1
 
 Spans and metrics contain only names, numbers and URL templates. `url.full`, which the conventions require, is omitted,
-because it would contain session ids, mailbox folders and document identifiers. `url.template` replaces it. It is
-relative to the service's base URL. OpenTelemetry's instrumentation of aiohttp records complete URLs. Do not use it for
-these calls.
+because it would contain session ids, mailbox folders and document identifiers. `url.template`, relative to the
+service's base URL, replaces it. Do not use OpenTelemetry's instrumentation of aiohttp for these calls: it records
+complete URLs.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ Attributes = dict[str, str | int | float | bool]
 
 _SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
 _BOUNDARIES: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-"""Bucket boundaries of durations in seconds, as recommended by the conventions."""
+"""Bucket boundaries in seconds, as recommended by the conventions."""
 
 _COUNTERS: Final = {
-    "directsuite.retries": ("{retry}", "Attempts made again after a failure."),
+    "directsuite.retries": ("{retry}", "Repeated attempts after a failure."),
     "directsuite.unknown_outcomes": ("{call}", "Calls whose side effect may or may not have happened."),
     "directsuite.skipped_values": ("{value}", "Values of responses that could not be read, and were skipped."),
     "directsuite.renewals": ("{renewal}", "New bearer tokens and registration sessions, and failures to get one."),
-    "directsuite.pauses": ("{pause}", "Times that a service asked, with Retry-After, to be left alone."),
+    "directsuite.pauses": ("{pause}", "Pauses that a service requested with Retry-After."),
     "directsuite.circuit_openings": (
         "{opening}",
-        "Times that a service was taken to be down, after failed probes too.",
+        "Times that a service was considered down, including after failed probes.",
     ),
 }
 
@@ -73,16 +73,16 @@ class OpenTelemetry:
     Install the extra `otel`, and configure OpenTelemetry's SDK in your program.
 
     The span of a call is a child of the caller's current span. The spans of its attempts are children of the call's
-    span. No span is made the current one. An attempt's span ends with the response; for a stream, it ends with the
-    response's headers. A call's span ends with the call, even if that is cancelled. Metrics:
+    span. No span is made the current one. An attempt's span ends with the response; for a stream, with the response's
+    headers. A call's span ends with the call, even if that is cancelled. Metrics:
 
         http.client.request.duration   seconds of each attempt    http.client.active_requests   attempts in progress
         directsuite.call.duration      seconds of each call       directsuite.retries
         directsuite.unknown_outcomes   directsuite.renewals       directsuite.pauses
         directsuite.circuit_openings   directsuite.skipped_values
 
-    `error.type` of an attempt is the HTTP status if it is 400 or more, otherwise the name of the error's class. For
-    calls and failed renewals it is always the name of the error's class.
+    `error.type` of an attempt is the HTTP status if it is 400 or more. Otherwise, and for calls and failed renewals, it
+    is the name of the error's class.
 
     Raises ConfigurationError if the package opentelemetry-api is not installed.
     """
@@ -95,7 +95,7 @@ class OpenTelemetry:
             from opentelemetry.trace import get_tracer
         except ImportError:
             raise ConfigurationError(
-                "OpenTelemetry needs the package opentelemetry-api: pip install 'directsuite[otel]'"
+                "OpenTelemetry needs the package opentelemetry-api: run pip install 'directsuite[otel]'"
             ) from None
         self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA_URL))
         self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA_URL))
@@ -108,7 +108,7 @@ class OpenTelemetry:
     def close(self) -> None:
         """End the spans of calls in progress, and stop counting their attempts as active.
 
-        Call this after removing the listener from its suite, because it then receives no events that end them.
+        Call this after removing the listener from its suite: it then receives no events that end them.
         """
         self._metrics.close()
         self._spans.close()
@@ -116,24 +116,18 @@ class OpenTelemetry:
 
 @attrs.define
 class _CallSpans:
-    """The spans of a call in progress.
-
-    call: the call's span. None: the call began before the listener was added.
-    """
+    """call: None if the call began before the listener was added."""
 
     call: Span | None
     attempt: Span | None = None
 
     def end_attempt(self) -> None:
-        """End the span of the attempt, if there is one."""
         if self.attempt is not None:
             self.attempt.end()
             self.attempt = None
 
 
 class _Spans:
-    """Starts and ends spans. Spans in progress are identified by the number of their call."""
-
     def __init__(self, tracer: Tracer) -> None:
         from opentelemetry import trace
 
@@ -142,7 +136,6 @@ class _Spans:
         self._calls: dict[int, _CallSpans] = {}
 
     def record(self, event: Event) -> None:
-        """Start, annotate or end a span."""
         match event:
             case CallStarted():
                 self._end_spans(event.call)
@@ -167,7 +160,6 @@ class _Spans:
                 pass
 
     def close(self) -> None:
-        """End all spans in progress."""
         for call in list(self._calls):
             self._end_spans(call)
 
@@ -217,8 +209,6 @@ class _Spans:
 
 
 class _Metrics:
-    """Records metrics."""
-
     def __init__(self, meter: Meter) -> None:
         self._requests = meter.create_histogram(
             "http.client.request.duration",
@@ -241,7 +231,6 @@ class _Metrics:
         self._in_flight: dict[int, Attributes] = {}
 
     def record(self, event: Event) -> None:
-        """Record the metrics of an event."""
         match event:
             case AttemptStarted():
                 self._end_attempt(event.call)
@@ -280,7 +269,6 @@ class _Metrics:
                 pass
 
     def close(self) -> None:
-        """Stop counting attempts in progress as active."""
         for call in list(self._in_flight):
             self._end_attempt(call)
 

@@ -20,7 +20,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text. Call this only where the secret is sent, so that the text is not stored elsewhere."""
+        """Return the text. Call this only where the secret is sent."""
         return self._text
 
     def __repr__(self) -> str:
@@ -39,10 +39,10 @@ class Secret:
 
 
 def as_secret(text: str | Secret) -> Secret:
-    """Return a text as a Secret. Return a Secret unchanged."""
+    """Return a Secret."""
     return text if isinstance(text, Secret) else Secret(text)
 
 
 def as_optional_secret(text: str | Secret | None) -> Secret | None:
-    """Return a text as a Secret. Return a Secret or None unchanged."""
+    """Return a Secret, or None for None."""
     return None if text is None else as_secret(text)

@@ -1,7 +1,4 @@
-"""The settings of a suite: the services' URLs, timeouts and limits.
-
-Settings are created from arguments, from environment variables, or from a settings file.
-"""
+"""The settings of a suite: the services' URLs, timeouts and limits."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ def _validate_url(settings: Settings, attribute: attrs.Attribute[str | None], ur
 _TLS = instance_of(ssl.SSLContext, "an ssl.SSLContext").allow_none()
 _PROXY = Check("the URL of an HTTP proxy, such as http://proxy.example.org:3128", is_proxy_url).allow_none()
 _SESSION_FACTORY = Check(
-    "a function without parameters that makes an aiohttp.ClientSession",
+    "a function without parameters that returns an aiohttp.ClientSession",
     lambda value: callable(value) and can_be_called_with(value, 0),
 ).allow_none()
 
@@ -62,7 +59,7 @@ def _is_converter(value: object) -> bool:
     return isinstance(value, Converter)
 
 
-_CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() gives", _is_converter).allow_none()
+_CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() returns", _is_converter).allow_none()
 
 
 @scrub_class
@@ -70,7 +67,7 @@ _CONVERTER = Check("a cattrs.Converter, such as directsuite.make_converter() giv
 class Settings(ValueSemantics):
     """The settings of a suite. Each limit applies to one service, and is shared by all calls of the suite.
 
-    Raises ConfigurationError with the setting's name if a value is invalid or has the wrong type.
+    Raises ConfigurationError with the setting's name if a value is invalid.
     """
 
     signing_url: str | None = attrs.field(default=None, converter=_strip_trailing_slash, validator=_validate_url)
@@ -84,36 +81,33 @@ class Settings(ValueSemantics):
     timeout: float = attrs.field(default=60.0, validator=POSITIVE)
     """The timeout of a call in seconds, including waits and repeated attempts."""
     attempt_timeout: float = attrs.field(default=20.0, validator=POSITIVE)
-    """The timeout of one attempt of a repeatable operation, and of each pause in a stream, in seconds.
-
-    It is also the timeout for making a connection.
+    """The timeout of one attempt of a repeatable operation, of connecting, and of each pause in a stream, in seconds.
     """
     max_connections: int = attrs.field(default=10, validator=[POSITIVE, INTEGER])
-    """The maximum number of simultaneous connections to one service. Further requests wait in a queue."""
+    """The maximum number of connections to one service. Further requests wait."""
     requests_per_second: float = attrs.field(default=100.0, validator=POSITIVE)
-    """The maximum average rate of requests. The default is what providers of such services ask for."""
+    """The maximum average rate of requests. Providers of such services ask for the default."""
     burst: int = attrs.field(default=150, validator=[POSITIVE, INTEGER])
     """The number of requests that may be sent without delay after a period without requests."""
     max_response_bytes: int = attrs.field(default=134_217_728, validator=[POSITIVE, INTEGER])
-    """The maximum size of a response that is read into memory. It does not apply to streams."""
+    """The maximum size of a response in memory. It does not apply to streams."""
     session_margin: float = attrs.field(default=60.0, validator=POSITIVE)
-    """The time before its expiry at which a token or session is renewed, in seconds."""
+    """How long before its expiry a token or session is renewed, in seconds."""
     keep_alive: bool = attrs.field(default=False, validator=FLAG)
     """True if tokens and sessions are renewed in the background even if no calls are made."""
     circuit_failures: int = attrs.field(default=20, validator=NOT_NEGATIVE)
     """The number of consecutive attempts without a response after which a service counts as down. 0: never.
 
-    Calls of that service then fail immediately with CircuitOpenError, except for one probe every `circuit_pause`
-    seconds.
+    Its calls then fail immediately with CircuitOpenError, except for one probe every `circuit_pause` seconds.
     """
     circuit_pause: float = attrs.field(default=10.0, validator=POSITIVE)
     """The time between two probes of a service that is down, in seconds."""
     retry: RetryPolicy = attrs.field(factory=RetryPolicy, validator=instance_of(RetryPolicy, "a RetryPolicy"))
-    """The policy that decides if, when and how often a failed attempt is tried again."""
+    """Decides if, when and how often a failed attempt is tried again."""
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False, validator=_TLS)
     """The TLS context. None: use the machine's trust store and TLS 1.2 or newer."""
     proxy: str | None = attrs.field(default=None, repr=False, validator=_PROXY)
-    """The URL of an HTTP proxy, which may contain a user name and password. None: use no proxy."""
+    """The URL of an HTTP proxy, possibly with user name and password. None: no proxy."""
     session_factory: SessionFactory | None = attrs.field(default=None, repr=False, validator=_SESSION_FACTORY)
     """A function that creates the aiohttp session. None: the package creates it.
 
@@ -124,14 +118,14 @@ class Settings(ValueSemantics):
     close_session: bool = attrs.field(default=True, validator=FLAG)
     """True if closing the suite also closes the session of `session_factory`.
 
-    Set this to False if other parts of the program use the same session. Calls in progress are ended in both cases.
+    Set this to False if other code uses the same session. Calls in progress are ended in both cases.
     """
     allow_insecure_http: bool = attrs.field(default=False, validator=FLAG)
-    """True if http:// URLs of other machines are permitted. Those of this machine are always permitted."""
+    """True to permit http:// URLs of other machines. Those of this machine are always permitted."""
     converter: cattrs.Converter | None = attrs.field(default=None, repr=False, validator=_CONVERTER)
-    """The cattrs converter used to read responses and to write requests. None: use the package's own.
+    """The cattrs converter for requests and responses. None: use the package's own.
 
-    The suite calls `register_hooks` with it if that has not been done.
+    The suite calls `register_hooks` with it if necessary.
     """
 
     @classmethod
@@ -172,16 +166,13 @@ PLAIN_SETTINGS: Mapping[str, str] = {
     },
     "retry_attempts": "int",
 }
-"""The names and types of the settings that can be set in a file or by a variable."""
+"""The names and types of the settings in files and variables."""
 
 _FLAG_VALUES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 def _parse_entry(entry: SettingEntry, kind: str) -> Any:
-    """Return an entry's value. Convert the text of a variable to the setting's type.
-
-    A text that cannot be converted is returned unchanged. Settings then rejects it.
-    """
+    """Return an entry's value, converted if it is a variable. An invalid text is returned, for Settings to reject."""
     if not entry.is_variable:
         return entry.value
     if kind == "bool":
@@ -194,9 +185,9 @@ def _parse_entry(entry: SettingEntry, kind: str) -> Any:
 
 @scrub_traceback
 def make_settings(kind: type[S], configuration: Configuration) -> S:
-    """Return settings from a configuration.
+    """Return settings from a configuration. Unknown variables are ignored.
 
-    Raises ConfigurationError if the file has an unknown setting, or a value is invalid. Unknown variables are ignored.
+    Raises ConfigurationError if the file has an unknown setting, or a value is invalid.
     """
     known = PLAIN_SETTINGS.keys() | set(CERTIFICATES) | set(IDENTITY)
     for name, entry in configuration.items():

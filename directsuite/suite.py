@@ -1,4 +1,4 @@
-"""DirectSuite, the entry point of the package. It creates the clients of the services and what they share."""
+"""DirectSuite, the entry point of the package."""
 
 from __future__ import annotations
 
@@ -38,11 +38,9 @@ if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to 
     from directsuite.oauth.grants import Token
 
 _LOGGER = logging.getLogger("directsuite")
-_LOGGER.addHandler(logging.NullHandler())  # as usual for libraries: no output until the program configures logging
+_LOGGER.addHandler(logging.NullHandler())  # no output until the program configures logging
 
-_LOGIN_FETCH_MARGIN = (
-    15.0  # seconds added to the timeout for fetching a session, so that the login's deadline ends it first
-)
+_LOGIN_FETCH_MARGIN = 15.0  # seconds added to the timeout for a login, so that its own deadline ends it first
 
 
 @scrub_class
@@ -66,8 +64,8 @@ class DirectSuite:
             async with DirectSuite(settings, shared_limits=shared) as suite:
                 ...
 
-    A suite can be created without a running event loop. It must be used in the loop and process in which it is opened,
-    by any number of tasks. It cannot be opened again after it was closed.
+    A suite can be created without a running event loop. Any number of tasks can use it, in the loop and process in
+    which it is opened. It cannot be opened again after it was closed.
 
     Raises ConfigurationError if an argument is invalid.
     """
@@ -175,8 +173,7 @@ class DirectSuite:
         files given by DIRECTSUITE_TOKEN_FILE, DIRECTSUITE_LOGIN_PASSWORD_FILE or the settings file. Such a file must
         contain only the secret, and must not be accessible to other users.
 
-        environ: the variables. None: use os.environ.
-        profile: the name of a profile of the settings file. None: use DIRECTSUITE_PROFILE, if it is set.
+        environ, profile: as for `Settings.from_env`.
         listeners: functions that are called with each event.
         require: the services that the program needs. A missing URL, token or login of one of them is reported now. For
             other services it is reported by the first call.
@@ -199,15 +196,12 @@ class DirectSuite:
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
-        """Return a client for a Direct mailbox. This sends no request and opens no connection.
-
-        username: the address of the mailbox.
-        """
+        """Return a client for a Direct mailbox, without a request. username: the mailbox's address."""
         password = as_secret(password)
         return Mailbox(self._transport, username, password)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
-        """Return a client for a T-User, who acts for another user. This sends no request and opens no connection.
+        """Return a client for a T-User, who acts for another user, without a request.
 
         username, password: the credentials of the T-User.
         direct_addr: the Direct address of the user for whom the T-User acts.
@@ -223,7 +217,7 @@ class DirectSuite:
 
     @property
     def runtime(self) -> Runtime:
-        """The suite's clock, sleep function and events. For internal use by this package."""
+        """The suite's clock, sleep function and events. For internal use."""
         return Runtime.from_transport(self._transport)
 
     def add_listener(self, listener: Listener) -> None:
@@ -235,7 +229,7 @@ class DirectSuite:
         self._events.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling a listener. Do nothing if it was not added."""
+        """Stop calling a listener, if it was added."""
         self._events.remove(listener)
 
     async def __aenter__(self) -> Self:
@@ -250,8 +244,8 @@ class DirectSuite:
     async def aclose(self, grace: float = 5.0) -> None:
         """Close the suite. Reject new calls, wait up to `grace` seconds for calls in progress, then end them.
 
-        A fetch of a token in progress gets up to 5 more seconds if cancelling it would lose a single-use token. If the
-        suite is already being closed, wait until that has ended.
+        Fetching a token gets up to 5 more seconds if cancelling it would lose a single-use token. If the suite is
+        already being closed, wait until that has ended.
         """
         await self._session.close(grace)
 
@@ -268,7 +262,7 @@ _SERVICES = {
     "message": Service.MESSAGING,
     "registration": Service.REGISTRATION,
 }
-"""The services by the names used in the settings for their URLs."""
+"""By the names of the settings for their URLs."""
 _REQUIRED = Check(
     f"some of {', '.join(_SERVICES)}, in a list or tuple",
     lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),
@@ -277,10 +271,7 @@ _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").allow_none()
 
 
 def _find_token_url(token: Token | None, settings: Settings) -> str | None:
-    """Return the URL of a grant's token endpoint, or None if the token is not a grant.
-
-    Raises ConfigurationError if the grant is invalid.
-    """
+    """Return the URL of a grant's token endpoint, or None. Raises ConfigurationError if the grant is invalid."""
     if token is None or isinstance(token, str | Secret):
         return None
     from directsuite.oauth import grants

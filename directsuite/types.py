@@ -1,7 +1,7 @@
-"""Every type of the specification's section 2, and what parameters of other types are annotated with.
+"""All types of the specification's section 2, and the types of parameters.
 
-Those of the specification that methods take and give are names of `directsuite` as well; defined here are those that no
-operation of version 3.0 uses.
+The package `directsuite` also has the types that methods use. Those that no operation of version 3.0 uses are defined
+here.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class AdminUser(BaseUser):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class ArchivedAuditFile(Model):
-    """An archived audit log: gzip where is_compressed, else plain text."""
+    """An archived audit log, compressed with gzip if `is_compressed`."""
 
     _shown: ClassVar[tuple[str, ...]] = ("size", "is_compressed")
 
@@ -149,7 +149,7 @@ class ResellerDomainsResponse(ResellerAPIResponse):
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class CreditCard(Model):
-    """A credit card; the specification doesn't show its fields, so all of them are in `extra`."""
+    """A credit card. The specification does not define its fields, so all are in `extra`."""
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)

@@ -58,7 +58,7 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
-        ({"DIRECTSUITE_PROFILE": "tset"}, "has no profile of that name: it has test"),
+        ({"DIRECTSUITE_PROFILE": "tset"}, "does not exist: .* has the profiles test"),
         ({"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""}, "there is no settings file"),
     ],
 )
@@ -70,19 +70,19 @@ def test_a_profile_that_is_not_there_is_refused(tmp_path: Path, environ: dict[st
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("timeout = 5\n\ntimeout = !\n", "config.toml: not TOML, in line 3"),
-        ("# one\ntimeout = 0", "config.toml, line 2: timeout must be a finite number greater than 0"),
-        (
-            "[profiles.test]\n\nretry_attempts = 0",
-            "config.toml, line 3: retry_attempts must be a whole number, 1 or more",
-        ),
+        ("timeout = 5\n\ntimeout = !\n", "config.toml: it is not valid TOML (line 3)"),
+        ("# one\ntimeout = 0", "config.toml, line 2: timeout has to be more than 0"),
+        ("[profiles.test]\n\nretry_attempts = 0", "config.toml, line 3: retry_attempts has to be 1 or more"),
         ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; known: "),
-        ('profiles = "test"', "config.toml: profiles are tables"),
-        ("profiles.test = 5", "config.toml: profiles are tables"),
-        ("[profiles.test]\nclient_key = 'key.pem'", "config.toml, line 2: client_key needs client_certificate"),
-        ("[profiles.test]\nca_bundle = 'none.pem'", "config.toml, line 2: ca_bundle can't be read: "),
-        ("[profiles.test]\nca_bundle = 'config.toml'", "config.toml, line 2: ca_bundle can't be read: PEM"),
-        ("[profiles.test]\nca_bundle = 5", "config.toml, line 2: ca_bundle has to be a text"),
+        ('profiles = "test"', "config.toml: profiles must be tables"),
+        ("profiles.test = 5", "config.toml: profiles must be tables"),
+        (
+            "[profiles.test]\nclient_key = 'key.pem'",
+            "config.toml, line 2: client_key is set without client_certificate",
+        ),
+        ("[profiles.test]\nca_bundle = 'none.pem'", "config.toml, line 2: ca_bundle can't be read ("),
+        ("[profiles.test]\nca_bundle = 'config.toml'", "config.toml, line 2: ca_bundle can't be read (not valid PEM"),
+        ("[profiles.test]\nca_bundle = 5", "config.toml, line 2: ca_bundle must be a non-empty string"),
     ],
 )
 def test_invalid_value_is_rejected_with_its_line(tmp_path: Path, text: str, sentence: str) -> None:
@@ -153,7 +153,7 @@ def test_a_file_of_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> N
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "token").write_text("Zaphod")
     (tmp_path / "secrets" / "token").chmod(0o644)
-    with pytest.raises(ds.ConfigurationError, match="others may read token_file of ") as caught:
+    with pytest.raises(ds.ConfigurationError, match=r"token_file of .* is accessible to other users") as caught:
         ds.DirectSuite.from_env(environ)
     assert "Zaphod" not in str(caught.value)
 

@@ -106,7 +106,7 @@ async def test_loop_of_symbolic_links_is_a_typed_error(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("name", ["ca_bundle", "token_file"])
 async def test_home_of_an_unknown_user_is_a_typed_error(name: str) -> None:
-    with pytest.raises(ds.ConfigurationError, match="home folder of a user that this machine does not know"):
+    with pytest.raises(ds.ConfigurationError, match="home folder that is unknown on this machine"):
         await _call(CALLS[name], "~no-such-user/token")
 
 

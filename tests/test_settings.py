@@ -238,7 +238,7 @@ BAD_FILES: list[tuple[str, str]] = [
     ("retry = 1", "unknown setting retry"),
     ("session_factory = 1", "unknown setting session_factory"),
     ("[signing]\nurl = 'x'", "unknown setting signing"),
-    ("Zaphod", "not TOML"),
+    ("Zaphod", "not valid TOML"),
 ]
 
 
@@ -255,7 +255,11 @@ def test_a_file_that_cannot_be_right_is_refused(tmp_path: Path, text: str, reaso
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    for path, reason in ((tmp_path / "none.toml", "no such file"), (tmp_path, "can't be read"), (binary, "not TOML")):
+    for path, reason in (
+        (tmp_path / "none.toml", "it does not exist"),
+        (tmp_path, "can't be read"),
+        (binary, "not valid TOML"),
+    ):
         with pytest.raises(ds.ConfigurationError, match=reason):
             ds.Settings.from_toml(path)
 
@@ -325,9 +329,9 @@ def test_a_proxy_may_hold_credentials() -> None:
 
 
 ODD_ENVIRONMENTS: list[tuple[Any, str]] = [
-    (5, "environ has to be a mapping"),
-    ({"DIRECTSUITE_SIGNING_URL": 5}, "DIRECTSUITE_SIGNING_URL has to be a text"),
-    ({"DIRECTSUITE_CONFIG": 5}, "DIRECTSUITE_CONFIG has to be a text"),
+    (5, "environ must be a mapping"),
+    ({"DIRECTSUITE_SIGNING_URL": 5}, "DIRECTSUITE_SIGNING_URL must be a string"),
+    ({"DIRECTSUITE_CONFIG": 5}, "DIRECTSUITE_CONFIG must be a string"),
     ({"DIRECTSUITE_CONFIG": "a\0b"}, "DIRECTSUITE_CONFIG"),
 ]
 
@@ -342,7 +346,7 @@ def test_file_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     path: Any = 5
     with pytest.raises(ds.ConfigurationError, match="the settings file: give a path"):
         ds.Settings.from_toml(path)
-    with pytest.raises(ds.ConfigurationError, match="not TOML"):
+    with pytest.raises(ds.ConfigurationError, match="not valid TOML"):
         ds.Settings.from_toml(_file(tmp_path, "timeout = " + "[" * 100_000))
 
 

@@ -99,7 +99,7 @@ def test_a_file_holds_the_secret_alone(tmp_path: Path, content: str) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n", "hunter2\nhunter3\n", "name: x\nhunter2"])
 def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, content: str) -> None:
-    with pytest.raises(ConfigurationError, match="alone, on one line") as raised:
+    with pytest.raises(ConfigurationError, match="must contain only the secret, on one line") as raised:
         PLACES.find_secret(file_with(tmp_path / "t", content))
     assert "hunter" not in str(raised.value)
 
@@ -107,14 +107,14 @@ def test_a_file_that_holds_something_else_is_refused(tmp_path: Path, content: st
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = file_with(tmp_path / "t", "")
     path.write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ConfigurationError, match="alone, on one line"):
+    with pytest.raises(ConfigurationError, match="must contain only the secret, on one line"):
         PLACES.find_secret(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(ConfigurationError, match="others may read the file of --token-file"):
+    with pytest.raises(ConfigurationError, match="the file of --token-file is accessible to other users"):
         PLACES.find_secret(file_with(tmp_path / "t", "hunter2", mode))
 
 

@@ -239,7 +239,7 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(
     [
         (("find", "none", *DOMAIN), "the individual's file can't be read"),
         (("passwords", "none", *DOMAIN), "the passwords file can't be read"),
-        (("find", "open.toml", *DOMAIN), "others may read the individual's file"),
+        (("find", "open.toml", *DOMAIN), "the individual's file is accessible to other users"),
         (("passwords", "empty.toml", *DOMAIN), "lacks a username or a password"),
         (("passwords", "number.toml", *DOMAIN), "not all usernames and passwords"),
         (("passwords", "twice.json", *DOMAIN), "usernames and their passwords, each name once"),
@@ -249,7 +249,7 @@ async def test_a_file_that_is_wrong_is_told_without_what_stands_in_it(
         (("by-username", "ada", "--domain", "ada@direct.example.test"), "--domain"),
         (("by-username", "ada", "--domain", ""), "--domain"),
         (("find", "ada.toml"), "--domain"),
-        (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "others may read"),
+        (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "is accessible to other users"),
     ],
 )
 async def test_invalid_arguments_are_rejected(cli_runner: CliRunner, arguments: tuple[str, ...], named: str) -> None:

@@ -294,7 +294,10 @@ def refused(ended: CliResult, named: str) -> None:
         (("--to", BOB, "--body", "x", "--subject", "a\nBcc: b@c"), "--subject contains a line break"),
         (("--to", BOB, "--body", "x", "--subject", "\x1b[2J"), "--subject contains a line break or another control"),
         (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is not text"),
-        (("--to", BOB, "--body", "x", "--password-file", "bytes"), "others may read the file of --password-file"),
+        (
+            ("--to", BOB, "--body", "x", "--password-file", "bytes"),
+            "the file of --password-file is accessible to other users",
+        ),
         (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
     ],
 )

@@ -264,7 +264,7 @@ async def test_verbose_has_wrong_usage_name_what_was_typed(cli_runner: CliRunner
         (
             {"DIRECTSUITE_CA_BUNDLE": "nope.pem"},
             "",
-            "DIRECTSUITE_CA_BUNDLE: ca_bundle (nope.pem) can't be read: No such",
+            "DIRECTSUITE_CA_BUNDLE: ca_bundle (nope.pem) can't be read (No such",
         ),
         ({"DIRECTSUITE_BURST": "many"}, "", "DIRECTSUITE_BURST: burst (many) must be a finite number greater than 0"),
         ({"DIRECTSUITE_FAX_URL": "fax.test"}, "", "DIRECTSUITE_FAX_URL: fax_url (fax.test) must be a URL"),

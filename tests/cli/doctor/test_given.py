@@ -53,8 +53,8 @@ async def test_a_wrong_url_is_explained_without_showing_it(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (None, "settings file suite.toml: no such file"),
-        ("timeout =", "settings file suite.toml: not TOML"),
+        (None, "settings file suite.toml: it does not exist"),
+        ("timeout =", "settings file suite.toml: it is not valid TOML"),
         ('mesage_url = "https://mail.example.org"', "suite.toml, line 1: unknown setting mesage_url; known: "),
         ("timeout = 0", "suite.toml, line 1: timeout must be a finite number greater than 0"),
     ],
@@ -113,7 +113,7 @@ async def test_secrets_that_are_given_wrongly_are_told(doctor_runner: DoctorRunn
     assert told.status == 1
     result, said = told.checks["signing", "token"]
     assert result == "failed"
-    assert said.startswith("others may read ")
+    assert said.startswith("the file of --token-file is accessible to other users")
     assert told.checks["messaging", "mailbox"][1].startswith("--mailbox is not an e-mail address")
     assert told.checks["registration", "login"][0] == "failed"
     assert SECRET not in told.out + told.err

@@ -96,7 +96,7 @@ async def test_a_mailbox_without_a_password_is_told_by_its_number(sync_runner: S
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o644, 0o777])
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "p.toml", f'"{ALICE}" = "hunter2"', mode)
-    with pytest.raises(ConfigurationError, match="others may read"):
+    with pytest.raises(ConfigurationError, match="is accessible to other users"):
         make_password_source([ALICE], path)
 
 
