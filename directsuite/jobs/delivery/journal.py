@@ -254,7 +254,7 @@ class Records:
     async def record(self, changed: Iterable[tuple[TrackedMessage, Sequence[tuple[str, DeliveryChange]]]]) -> None:
         """Write changes, and mark the messages that they end as over.
 
-        changed: messages with their changes, each change with the recipient's address.
+        changed: messages, and their changes with the recipient's address.
         """
         rows = [
             attrs.asdict(change)
