@@ -1,8 +1,7 @@
 """Remove unsigned signature fields from a document, without invalidating its signatures.
 
-The fields are removed in an incremental update. pyHanko considers every removal of a field as suspicious. POLICY
-accepts the removal of empty signature fields, if nothing else is removed with them. A certified or locked document
-does not allow it.
+The fields are removed in an incremental update. pyHanko considers every removal of a field suspicious. POLICY accepts
+the removal of empty signature fields if nothing else is removed with them.
 """
 
 from __future__ import annotations
@@ -42,15 +41,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _Updates = Iterator[tuple[ModificationLevel, FormUpdate]]
-_creation_rule: Any = SigFieldCreationRule  # without a type, because its __init__ has none
+_creation_rule: Any = SigFieldCreationRule  # its __init__ has no types
 _Specs = dict[str, FieldComparisonSpec]
 
 
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
-    """Write the document without its empty signature fields, and return their names.
+    """Write the document without its empty signature fields, if it has any, and return their names.
 
-    A document without such fields is not written.
-    Raises InvalidActionError if the document is certified or locked by a signature.
+    Raises InvalidActionError if a certification or signature limits later changes of the document (/DocMDP).
     """
     with open_pdf(source) as pdf:
         lock = next((lock for lock in list_locks(pdf) if lock.permission is not None), None)
@@ -62,50 +60,52 @@ def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
             return []
         if lock is not None:
             raise InvalidActionError(f"the document is {lock.cause}, which does not allow fields to be removed")
-        gone = _collect_widgets(reference for _, _, reference in empty)
-        _prune_fields(writer, writer.root["/AcroForm"], "/Fields", gone)
-        _prune_pages(writer, gone)
+        removed = _collect_widgets(reference for _, _, reference in empty)
+        _prune_fields(writer, writer.root["/AcroForm"], "/Fields", removed)
+        _prune_pages(writer, removed)
         with target.open("wb") as output:
             writer.write(output)
         return [str(name) for name, _, _ in empty]
 
 
 def _collect_widgets(fields: Any) -> set[Any]:
-    gone: set[Any] = set()
+    removed: set[Any] = set()
     for field in fields:
-        gone.add(field.reference)
+        removed.add(field.reference)
         dictionary = field.get_object()
         if "/Kids" in dictionary:
-            gone.update(item.reference for item in _list_raw_items(dictionary["/Kids"]))
-    return gone
+            removed.update(item.reference for item in _list_raw_items(dictionary["/Kids"]))
+    return removed
 
 
-def _prune_fields(writer: Any, container: Any, key: str, gone: set[Any]) -> bool:
-    """Remove fields from a level of the form. Return True if no field is left."""
+def _prune_fields(writer: Any, container: Any, key: str, removed: set[Any]) -> bool:
+    """Remove fields from this level and below. Return True if none is left at this level."""
     before = _list_raw_items(container[key])
-    after = [item for item in before if not _prune_item(writer, item, gone)]
+    after = [item for item in before if not _prune_item(writer, item, removed)]
     if len(after) < len(before) and (after or key == "/Fields"):
-        # A new object, because qpdf reports an invalid /Size for an update that adds no object.
+        # A new object, because qpdf reports an invalid /Size for an update that adds none.
         container[pdf_name(key)] = writer.add_object(generic.ArrayObject(after))
         writer.update_container(container)
     return not after
 
 
-def _prune_item(writer: Any, item: Any, gone: set[Any]) -> bool:
-    if getattr(item, "reference", None) in gone:
+def _prune_item(writer: Any, item: Any, removed: set[Any]) -> bool:
+    if getattr(item, "reference", None) in removed:
         return True
     node: Any = item.get_object()
     has_subfields = "/Kids" in node and any("/T" in kid.get_object() for kid in _list_raw_items(node["/Kids"]))
-    return has_subfields and _prune_fields(writer, node, "/Kids", gone)
+    return has_subfields and _prune_fields(writer, node, "/Kids", removed)
 
 
-def _prune_pages(writer: Any, gone: set[Any]) -> None:
+def _prune_pages(writer: Any, removed: set[Any]) -> None:
     for number in range(int(writer.root["/Pages"]["/Count"])):
         page: Any = writer.find_page_for_modification(number)[0].get_object()
         if "/Annots" not in page:
             continue
         before = _list_raw_items(page["/Annots"])
-        after = [item for item in before if not (isinstance(item, generic.IndirectObject) and item.reference in gone)]
+        after = [
+            item for item in before if not (isinstance(item, generic.IndirectObject) and item.reference in removed)
+        ]
         if len(after) == len(before):
             continue
         if after:
@@ -120,10 +120,10 @@ def _list_raw_items(array: Any) -> list[Any]:
 
 
 class SigFieldCreationOrRemovalRule(FieldMDPRule):
-    """Accepts new signature fields as pyHanko does, and the removal of signature fields that were never signed."""
+    """Accepts new signature fields as pyHanko does, and the removal of unsigned ones."""
 
     def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        """Yield the accepted updates. Raises SuspiciousModification for a change that is not accepted."""
+        """Yield the accepted updates. Raises SuspiciousModification for other changes."""
         removed = {name: spec for name, spec in context.field_specs.items() if _is_removed(spec)}
         if not removed:
             yield from _creation_rule(approve_widget_bindings=True).apply(context)
@@ -131,10 +131,10 @@ class SigFieldCreationOrRemovalRule(FieldMDPRule):
         for name, spec in removed.items():
             if spec.field_type not in ("/Sig", None) or "/V" in _to_dictionary(spec.old_field):
                 raise SuspiciousModification(f"the field {name} was removed after signing, and was in use")
-        kept = {name: spec for name, spec in context.field_specs.items() if name not in removed}
-        yield from _iter_page_updates(context, removed, kept)
-        yield from _iter_parent_updates(kept)
-        without = replace(context, field_specs=kept)
+        remaining = {name: spec for name, spec in context.field_specs.items() if name not in removed}
+        yield from _iter_page_updates(context, removed, remaining)
+        yield from _iter_parent_updates(remaining)
+        without = replace(context, field_specs=remaining)
         yield from _creation_rule(approve_widget_bindings=False).apply(without)
 
 
@@ -142,14 +142,17 @@ def _is_removed(spec: FieldComparisonSpec) -> bool:
     return spec.old_field_ref is not None and spec.new_field_ref is None
 
 
-def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _Specs) -> _Updates:
-    """Yield the updates of pages. They may only lose widgets of removed fields and gain those of signature fields."""
+def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaining: _Specs) -> _Updates:
+    """Yield the changes of pages that only lose widgets of removed fields or gain those of new signature fields.
+
+    Raises SuspiciousModification for other changes of annotations.
+    """
     may_go = {
         ref for spec in removed.values() for ref in _collect_widget_references(spec.old_field_ref, spec.old_field)
     }
     may_come = {
         ref
-        for spec in kept.values()
+        for spec in remaining.values()
         if spec.field_type == "/Sig" and spec.old_field_ref is None
         for ref in _collect_widget_references(spec.new_field_ref, spec.new_field)
     }
@@ -171,8 +174,8 @@ def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, kept: _
             )
 
 
-def _iter_parent_updates(kept: _Specs) -> _Updates:
-    for name, spec in kept.items():
+def _iter_parent_updates(remaining: _Specs) -> _Updates:
+    for name, spec in remaining.items():
         if not _has_lost_subfields(spec):
             continue
         touched = [spec.new_field_ref]
@@ -188,9 +191,9 @@ def _iter_parent_updates(kept: _Specs) -> _Updates:
 
 
 def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
-    """Return True if a field's /Kids differ only by removed fields, each of which is judged separately.
+    """Return True if a field has lost subfields, and its /Kids are otherwise unchanged.
 
-    A kid without a name is a widget, not a field. Its removal changes this field, which other rules judge.
+    A kid without a name is a widget, not a subfield.
     """
     if spec.old_field_ref is None or spec.new_field_ref is None:
         return False
@@ -228,7 +231,7 @@ def _list_references(container: Any, key: str) -> set[Any]:
 
 
 def _pair_pages(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield each page before and after the change, with its reference. The page tree itself cannot change."""
+    """Yield each page before and after the change, and its reference. The page tree itself cannot change."""
     for position in range(len(old["/Kids"])):
         before, after = old["/Kids"].raw_get(position), new["/Kids"].raw_get(position)
         if "/Kids" in before.get_object():

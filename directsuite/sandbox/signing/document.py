@@ -1,6 +1,6 @@
-"""Open, check, repair and rewrite the PDFs of the signing service, and read their form fields and page geometry.
+"""Check, repair and rewrite PDFs with pikepdf, and read their form fields and page geometry.
 
-pikepdf reads, repairs and rewrites documents. pyHanko appends updates, so that existing signatures stay valid.
+pyHanko appends updates, so that existing signatures stay valid.
 
 A form is a tree. The full name of a field joins the names on its path with dots; type, flags and value may be
 inherited. A terminal field has one or more widgets (its appearances on pages), often merged into the field itself.
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 _WARNINGS_LOCK = threading.Lock()  # the warning filters are shared by all threads
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,6} \d{1,5} obj\b)")
-_MAX_HEADER_OFFSET = 1024  # bytes; readers accept as much other content before the header
+_MAX_HEADER_OFFSET = 1024  # bytes; other readers also accept content before the header
 _FIELD_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
-_ACCESS_MODE = pikepdf.AccessMode.stream  # a memory map of a large file would count as used memory
-_MAX_RECOVERED_BYTES = 64 * 2**20  # bytes; recovery has several copies of the document in memory
-_MAX_TEXT_CHARS = 2**16  # of a field's value or another text
+_ACCESS_MODE = pikepdf.AccessMode.stream  # a memory map would count as used memory
+_MAX_RECOVERED_BYTES = 64 * 2**20  # recovery holds several copies in memory
+_MAX_TEXT_CHARS = 2**16  # of one text
 _MAX_ITEMS = 1000  # of a field's value
 _MAX_NAME_CHARS = 4096
 _MAX_PAGES = 50_000
@@ -58,12 +58,12 @@ _MAX_NODES = 200_000  # of a form, counting a node once for each path to it
 _MAX_NAMES_CHARS = 2**24  # of all names in a form
 _MAX_STREAM_BYTES = 2**20  # of a text
 MAX_SIGNATURES = 250
-"""The maximum number of signatures of a document, because GetDocInfo verifies each of them."""
-_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko uses 300 bytes of memory for each
-_BYTES_PER_ENTRY = 50  # a document may have an entry for each 50 bytes if that is more than _MAX_ENTRIES
+"""The maximum for a document, because GetDocInfo verifies each one."""
+_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko needs 300 bytes for each
+_BYTES_PER_ENTRY = 50  # a large document may have one entry for each 50 bytes
 _MAX_HASHED_BYTES = 2**34
-"""The maximum number of bytes that GetDocInfo hashes for a document: up to the entire file for each signature."""
-_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # points; the default of viewers for a page without a media box
+"""The maximum that GetDocInfo hashes: up to the entire file for each signature."""
+_LETTER_BOX = (0.0, 0.0, 612.0, 792.0)  # points; the default of viewers
 
 
 def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
@@ -72,16 +72,16 @@ def open_pdf(file: Path) -> AbstractContextManager[pikepdf.Pdf]:
 
 
 def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | None = None) -> None:
-    """Write a changed document.
+    """Write the changed document to `target`.
 
-    encryption: the new encryption. None: an encrypted document keeps its encryption.
+    encryption: None to keep the current encryption, if any.
     """
-    if "/Size" not in pdf.trailer:  # qpdf corrects the number only if there is one; a reconstructed trailer has none
+    if "/Size" not in pdf.trailer:  # qpdf corrects it only if it exists; a reconstructed trailer has none
         pdf.trailer["/Size"] = 0
     for name in _find_invalid_entries(pdf):
         del pdf.Root[name]
     permissions = pdf.Root.get("/Perms", pikepdf.Dictionary())
-    for usage_rights in ("/UR", "/UR3"):  # a signature of the unchanged bytes, which pyHanko cannot decrypt
+    for usage_rights in ("/UR", "/UR3"):  # invalid after rewriting, and pyHanko cannot decrypt them
         if usage_rights in permissions:
             del permissions[usage_rights]
     with _allow_stray_widgets(pdf):
@@ -89,7 +89,7 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
 
 
 def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
-    """Return a tolerant pyHanko reader, unlocked with an empty user password."""
+    """Return a tolerant pyHanko reader. An encrypted document is opened with an empty password."""
     opened: Any = kind(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
@@ -97,7 +97,7 @@ def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -
 
 
 def open_incremental_writer(document: BinaryIO) -> Any:
-    """Return a pyHanko writer that appends an update, unlocked with an empty user password."""
+    """Return a pyHanko writer that appends an update. An encrypted document is opened with an empty password."""
     writer: Any = IncrementalPdfFileWriter(document, strict=False)
     if writer.prev.encrypted:
         writer.encrypt(user_pwd=b"")
@@ -105,10 +105,10 @@ def open_incremental_writer(document: BinaryIO) -> Any:
 
 
 def repair(uploaded: Path, target: Path) -> bool:
-    """Check an uploaded document. If Sign cannot process it, write a repaired copy into `target` and return True.
+    """Check an uploaded document. If it cannot be signed, write a repaired copy to `target` and return True.
 
     Raises InvalidParameterError if it is not a PDF, has no pages, cannot be decrypted, exceeds a limit, or cannot be
-    signed. A document with signatures is never rewritten, because that would invalidate them.
+    repaired. A signed document is never repaired, because that would invalidate its signatures.
     """
     with uploaded.open("rb") as document:
         beginning = document.read(_MAX_HEADER_OFFSET)
@@ -124,7 +124,9 @@ def repair(uploaded: Path, target: Path) -> bool:
             signatures = count_signatures(pdf)
             _validate_count(MAX_SIGNATURES, signatures, "signatures")
             if is_too_large_for(signatures, uploaded):
-                raise InvalidParameterError("the PDF document is too large to verify its signatures")
+                raise InvalidParameterError(
+                    "the PDF document is too large for its number of signatures: verifying them would take too long"
+                )
             signed = signatures > 0
             map_widget_places(pdf)  # reads every page, which detects damage
             sound = not _find_invalid_entries(pdf) and (signed or not _cast_to_any(pdf).get_warnings())
@@ -133,6 +135,7 @@ def repair(uploaded: Path, target: Path) -> bool:
             if signed:
                 raise InvalidParameterError(
                     "the PDF document is signed, and is damaged or uses an outdated encryption: it cannot be repaired"
+                    " without invalidating its signatures"
                 )
             _write_repaired(pdf, target)
             return True
@@ -148,7 +151,7 @@ def repair(uploaded: Path, target: Path) -> bool:
 
 
 def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
-    """Return the keys of catalog entries that signing changes and that are not dictionaries."""
+    """Return the keys of malformed catalog entries that signing would change."""
     entries = ((name, pdf.Root.get(name)) for name in ("/Extensions", "/Perms", "/AcroForm"))
     return [name for name, entry in entries if entry is not None and not isinstance(entry, pikepdf.Dictionary)]
 
@@ -156,8 +159,8 @@ def _find_invalid_entries(pdf: pikepdf.Pdf) -> list[str]:
 def _open_recovered(file: Path) -> pikepdf.Pdf:
     """Open a document. If qpdf does not find its objects, retry with a copy that is easier to parse.
 
-    Without a cross-reference table, qpdf finds an object only at the start of a line, and only if its number is below
-    a third of the file's size. It also trusts `startxref`. Other readers are less strict.
+    Without a cross-reference table, qpdf only finds objects at the start of a line whose numbers are below a third of
+    the file's size. It also trusts `startxref`.
     """
     try:
         return pikepdf.open(file, access_mode=_ACCESS_MODE)
@@ -171,10 +174,10 @@ def _open_recovered(file: Path) -> pikepdf.Pdf:
 
 
 def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
-    """Write the document so that it can be signed. Raises InvalidParameterError if that fails.
+    """Write a copy that can be signed. Raises InvalidParameterError if that fails.
 
-    Encryption that pyHanko does not support (revision 5, or without a key length) is replaced by that of PDF 2.0, with
-    the same permissions and a random owner password.
+    Encryption that pyHanko does not support (revision 5, or no key length) is replaced by that of PDF 2.0, with the
+    same permissions and a random owner password.
     """
     form = find_acro_form(pdf)
     if form is not None:
@@ -189,8 +192,8 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
 
 
 def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _FormWalk) -> None:
-    """Reduce this part of the form to what pyHanko accepts: unique, indirect fields whose names are strings."""
-    kept: list[pikepdf.Object] = []
+    """Reduce this part of the form to what pyHanko accepts: unique, indirect fields with strings as names."""
+    mended: list[pikepdf.Object] = []
     for field in _iter_dictionaries(parent.get(key)):
         if not walk.visit(field):
             continue
@@ -198,19 +201,19 @@ def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _Form
             del field["/T"]
         if "/Kids" in field:
             _mend_fields(pdf, field, "/Kids", walk)
-        kept.append(field if field.is_indirect else pdf.make_indirect(field))
-    parent[key] = pikepdf.Array(kept)
+        mended.append(field if field.is_indirect else pdf.make_indirect(field))
+    parent[key] = pikepdf.Array(mended)
 
 
 def make_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
-    """Return a new stream of `pdf` with this content and these dictionary entries."""
+    """Return a new stream of `pdf` with these dictionary entries."""
     stream: pikepdf.Object = _cast_to_any(pdf).make_stream(content, **entries)
     return stream
 
 
 @contextmanager
 def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
-    """Suppress pikepdf's warning about widgets without a field if the document contains such widgets."""
+    """Suppress pikepdf's warning if the document contains widgets without a field."""
     if not map_widget_places(pdf).keys() - {widget.objgen for field in iter_fields(pdf) for widget in field.widgets}:
         yield
         return
@@ -220,19 +223,18 @@ def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
 
 
 def _cast_to_any(pdf: pikepdf.Pdf) -> Any:
-    """Return the document without its type, because some methods of pikepdf are only partly typed."""
-    return pdf
+    return pdf  # some methods of pikepdf are only partly typed
 
 
 def _can_be_updated(file: Path) -> bool:
-    """Return True if pyHanko, which repairs nothing, can append a signature field to the first page."""
+    """Return True if pyHanko, which repairs nothing, can append a signature field."""
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
             _require_few_entries(document)
             writer = open_incremental_writer(document)
             append_field: Any = append_signature_field
             append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
-            writer.update_root()  # as signing does, to add the PDF extension that it uses
+            writer.update_root()  # as signing does
             writer.write(nowhere)
     except MemoryError:
         raise
@@ -242,16 +244,16 @@ def _can_be_updated(file: Path) -> bool:
 
 
 class _EntryCounter(XRefBuilder):
-    """Follow the cross-reference sections of a document as pyHanko's reader does, but do not read the streams' entries.
+    """Counts the declared entries of cross-reference streams, without reading them.
 
-    A stream may declare more entries than its size suggests, because pyHanko fills missing ones with defaults.
+    A stream may declare more entries than it contains. pyHanko fills in the missing ones.
     """
 
     entries = 0
     max_entries = _MAX_ENTRIES
 
     def _read_xref_stream_object(self) -> tuple[Any, Any]:
-        original: Any = super()  # without a type, because pyHanko's methods have none
+        original: Any = super()  # pyHanko's methods have no types
         reference, stream = original._read_xref_stream_object()
         index = list(stream.get("/Index", [0, stream.get("/Size")]))
         self.entries += sum(max(0, int(size)) for size in index[1::2])
@@ -263,7 +265,6 @@ class _EntryCounter(XRefBuilder):
 
 
 def _require_few_entries(document: BinaryIO) -> None:
-    """Raise ValueError if the cross-reference streams of a document have too many entries for pyHanko."""
     size = document.seek(0, os.SEEK_END)
     document.seek(-1, os.SEEK_END)
     untyped: Any = pyhanko_reader
@@ -275,7 +276,7 @@ def _require_few_entries(document: BinaryIO) -> None:
 
 
 class FieldFlag(IntFlag):
-    """The field flags (/Ff) that affect the appearance or the kind of a field (ISO 32000-1, 12.7.4)."""
+    """The field flags (/Ff) that affect a field's appearance or kind (ISO 32000-1, 12.7.4)."""
 
     READ_ONLY = 1 << 0
     REQUIRED = 1 << 1
@@ -310,7 +311,7 @@ class PdfField:
 
     @property
     def kind(self) -> str:
-        """text, choice, signature, checkbox, radio or pushbutton, or unknown for a field without a type."""
+        """The kind: text, choice, signature, checkbox, radio, pushbutton, or unknown if the type is missing."""
         field_type = str(self.get("/FT"))
         if field_type == "/Btn":
             if FieldFlag.PUSH_BUTTON in self.flags:
@@ -320,7 +321,7 @@ class PdfField:
 
     @property
     def value(self) -> str:
-        """The value as text, empty if there is none. Multiple selected items are joined with commas."""
+        """The value as text, with commas between multiple selected items. Empty if there is none."""
         value = self.get("/V")
         if isinstance(value, pikepdf.Array):
             return _join_texts(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
@@ -328,12 +329,12 @@ class PdfField:
 
     @property
     def is_signed(self) -> bool:
-        """True for a signature field that contains a signature."""
+        """True for a signature field with a signature."""
         return self.kind == "signature" and isinstance(self.get("/V"), pikepdf.Dictionary)
 
 
 def find_acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
-    """Return the form dictionary of a document, or None if it has no form."""
+    """Return the form dictionary, or None if the document has no form."""
     form = pdf.Root.get("/AcroForm")
     return form if isinstance(form, pikepdf.Dictionary) else None
 
@@ -352,12 +353,12 @@ def iter_fields(pdf: pikepdf.Pdf) -> Iterator[PdfField]:
 
 
 def count_signatures(pdf: pikepdf.Pdf) -> int:
-    """Return the number of signatures in the document."""
+    """Return the number of signed fields."""
     return sum(field.is_signed for field in iter_fields(pdf))
 
 
 def is_too_large_for(signatures: int, file: Path) -> bool:
-    """Return True if verifying this number of signatures of a document would take too long."""
+    """Return True if verifying this number of signatures would take too long."""
     return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
@@ -369,8 +370,8 @@ def list_subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
 def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]]:
     """Map the object number of each widget to its page number and its position among the page's widgets, both from 1.
 
-    Widgets are found through the pages' annotations, because /P of a widget is optional and often wrong. Raises
-    InvalidParameterError if there are too many pages or annotations.
+    /P of a widget is not used, because it is optional and often wrong. Raises InvalidParameterError if there are too
+    many pages or annotations.
     """
     _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
@@ -386,7 +387,7 @@ def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]
 
 
 def value_to_text(value: pikepdf.Object | None) -> str:
-    """Return the start of a PDF value as text: strings decoded, names without their slash, streams as UTF-8."""
+    """Return the start of a PDF value as text. Names lose their slash, and streams are read as UTF-8."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
@@ -397,7 +398,7 @@ def value_to_text(value: pikepdf.Object | None) -> str:
 
 
 def _read_stream_start(stream: pikepdf.Stream) -> bytes:
-    """Return the first bytes of a stream, or none if it is large or has filters other than a single FlateDecode."""
+    """Return the first bytes, or none if the stream is large, damaged, or has filters other than one FlateDecode."""
     filters = stream.get("/Filter")
     length: Any = stream.get("/Length")  # an int, or an object
     if not isinstance(length, int) or length > _MAX_STREAM_BYTES:
@@ -424,7 +425,7 @@ def _join_texts(items: Iterable[pikepdf.Object]) -> str:
 
 
 class _FormWalk:
-    """The visited nodes of a form, for its limits. An indirect node is visited once."""
+    """Counts a form's nodes and the characters of its names. Raises InvalidParameterError if there are too many."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
@@ -432,7 +433,7 @@ class _FormWalk:
         self._name_chars = 0
 
     def visit(self, node: pikepdf.Object) -> bool:
-        """Return False if the node was already visited. Raises InvalidParameterError if there are too many paths."""
+        """Count a node. Return False for an indirect node that was visited before."""
         kids = node.get("/Kids")
         self._nodes += 1 + (len(kids) if isinstance(kids, pikepdf.Array) else 0)
         _validate_count(_MAX_NODES, self._nodes, "form fields, or paths to them")
@@ -443,7 +444,6 @@ class _FormWalk:
         return True
 
     def build_name(self, node: pikepdf.Object, prefix: str) -> str:
-        """Return the full name of a node. Raises InvalidParameterError if the names together are too long."""
         own = node.get("/T")
         text = value_to_text(own) if isinstance(own, pikepdf.String) else ""
         name = ".".join(part for part in (prefix, text) if part)[:_MAX_NAME_CHARS]
@@ -453,7 +453,6 @@ class _FormWalk:
 
 
 def _validate_path_count(nodes: pikepdf.Object | None, walk: _FormWalk) -> None:
-    """Raise InvalidParameterError if there are too many paths through this part of a form."""
     for node in _iter_dictionaries(nodes):
         if walk.visit(node):
             _validate_path_count(node.get("/Kids"), walk)
@@ -485,7 +484,7 @@ def _iter_dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A rectangle in PDF user space, in points; left <= right and bottom <= top."""
+    """A rectangle in PDF user space, in points. left <= right, bottom <= top."""
 
     left: float
     bottom: float
@@ -494,7 +493,7 @@ class Rectangle:
 
     @classmethod
     def from_corners(cls, corners: Iterable[object]) -> Rectangle:
-        """Return the rectangle with two opposite corners, x and y of each, in any order."""
+        """Make a rectangle of two opposite corners (x, y, x, y). Raises ValueError if these are not four numbers."""
         x0, y0, x1, y1 = (float(str(number)) for number in corners)
         return cls(min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1))
 
@@ -509,7 +508,7 @@ class Rectangle:
         return self.top - self.bottom
 
     def is_within(self, other: Rectangle, *, tolerance: float) -> bool:
-        """Return True if it is inside `other`, with a tolerance in points."""
+        """Return True if it exceeds `other` by at most `tolerance` points on each side."""
         return (
             self.left >= other.left - tolerance
             and self.bottom >= other.bottom - tolerance
@@ -524,12 +523,12 @@ class Rectangle:
         return Rectangle(left, bottom, right, top) if left < right and bottom < top else None
 
     def to_corners(self) -> tuple[float, float, float, float]:
-        """Return left, bottom, right and top: the order of a PDF rectangle."""
+        """Return left, bottom, right and top, as in a PDF rectangle."""
         return self.left, self.bottom, self.right, self.top
 
 
 def find_crop_box(page: pikepdf.Page) -> Rectangle:
-    """Return the visible part of a page in user space, before rotation."""
+    """Return the visible part of a page, before rotation."""
     media = _find_inherited_box(page, "/MediaBox") or Rectangle(*_LETTER_BOX)
     crop = _find_inherited_box(page, "/CropBox")
     return (crop.intersect(media) if crop is not None else None) or media
@@ -547,11 +546,10 @@ def find_rotation(page: pikepdf.Page) -> int:
 def compute_upright_matrix(
     turned: int, width: float, height: float
 ) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
-    """Return the width, height and matrix for a drawing that is upright on a rotated page.
+    """Return the size of a drawing that is upright on a rotated page, and the matrix from it to the target rectangle.
 
     turned: the clockwise rotation of the page in degrees.
     width, height: the size of the target rectangle before rotation, in points.
-    Draw in the returned width and height; the matrix maps the drawing to the rectangle.
     """
     if turned == 90:
         return height, width, (0, 1, -1, 0, width, 0)
@@ -563,7 +561,7 @@ def compute_upright_matrix(
 
 
 def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
-    """Return the value of `key` in a page or form field, or in the nearest /Parent that has one."""
+    """Return the value of `key` in a page or form field, or in the nearest parent that has one."""
     for _ in range(64):  # a damaged file may make a field its own ancestor
         value = node.get(key)
         if value is not None:
@@ -576,7 +574,7 @@ def find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:
 
 
 def parse_rectangle(corners: pikepdf.Object | None) -> Rectangle | None:
-    """Return the rectangle that a PDF object describes, or None if it describes none."""
+    """Return a PDF array as a rectangle, or None if it is missing or malformed."""
     if not isinstance(corners, pikepdf.Array):
         return None
     try:

@@ -1,7 +1,7 @@
 """Process the PDFs of the signing service: repair, change and describe them. Called in worker threads.
 
-Importing this module imports pyHanko and pikepdf, which takes almost a second and requires the extra `sandbox`.
-Therefore the service imports it when it receives the first document.
+The service imports this module when it receives the first document, because importing pyHanko and pikepdf takes
+almost a second and requires the extra `sandbox`.
 
 Positions in GetDocInfo are in points from the top-left corner of the unrotated crop box. Pages and tabs count from 1.
 """
@@ -59,9 +59,9 @@ Json = dict[str, Any]
 ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
-_MAX_TEXT_CHARS = 4 * 2**20  # of all names, values and other texts in one response
-_BYTE_RANGE_LENGTH = 4  # offset and length of the bytes before the signature, and of those after it
-_STREAM_CHARS = 1024  # additional characters that a text in a stream counts as, because reading streams is slow
+_MAX_TEXT_CHARS = 4 * 2**20  # of all texts in one response
+_BYTE_RANGE_LENGTH = 4  # offset and length, before and after the signature
+_STREAM_CHARS = 1024  # added for a text in a stream, because reading streams is slow
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -69,11 +69,11 @@ _is_processing: ContextVar[bool] = ContextVar("_at_work", default=False)
 
 
 def _is_unrelated_record(_: logging.LogRecord) -> bool:
-    """Return False for records about the sandbox's documents, because their tracebacks contain names of signers."""
+    """Return False for records about the sandbox's documents, whose tracebacks contain names of signers."""
     return not _is_processing.get()
 
 
-for _name in list(logging.Logger.manager.loggerDict):  # a filter of a logger does not apply to its child loggers
+for _name in list(logging.Logger.manager.loggerDict):  # filters do not apply to child loggers
     if _name.split(".")[0] in ("pyhanko", "pyhanko_certvalidator", "pikepdf"):
         logging.getLogger(_name).addFilter(_is_unrelated_record)
 
@@ -83,13 +83,13 @@ class PdfChange:
     """The result of an operation that changes a document."""
 
     names: list[str]
-    """The names of the changed fields or signatures. Empty if the document is unchanged."""
+    """The changed fields or signatures. Empty if the document is unchanged."""
     description: str
-    """A description of the change for the response."""
+    """The text of the response."""
 
 
 def repair_upload(uploaded: Path, target: Path) -> bool:
-    """Write a repaired copy into `target` if needed. Return True if it was. Raises InvalidParameterError."""
+    """Call `document.repair`. Errors of the PDF libraries become InvalidParameterError."""
     with _guard_processing(InvalidParameterError("the PDF document is damaged beyond repair")):
         return document.repair(uploaded, target)
 
@@ -102,9 +102,10 @@ def change(
     keys: KeySource,
     at: datetime,
 ) -> PdfChange:
-    """Write the document changed by an operation to `target`, unless it has no effect. Raises RejectionError.
+    """Write the changed document to `target`, unless the operation has no effect.
 
     at: the time of signing.
+    Raises RejectionError if the operation is not possible or the document is malformed.
     """
     with _guard_processing():
         match operation:
@@ -126,15 +127,15 @@ class PdfDescription:
     members: Json
     """The members signatures, formFields, pages and metaData."""
     _unjudged: dict[ObjectNumber, Json]
-    """The entries of `members` whose later changes are not judged yet."""
+    """Entries of `members` whose later changes are not judged yet."""
 
     @property
     def unjudged(self) -> list[ObjectNumber]:
-        """The signature fields whose later changes take too long to be judged in this process."""
+        """The signature fields whose later changes take too long to judge in this process."""
         return list(self._unjudged)
 
     def add_modifications(self, modifications: Mapping[ObjectNumber, Modification]) -> None:
-        """Add the judgments of later changes. Without one, `isValid` refers to the signature alone."""
+        """Add the judgments of later changes. For a field without one, `isValid` only refers to the signature."""
         for number, verdict in self._unjudged.items():
             if number in modifications:
                 _apply_modification(verdict, modifications[number])
@@ -148,22 +149,25 @@ class PdfDescription:
 
 
 def describe(file: Path, keys: KeySource, moment: datetime) -> PdfDescription:
-    """Return the description of a document. Raises RejectionError."""
+    """Return the description of a document, with its signatures verified against the root certificates of `keys`.
+
+    Raises InvalidActionError if the document is malformed, and KeyUnavailableError.
+    """
     with _guard_processing():
         return inspect(file, keys.trust_roots(), moment)
 
 
 @contextmanager
 def _guard_processing(rejection: RejectionError | None = None) -> Generator[None]:
-    """Suppress the logs of the PDF libraries, and convert their errors to `rejection` or an InvalidActionError."""
+    """Suppress the logs of the PDF libraries, and convert their errors to `rejection` (default: InvalidActionError)."""
     token = _is_processing.set(True)
     try:
         yield
     except (RejectionError, MemoryError):
         raise
-    except Exception as error:  # the libraries may raise any exception if an object has a wrong type
+    except Exception as error:  # the libraries may raise any exception
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise  # the disk is full, which is not caused by the document
+            raise  # the disk is full
         logger.warning("A document was rejected as malformed because of %s.", type(error).__name__)
         raise rejection or InvalidActionError("the document is malformed") from None
     finally:
@@ -173,7 +177,7 @@ def _guard_processing(rejection: RejectionError | None = None) -> Generator[None
 def inspect(file: Path, trust_roots: Sequence[Certificate], moment: datetime) -> PdfDescription:
     """Return the description of a document, with the validity of its signatures at `moment`.
 
-    A form field is listed once for each of its widgets, so that the place of each radio button is included.
+    A form field is listed once for each widget, to include the place of each radio button.
     """
     with open_pdf(file) as pdf:
         places = map_widget_places(pdf)
@@ -224,7 +228,7 @@ def _describe_place(
     if place is None or rectangle is None:
         return {"left": None, "top": None, "width": None, "height": None, "pageIndex": None}
     page = boxes[place[0] - 1]
-    if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature, whose position has no meaning
+    if rectangle.width == 0 or rectangle.height == 0:  # an invisible signature
         return {"left": 0, "top": 0, "width": 0, "height": 0, "pageIndex": place[0]}
     return {
         "left": _round_points(rectangle.left - page.left),
@@ -242,12 +246,12 @@ def _describe_signature(field: PdfField, verdict: Json | None, limited: _Limited
 
 
 def _format_time(moment: datetime) -> str:
-    """Format a time as `format_timestamp` does, but with the offset of the signer's time zone."""
+    """Format a time as `format_timestamp` does, but with the signer's UTC offset."""
     return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + moment.strftime("%z")
 
 
 class _LimitedText:
-    """Limits the total length of texts, because many objects of a document may share one large text."""
+    """Limits the total length of texts, because many objects may share a large one."""
 
     def __init__(self) -> None:
         self._chars_left = _MAX_TEXT_CHARS
@@ -289,9 +293,9 @@ def _round_points(length: float) -> float | int:
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
 ) -> tuple[dict[ObjectNumber, Json], list[ObjectNumber]]:
-    """Return the response members of each readable signature, by its field. Document time stamps are skipped.
+    """Return the response members of each readable signature, and the fields whose later changes are not judged yet.
 
-    Also return the fields whose later changes take too long to judge here.
+    Document time stamps are skipped.
     """
     verdicts: dict[ObjectNumber, Json] = {}
     unjudged: list[ObjectNumber] = []
@@ -321,7 +325,7 @@ def _apply_modification(verdict: Json, modification: Modification) -> None:
 
 
 async def _check_integrity(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
-    """Return whether a signature is valid, regardless of changes after it."""
+    """Return the validity of a signature, regardless of later changes."""
     if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
         return {"isValid": False, "modification": UNKNOWN.level}
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)

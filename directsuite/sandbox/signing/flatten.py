@@ -2,10 +2,8 @@
 
 Links, notes and empty signature fields are preserved, so that a flattened document can still be signed. Hidden fields
 are not drawn. A missing or outdated appearance (the drawing of a widget) is generated here, because qpdf's generator
-writes a question mark for every character outside Latin-1 and loses borders. The generator uses the default
-appearance (/DA) for size and color, and the appearance characteristics (/MK) for border, background and rotation.
-
-PDFium can also flatten, but changes more of the rendering in Poppler, measured with the test forms of PDF libraries.
+writes question marks for characters outside Latin-1 and loses borders. Size and color come from the default appearance
+(/DA); border, background and rotation from the appearance characteristics (/MK).
 """
 
 from __future__ import annotations
@@ -51,20 +49,20 @@ _PAINT_OPERATORS = {
     1: ("g", "G"),
     3: ("rg", "RG"),
     4: ("k", "K"),
-}  # by number of components: the operators for filling and stroking
+}  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
-_MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
-_MAX_COPIED_BYTES = 2**26  # of appearances that have an optional content group (/OC)
-_MAX_TEXT_CHARS = 2**18  # of all texts that appearances are generated for
-_FONT_CHARS = 2000  # characters that an embedded font counts as, because making its subset takes as long
+_MAX_COVERED = 100  # rectangles compared on a page; after that, every widget counts as overlapping
+_MAX_COPIED_BYTES = 2**26  # of appearances with an optional content group (/OC)
+_MAX_TEXT_CHARS = 2**18  # of all generated appearances
+_FONT_CHARS = 2000  # added for an embedded font, because making its subset takes as long
 _MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
 def flatten(source: Path, target: Path) -> list[str]:
-    """Write the flattened document to `target`, and return the names of the fields that were removed.
+    """Write the flattened document to `target`, unless there is nothing to flatten. Return the names of removed fields.
 
-    A document without such fields is not written.
-    Raises InvalidActionError for a signed document, because rewriting would invalidate its signatures.
+    Raises InvalidActionError for a signed document, whose signatures would become invalid, and the errors of
+    `complete_appearances`.
     """
     with open_pdf(source) as pdf:
         signatures = count_signatures(pdf)
@@ -77,10 +75,10 @@ def flatten(source: Path, target: Path) -> list[str]:
         if form is None or not names:
             return []
         complete_appearances(pdf)
-        roots = list(form.get("/Fields", Array([])))  # because qpdf removes the form after flattening
-        kept = _stash_annotations(pdf)
+        roots = list(form.get("/Fields", Array([])))  # flattening removes the form
+        stashed = _stash_annotations(pdf)
         pdf.flatten_annotations("screen")
-        for page, annotations in zip(pdf.pages, kept, strict=True):
+        for page, annotations in zip(pdf.pages, stashed, strict=True):
             if annotations:
                 page.obj["/Annots"] = Array(annotations)
             elif "/Annots" in page.obj:
@@ -93,11 +91,10 @@ def flatten(source: Path, target: Path) -> list[str]:
 def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     """Reduce the annotations of the pages to the widgets to flatten. Return the annotations to restore on each page.
 
-    Page content is drawn below annotations. Therefore a widget that overlaps an earlier annotation is not flattened,
-    but replaced by a stamp annotation.
+    Page content is below annotations. Therefore a widget above another annotation becomes a stamp annotation instead.
     """
     signatures = {widget.objgen for field in iter_fields(pdf) if field.kind == "signature" for widget in field.widgets}
-    kept: list[list[pikepdf.Object]] = []
+    stashed: list[list[pikepdf.Object]] = []
     copied_bytes = 0
     for page in pdf.pages:
         notes = page.obj.get("/Annots")
@@ -112,7 +109,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                 copied_bytes += _prepare_widget(pdf, note)
                 if copied_bytes > _MAX_COPIED_BYTES:
                     raise InvalidActionError(
-                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes"
+                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes together"
                     )
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
@@ -121,16 +118,13 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
             rectangle = parse_rectangle(note.get("/Rect"))
             if rectangle is not None and _is_drawn(note):
                 covered.append(rectangle)
-        kept.append(restored)
+        stashed.append(restored)
         page.obj["/Annots"] = Array(baked)
-    return kept
+    return stashed
 
 
 def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
-    """Copy the optional content group of a widget to its appearance, and clear its Invisible flag.
-
-    Return the number of copied bytes.
-    """
+    """Copy the optional content group of a widget to its appearance. Return the number of copied bytes."""
     flags = _to_integer(widget.get("/F"))
     if flags & _INVISIBLE:  # affects only annotations of unknown types
         widget["/F"] = flags & ~_INVISIBLE
@@ -148,7 +142,6 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
 
 
 def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
-    """Return the normal appearance of an annotation in its current state."""
     appearances = note.get("/AP")
     normal = appearances.get("/N") if isinstance(appearances, pikepdf.Dictionary) else None
     if isinstance(normal, pikepdf.Dictionary) and not isinstance(normal, pikepdf.Stream):
@@ -184,7 +177,7 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    """Keep only the signature fields in this part of the form. Return True if any remain."""
+    """Remove other fields from this part of the form. Return True if signature fields remain."""
     if node.is_indirect:
         if node.objgen in seen:
             return False
@@ -198,9 +191,8 @@ def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]])
 
 
 def complete_appearances(pdf: pikepdf.Pdf) -> None:
-    """Draw an appearance with the field's value for every widget that needs one, except for signatures.
+    """Draw the missing appearances of fields other than signatures, or all if /NeedAppearances is set.
 
-    Existing appearances are used unless the document declares them outdated (/NeedAppearances).
     Raises InvalidActionError if no installed font has the characters of a value, or if there is too much text.
     """
     form = find_acro_form(pdf)
@@ -229,7 +221,7 @@ def _has_appearance(widget: pikepdf.Object) -> bool:
 
 
 class _LimitedTexts:
-    """Counts and limits the texts for generated appearances, because many fields may share one large text."""
+    """Limits the texts of generated appearances, because many fields may share a large one."""
 
     def __init__(self) -> None:
         self._chars = 0
@@ -306,7 +298,7 @@ def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
 
 
 def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
-    """Return the export value and the displayed text of each item of a choice field."""
+    """Return the export value and displayed text of each item."""
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
@@ -335,7 +327,7 @@ def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, ou
         drawn: dict[str, pikepdf.Object] = {
             name: state for name, state in states.items() if isinstance(state, pikepdf.Stream)
         }
-    else:  # without an appearance, only /AS has the name of the button's state
+    else:  # only /AS has the name of the state
         names = [str(own)] if own is not None else [expected] * (len(field.widgets) == 1)
         drawn = {}
     shown = expected if expected in names else "/Off"
@@ -357,7 +349,7 @@ def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_
 
 
 def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    """Return the width, height, background with border, and rotation matrix for drawing a widget."""
+    """Return width, height, background with border, and rotation matrix."""
     rectangle = Rectangle.from_corners(iter(widget["/Rect"]))
     looks = widget.get("/MK")
     width, height, matrix = compute_upright_matrix(

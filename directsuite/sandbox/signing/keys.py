@@ -1,8 +1,6 @@
-"""The keys and certificates that the sandbox signs with.
+"""The keys and certificates that the sandbox signs with: in files, in memory, or in a token (`token.py`).
 
-`FileKeyStore` creates a key and a certificate authority, in files or in memory. `token.py` implements the same protocol
-with a hardware security module. cryptography and pyHanko are imported when a key is first used, so that the sandbox
-starts faster and also without them.
+cryptography and pyHanko are imported when a key is first used, so that the sandbox starts faster and also without them.
 """
 
 from __future__ import annotations
@@ -29,7 +27,10 @@ _FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority"
 
 
 class KeySource(Protocol):
-    """A source of pyHanko signers, and of the root certificates for their signatures. Called in worker threads."""
+    """A source of pyHanko signers, and of the root certificates for their signatures. Called in worker threads.
+
+    Its methods raise KeyUnavailableError if the token with the key cannot be used.
+    """
 
     def signer(self) -> Signer:
         """Return the signer for one or more signatures."""
@@ -40,7 +41,7 @@ class KeySource(Protocol):
         ...
 
     def authority_pem(self) -> bytes:
-        """Return the root certificate as PEM, for other tools that verify signatures."""
+        """Return the root certificate as PEM, for other tools."""
         ...
 
 
@@ -54,8 +55,8 @@ class _Pem:
 class FileKeyStore:
     """A signer's key and certificates, created on first use and stored in `folder`, or in memory if it is None.
 
-    The authority's private key is discarded after it has signed one certificate. Both certificates are valid from 1970
-    to 9999, because the sandbox's clock may be set to any time.
+    The authority's private key is discarded. Both certificates are valid from 1970 to 9999, because the sandbox's clock
+    may be set to any time.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -64,19 +65,16 @@ class FileKeyStore:
         self._loaded: tuple[Any, _Pem] | None = None
 
     def signer(self) -> Signer:
-        """Return a new signer. The private key is parsed only once.
-
-        Each signer has new certificate objects, because asn1crypto parses lazily, which is not thread-safe.
-        """
+        """Return a signer with new certificate objects, because asn1crypto parses lazily, which is not thread-safe."""
         key, pem = self._load()
         return _make_signer_class()(key, load_certificate(pem.certificate), load_certificate(pem.authority))
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the sandbox's certificate authority, as a new object."""
+        """Return a list of the certificate of the sandbox's authority."""
         return [load_certificate(self._load()[1].authority)]
 
     def authority_pem(self) -> bytes:
-        """Return the certificate of the sandbox's authority as PEM, for other tools that verify signatures."""
+        """Return the certificate of the sandbox's authority as PEM."""
         return self._load()[1].authority
 
     def _load(self) -> tuple[Any, _Pem]:
@@ -119,7 +117,7 @@ def _generate_pem() -> _Pem:
 def certify(
     signer_key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
 ) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return a certificate for a signer's key, and the certificate of the new authority that has issued it."""
+    """Return a certificate for a signer's key, and that of its new authority."""
     from datetime import datetime
 
     from cryptography import x509
@@ -170,13 +168,12 @@ def certify(
 
 
 def _parse_private_key(pem: bytes) -> rsa.RSAPrivateKey:
-    """Parse a private key in PEM. Raises ValueError if it is not an RSA key."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     private = load_pem_private_key(pem, password=None, unsafe_skip_rsa_key_validation=True)  # a key of the sandbox
     if not isinstance(private, rsa.RSAPrivateKey):
-        raise ValueError("the sandbox's signing key must be an RSA key: delete its file to create a new key")
+        raise ValueError("the sandbox's signing key must be an RSA key: delete signer.key.pem to create a new key")
     return private
 
 
@@ -192,8 +189,8 @@ def load_certificate(content: bytes) -> Certificate:
 def _make_signer_class() -> Callable[..., Signer]:
     """Return a pyHanko signer class for an RSA key in memory (PKCS #1 v1.5).
 
-    pyHanko's SimpleSigner parses and checks its key twice for each signature, which takes three times as long as all
-    other steps of signing.
+    pyHanko's SimpleSigner parses and checks its key twice for each signature, which takes three times as long as the
+    rest of signing.
     """
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding

@@ -26,16 +26,16 @@ _MAX_CHARS = 2**19  # of these names
 
 
 class SignatureLock(NamedTuple):
-    """The later changes that a signature forbids."""
+    """The later changes that a signature forbids. It may forbid none."""
 
     cause: str
-    """The description of the signature in messages, after "is"."""
+    """Completes "the document is …" in messages."""
     permission: int | None
-    """The permission of DocMDP (1, 2 or 3), or None if the signature has none."""
+    """The permission of /DocMDP (1, 2 or 3), or None if there is none."""
     action: str
-    """/All, /Include or /Exclude, or empty if the signature locks no fields."""
+    """/All, /Include or /Exclude, or empty if no fields are locked."""
     names: frozenset[str]
-    """The names of fields or groups of fields that the action includes or excludes."""
+    """The fields or groups of fields that the action includes or excludes."""
 
     def includes(self, name: str) -> bool:
         """Return True if the field with this name is locked."""
@@ -47,7 +47,7 @@ class SignatureLock(NamedTuple):
 
 
 def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
-    """Return the locks of the document's signatures, starting with the certification."""
+    """Return the locks that forbid any changes, starting with the certification."""
     found = [read_lock(field) for field in iter_fields(pdf) if field.is_signed]
     permissions = pdf.Root.get("/Perms")
     certificate = permissions.get("/DocMDP") if isinstance(permissions, pikepdf.Dictionary) else None
@@ -60,7 +60,7 @@ def list_locks(pdf: pikepdf.Pdf) -> list[SignatureLock]:
 
 
 def read_lock(field: PdfField) -> SignatureLock:
-    """Return the lock of the signature in a field, or of its future signature."""
+    """Return the lock of the signature in a field, or of the future signature if the field is empty."""
     signature, own = field.get("/V"), field.dictionary.get("/Lock")
     document_parameters, field_parameters = None, own
     if isinstance(signature, pikepdf.Dictionary):
@@ -79,18 +79,19 @@ def read_lock(field: PdfField) -> SignatureLock:
 
 
 def _iter_names(listed: pikepdf.Array) -> Iterator[str]:
-    """Yield the names in an array. Raises InvalidActionError if they are too many or too long."""
     chars = 0
     for number, name in enumerate(listed):
         text = value_to_text(name) if isinstance(name, pikepdf.String) else ""
         chars += len(text)
         if number >= _MAX_NAMES or chars > _MAX_CHARS:
-            raise InvalidActionError("the document has a signature field that locks too many fields")
+            raise InvalidActionError(
+                "the document has a signature field that locks too many fields, or fields with too long names"
+            )
         yield text
 
 
 def _find_transform_parameters(signature: pikepdf.Object, method: str) -> pikepdf.Object | None:
-    """Return the parameters of a signature's transform method, or None if the signature does not have the method."""
+    """Return the parameters of a transform method, or None if the signature does not use it."""
     references = signature.get("/Reference")
     for reference in list(references) if isinstance(references, pikepdf.Array) else []:
         if isinstance(reference, pikepdf.Dictionary) and str(reference.get("/TransformMethod")) == method:

@@ -1,7 +1,7 @@
-"""Judge the changes of a document after each signature, with limited time and memory.
+"""Judge whether changes after a signature invalidate it, with limited time and memory.
 
-pyHanko follows every path to a changed object. In some documents the number of paths is exponential: 40 objects that
-each refer twice to the next one are enough to exhaust any memory. Therefore there are two attempts:
+pyHanko follows every path to a changed object. The number of paths can be exponential: 40 objects that each refer twice
+to the next one exhaust any memory. Therefore there are two attempts:
 
     1. in this process, with a limited number of object lookups, which is enough for most documents
     2. in a separate process with limited time and memory
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_LOOKUPS = 2_000
-"""The maximum number of object lookups for a document in the first attempt."""
+"""The maximum for a document in the first attempt."""
 MAX_SECONDS = 3.0
 """The maximum duration of the second attempt."""
 _MAX_WAIT_SECONDS = 2.0  # before the second attempt starts
@@ -48,7 +48,7 @@ class Modification(NamedTuple):
     """The judgment of the changes after a signature."""
 
     level: str
-    """The name of pyHanko's ModificationLevel, or UNKNOWN if the changes could not be judged."""
+    """The name of pyHanko's ModificationLevel, or UNKNOWN."""
     allowed: bool
     """True if the changes do not invalidate the signature."""
 
@@ -62,7 +62,7 @@ class TooManyLookupsError(Exception):
 
 class _CountingResolver(HistoricalResolver):
     def __init__(self, limited: LimitedReader, revision: int) -> None:
-        original: Any = super()  # without a type, because pyHanko's methods have none
+        original: Any = super()  # pyHanko's methods have no types
         original.__init__(limited, revision)
         self._limited = limited
 
@@ -73,12 +73,12 @@ class _CountingResolver(HistoricalResolver):
 
 
 class LimitedReader(PdfFileReader):
-    """A reader that raises TooManyLookupsError after too many lookups in earlier revisions of the document."""
+    """A reader that raises TooManyLookupsError after MAX_LOOKUPS lookups in earlier revisions of the document."""
 
     _lookups_left = MAX_LOOKUPS
 
     def count_lookup(self) -> None:
-        """Count a lookup of an object in a revision. Raises TooManyLookupsError."""
+        """Count a lookup in an earlier revision."""
         self._lookups_left -= 1
         if self._lookups_left < 0:
             raise TooManyLookupsError
@@ -90,13 +90,16 @@ class LimitedReader(PdfFileReader):
 
 
 def open_signature(opened: PdfFileReader, field: ObjectNumber, name: str = "") -> Any:
-    """Return pyHanko's object for the signature in a field. May raise any exception for a malformed signature."""
+    """Return pyHanko's object for the signature in a field. May raise any exception if it is malformed."""
     dictionary: Any = Reference(*field, opened).get_object()
     return EmbeddedPdfSignature(opened, dictionary, name)
 
 
 def judge(signature: Any) -> Modification:
-    """Judge the changes after this signature. May raise any exception for a malformed document."""
+    """Judge the changes after a signature that `open_signature` has returned.
+
+    Raises TooManyLookupsError if it was read by a LimitedReader, or any exception if the document is malformed.
+    """
     signature.coverage = signature.evaluate_signature_coverage()
     found: Any = signature.evaluate_modifications(POLICY)
     level: Any = found.modification_level if isinstance(found, DiffResult) else ModificationLevel.OTHER
@@ -106,14 +109,14 @@ def judge(signature: Any) -> Modification:
 
 
 def _judge_each(stored: BinaryIO, fields: Sequence[ObjectNumber]) -> Iterator[tuple[ObjectNumber, Modification]]:
-    """Judge the fields that can be judged, in reverse order, because the last one has the fewest changes after it."""
+    """Judge what can be judged, in reverse order, because the last signature has the fewest changes after it."""
     for field in reversed(fields):
         with suppress(Exception):  # a malformed object only affects its own signature
             yield field, judge(open_signature(open_reader(stored), field))
 
 
 class ModificationProcesses:
-    """Runs second attempts in processes with limited time and memory, and limits the number of these processes."""
+    """Runs second attempts in a limited number of processes."""
 
     def __init__(self) -> None:
         self._process_slots = asyncio.Semaphore(_MAX_PROCESSES)
@@ -122,7 +125,7 @@ class ModificationProcesses:
         self._closed = False
 
     async def judge(self, file: Path, fields: Sequence[ObjectNumber]) -> dict[ObjectNumber, Modification]:
-        """Return the judgments of the fields that could be judged."""
+        """Return the judgments. Fields are missing if they are malformed or need too much time or memory."""
         try:
             async with asyncio.timeout(_MAX_WAIT_SECONDS):
                 await self._process_slots.acquire()
@@ -130,10 +133,10 @@ class ModificationProcesses:
             return {}
         attempt = asyncio.ensure_future(asyncio.to_thread(self._run, file, fields))
         attempt.add_done_callback(lambda _: self._process_slots.release())
-        return await asyncio.shield(attempt)  # because cancelling cannot end the thread
+        return await asyncio.shield(attempt)  # cancelling cannot end the thread
 
     def close(self) -> None:
-        """End the running processes, and start no others."""
+        """End the running processes, and prevent new ones."""
         with self._lock:
             self._closed = True
             for process in self._running:
@@ -153,14 +156,13 @@ class ModificationProcesses:
             with self._lock:
                 self._running.discard(process)
         judged = dict[ObjectNumber, Modification]()
-        with suppress(msgspec.MsgspecError):  # the last line may be incomplete if the process was killed
+        with suppress(msgspec.MsgspecError):  # the last line of a killed process may be incomplete
             for line in written.splitlines():
                 field, modification = msgspec.json.decode(line, type=tuple[ObjectNumber, Modification])
                 judged[field] = modification
         return judged
 
     def _start(self) -> subprocess.Popen[bytes] | None:
-        """Start a process that can import the same modules. Return None if that fails."""
         command = [sys.executable, "-P", "-m", "directsuite.sandbox.signing.modifications"]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_find_import_paths())}
         with self._lock, suppress(OSError):
@@ -170,7 +172,7 @@ class ModificationProcesses:
                     env=environment,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # because tracebacks quote documents
+                    stderr=subprocess.DEVNULL,  # tracebacks quote documents
                 )
                 self._running.add(process)
                 return process
@@ -178,13 +180,12 @@ class ModificationProcesses:
 
 
 def _find_import_paths() -> list[str]:
-    """Return the entries of sys.path that are strings. Python ignores others."""
-    entries: list[object] = [*sys.path]
+    entries: list[object] = [*sys.path]  # Python ignores entries that are not strings
     return [entry for entry in entries if isinstance(entry, str)]
 
 
 def _limit_this_process() -> None:
-    """Limit this process, because its parent process may end before it."""
+    """Limit this process by itself, because its parent may end first."""
     if sys.platform == "win32":
         return
     import resource
@@ -192,7 +193,7 @@ def _limit_this_process() -> None:
     os.nice(10)
     seconds = int(MAX_SECONDS) + 2  # including the time of the imports
     for kind, limit in ((resource.RLIMIT_AS, _MAX_MEMORY_BYTES), (resource.RLIMIT_CPU, seconds)):
-        with suppress(ValueError, OSError):  # a lower limit exists, or the system does not support this limit
+        with suppress(ValueError, OSError):  # a lower limit exists, or it is not supported
             resource.setrlimit(kind, (limit, limit))
 
 

@@ -1,8 +1,8 @@
-"""Parse and validate the requests of the signing service before any document is processed.
+"""Parse and validate the requests of the signing service.
 
-Base64 may contain line breaks, and may have a `data:` prefix. The specification does not define the members of a
-widget. Two spellings are accepted, both in points from the top-left corner of the page's crop box before rotation,
-with pages counted from 1:
+Base64 may contain line breaks and have a `data:` prefix. The specification does not define the members of a widget.
+Two spellings are accepted, both in points from the top-left corner of the page's crop box before rotation, with pages
+counted from 1:
 
     {"x": 72, "y": 620, "width": 200, "height": 70, "page": 1}
     {"left": 72, "top": 620, "width": 200, "height": 70, "pageIndex": 1}
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
-_MAX_OFFSET_HOURS = 14  # the maximum of all time zones; a larger GMTOffset is in minutes
+_MAX_OFFSET_HOURS = 14  # of time zones; a larger GMTOffset is in minutes
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2}):?(\d{2})?", re.IGNORECASE)
-_ABBREVIATIONS = {  # common abbreviations that the IANA database does not have
+_ABBREVIATIONS = {  # not in the IANA database
     "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MDT": "America/Denver", "CST": "America/Chicago",
     "CDT": "America/Chicago", "EDT": "America/New_York", "AKST": "America/Anchorage", "AKDT": "America/Anchorage",
     "Z": "UTC",
@@ -38,9 +38,12 @@ _ABBREVIATIONS = {  # common abbreviations that the IANA database does not have
 
 
 def decode_base64(text: bytes | str, what: str) -> bytes:
-    """Decode base64 text. Raises InvalidParameterError, which names `what` is invalid."""
+    """Decode base64 text. Raises InvalidParameterError if it is invalid or empty.
+
+    what: the name of the text in the error.
+    """
     raw = text.encode("ascii", "replace") if isinstance(text, str) else text
-    with suppress(ValueError):  # usually there is nothing to remove, which saves a copy
+    with suppress(ValueError):  # usually nothing needs to be removed
         if raw:
             return pybase64.b64decode(raw, validate=True)
     prefix = _DATA_PREFIX.match(raw)
@@ -56,7 +59,7 @@ def decode_base64(text: bytes | str, what: str) -> bytes:
 class Base64File:
     """Decodes base64 text piece by piece into a file. Its methods may run in different threads, but not concurrently.
 
-    White space is ignored, and also the prefix of a data URL if it is completely in the first piece.
+    Whitespace is ignored, and also the prefix of a data URL if the first piece contains all of it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -65,10 +68,7 @@ class Base64File:
         self._at_start = True
 
     def write(self, text: bytes, *, last: bool = False) -> None:
-        """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if the entire text is empty.
-
-        last: True for the last piece.
-        """
+        """Decode a piece of the text. Raises InvalidParameterError if it is invalid, or if the entire text is empty."""
         if self._at_start and text:
             found = _DATA_PREFIX.match(text)
             text = text[found.end() :] if found else text
@@ -90,7 +90,7 @@ class Base64File:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The place of a signature, in points from the top-left corner of the unrotated crop box. Pages count from 1."""
+    """The place of a signature. See the module docstring for its units."""
 
     left: float
     top: float
@@ -104,9 +104,9 @@ class SignatureRequest:
     """A validated request for a signature."""
 
     name: str | None = None
-    """The name of the signature field. None: an unused name is chosen."""
+    """Of the signature field. None: an unused name is chosen."""
     placement: Placement | None = None
-    """None for the place of the existing field, or for an invisible signature."""
+    """None for an existing field or an invisible signature."""
     reason: str | None = None
     signer_name: str | None = None
     zone: tzinfo = UTC
@@ -117,8 +117,6 @@ _Text = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\0]*\Z")]
 
 
 class _Widget(msgspec.Struct, rename={"page_index": "pageIndex"}):
-    """A WidgetObject in either spelling. A null member is treated as absent."""
-
     x: float | None = None
     left: float | None = None
     y: float | None = None
@@ -143,13 +141,13 @@ class _SignBody(
 
 
 class _MultiSignBody(msgspec.Struct, rename={"signatures": "Signatures"}):
-    """The body of MultiSign. Its items are converted one by one, so that an error contains the position."""
+    """The body of MultiSign. Its items are converted one by one, so that errors name the position."""
 
     signatures: Annotated[list[Any], msgspec.Meta(min_length=1)]
 
 
 _MEMBERS = _SignBody.__struct_encode_fields__
-_MISMATCHES = {  # parts of msgspec's errors, and the service's explanations
+_MISMATCHES = {  # by parts of msgspec's errors
     "length <= 1000": "must have at most 1000 characters",
     "matching regex": "must not contain the character NUL",
     "Expected `str": "must be a string",
@@ -162,12 +160,12 @@ _PLACE = re.compile(r"(.*) - at `\$\.(.*)`", re.DOTALL)
 
 
 def read_sign(body: object) -> list[SignatureRequest]:
-    """Return the signature requested by a Sign body, as a list. Raises InvalidParameterError."""
+    """Parse the body of Sign into a list of one. Raises InvalidParameterError if it is invalid."""
     return [_read_signature(body, "")]
 
 
 def read_multi_sign(body: object) -> list[SignatureRequest]:
-    """Return the signatures requested by a MultiSign body, in order. Raises InvalidParameterError."""
+    """Parse the body of MultiSign. Raises InvalidParameterError if it is invalid or repeats a name."""
     try:
         entries = msgspec.convert(body, _MultiSignBody).signatures
     except msgspec.ValidationError:
@@ -184,15 +182,15 @@ def read_multi_sign(body: object) -> list[SignatureRequest]:
 
 
 def _read_signature(body: object, path: str) -> SignatureRequest:
-    whole = path.rstrip(".") or "the body"
-    # Unknown members are ignored, but a body with only unknown members was meant for another operation.
+    owner = path.rstrip(".") or "the body"
+    # A body with only unknown members was meant for another operation.
     if isinstance(body, dict) and body and not set(cast("dict[str, Any]", body)) & set(_MEMBERS):
-        raise InvalidParameterError(f"{whole} has none of a signature's members: {', '.join(_MEMBERS)}")
+        raise InvalidParameterError(f"{owner} has none of a signature's members: {', '.join(_MEMBERS)}")
     try:
         signature = msgspec.convert(body, _SignBody)
     except msgspec.ValidationError as mismatch:
         place = _PLACE.fullmatch(str(mismatch))
-        text, member = (place[1], path + place[2]) if place else (str(mismatch), whole)
+        text, member = (place[1], path + place[2]) if place else (str(mismatch), owner)
         wrong = next(words for fragment, words in _MISMATCHES.items() if fragment in text)
         raise InvalidParameterError(f"{member} {wrong}") from None
     return SignatureRequest(
@@ -231,7 +229,6 @@ def _require_number(*spellings: float | None, name: str) -> float:
 
 
 def _find_zone(name: str | None, offset: int | None, path: str) -> tzinfo:
-    """Return the signer's time zone: the named one, otherwise that of GMTOffset, otherwise UTC."""
     if name:
         zone = _find_named_zone(name.strip())
         if zone is not None:
@@ -258,5 +255,5 @@ def _find_named_zone(name: str) -> tzinfo | None:
         return timezone(-distance if sign == "-" else distance)
     try:
         return ZoneInfo(_ABBREVIATIONS.get(name.upper(), name))
-    except (LookupError, ValueError, OSError):  # an unknown name, or the name of a folder in the database
+    except (LookupError, ValueError, OSError):  # unknown, or a folder in the database
         return None

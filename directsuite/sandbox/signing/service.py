@@ -1,13 +1,11 @@
 """The signing service: its routes, and the storage of its documents (specification section 4.A).
 
-A change holds the document's lock from reading the document to storing the result, so that changes of a document do not
-overlap. The result and its ledger entry are stored in one transaction. A change without effect (flattening
-without a form, clearing without an empty signature field) succeeds, keeps the digest, and adds no ledger entry.
-PDFs are processed in worker threads, two at a time, from file to file. Bodies are decoded and encoded as streams, so
-that large documents need little memory.
+A lock for each document ensures that its changes do not overlap. A result and its ledger entry are stored in one
+transaction. A change without effect (flattening without a form, clearing without an empty signature field) succeeds,
+keeps the digest, and adds no ledger entry. PDFs are processed in worker threads, from file to file, and bodies are
+streamed, so that large documents need little memory.
 
-A document expires after 4 hours without activity. The expiry is checked at each use; the rows of expired documents
-are deleted when the next document is saved.
+A document expires after 4 hours without activity. Expired documents are deleted when the next one is saved.
 """
 
 from __future__ import annotations
@@ -73,14 +71,14 @@ _BODY_READERS: dict[ChangeOperation, Callable[[object], list[SignatureRequest]] 
     "Sign": read_sign,
     "MultiSign": read_multi_sign,
 }
-"""The operations that change a document, with the parser of the body. Each also has a variant that returns the PDF."""
+"""The operations that change a document, with the parser of their body. None: it is ignored."""
 
 
 class SigningService:
     """The twelve operations on stored PDF documents.
 
-    missing_status: the HTTP status for an unknown, deleted or expired identifier. The specification uses 400 for
-    invalid parameters and 404 for unknown endpoints only; some servers send 404.
+    missing_status: the HTTP status for an unknown, deleted or expired identifier: 400 in the specification, but some
+    servers send 404.
     folder: the folder of the documents. None: a temporary one.
     max_body: the maximum size of Save's body in bytes. None: the application's maximum.
     """
@@ -106,7 +104,7 @@ class SigningService:
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
     def make_routes(self) -> list[web.RouteDef]:
-        """Return the service's routes, with the operation names of the specification."""
+        """Return the service's routes, named by the operations."""
         one = f"{_BASE}/{{identifier}}"
         routes = [
             web.post(_BASE, self._save, name="Save"),
@@ -123,9 +121,9 @@ class SigningService:
         return routes
 
     async def describe(self, name: str) -> dict[str, Any]:
-        """Return the response of GetDocInfo for a document's file, at the current time.
+        """Return the members of GetDocInfo's response that describe a document's file.
 
-        Raises RejectionError, or FileNotFoundError if the file does not exist.
+        Raises InvalidActionError if it is malformed, FileNotFoundError if it does not exist, or KeyUnavailableError.
         """
         moment = self._clock.now()
         with self._files.hold_file(name) as file:
@@ -137,18 +135,18 @@ class SigningService:
         return description.members
 
     def hold_file(self, name: str) -> AbstractContextManager[Path]:
-        """Delay the deletion of a file while the block runs. Raises FileNotFoundError if it does not exist."""
+        """Delay the deletion of a file until the block ends. Raises FileNotFoundError if it does not exist."""
         return self._files.hold_file(name)
 
     async def remove_unreferenced(self, *, at_start: bool = False) -> None:
         """Delete the files of deleted documents.
 
-        at_start: also delete the files left by a sandbox that was killed.
+        at_start: also delete those left by a sandbox that was killed.
         """
         await self._files.remove_unreferenced(self._database, at_start=at_start)
 
     def close(self) -> None:
-        """End the processes that judge modifications, and delete the documents if their folder is temporary."""
+        """End the processes that judge modifications, and delete the documents of a temporary folder."""
         if self._processes is not None:
             self._processes.close()
         self._files.close()
@@ -160,19 +158,18 @@ class SigningService:
                 repaired: bool = await self._run_in_worker(
                     lambda: _import_engine().repair_upload(uploaded, repaired_file)
                 )
-            kept, other = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
-            self._files.abandon([other.name])
+            stored, unused = (repaired_file, uploaded) if repaired else (uploaded, repaired_file)
+            self._files.abandon([unused.name])
             document = StoredPdf(
                 str(uuid.uuid4()),
                 self._clock.milliseconds(),
-                *await asyncio.to_thread(self._files.sync_and_digest, kept),
+                *await asyncio.to_thread(self._files.sync_and_digest, stored),
             )
             await self._write(lambda connection: insert_document(connection, document, request[ACCOUNT]))
         repair = "; its damaged structure was repaired" if repaired else ""
         return web.json_response(_build_summary(document, f"the document is stored{repair}"))
 
     async def _receive(self, request: web.Request, file: Path) -> None:
-        """Decode the body into a file. Raises InvalidParameterError or BodyTooLargeError."""
         with Base64File(file) as decoder:
             await receive_body(request, self._max_body or request.client_max_size, decoder.write)
             await asyncio.to_thread(decoder.write, b"", last=True)
@@ -232,7 +229,6 @@ class SigningService:
     async def _judge_modifications(
         self, file: Path, fields: Sequence[ObjectNumber]
     ) -> dict[ObjectNumber, Modification]:
-        """Judge changes in a separate process, so that slow documents do not delay others."""
         if self._processes is None:
             from directsuite.sandbox.signing.modifications import ModificationProcesses
 
@@ -240,8 +236,6 @@ class SigningService:
         return await self._processes.judge(file, fields)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a write transaction, then delete the files that no row names."""
-
         try:
             return await self._files.write(self._database, work)
         except NoSuchDocumentError as missing:
@@ -257,7 +251,7 @@ class SigningService:
 
 
 def _import_engine() -> Any:
-    """Import the PDF engine and its libraries. Called in a worker thread, because the first import is slow."""
+    """Import the PDF engine. Called in a worker thread, because the first import is slow."""
     from directsuite.sandbox.signing import engine
 
     return engine
@@ -290,13 +284,13 @@ class StoredPdf:
     digest: str
     """SHA-256 of the content, in hex."""
     file: str
-    """The name of the file that contains the document."""
+    """The name of the file."""
     size: int
-    """The size in bytes."""
+    """In bytes."""
 
 
 def insert_document(connection: sqlite3.Connection, document: StoredPdf, account: str) -> None:
-    """Store a new document, and delete the documents that are expired at its creation time."""
+    """Store a new document, and delete expired ones."""
     connection.execute(
         "DELETE FROM signing_document WHERE last_activity <= ?", (document.created - DOCUMENT_LIFETIME_MS,)
     )
@@ -314,8 +308,7 @@ def insert_document(connection: sqlite3.Connection, document: StoredPdf, account
 def use_document(connection: sqlite3.Connection, identifier: str, account: str, at: int) -> StoredPdf:
     """Return the document and restart its lifetime at `at`, in milliseconds since 1970.
 
-    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it belongs to another
-    account.
+    Raises NoSuchDocumentError if it is unknown, deleted or expired, and WrongAccountError if it is another account's.
     """
     row = connection.execute(
         "SELECT * FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = ?", (identifier,)
@@ -336,7 +329,7 @@ def replace_document(
     operation: str,
     at: int,
 ) -> None:
-    """Replace the file of the document `before` by the file that `operation` has written.
+    """Replace the stored file by the result of `operation`.
 
     Raises InvalidActionError if the document was changed or deleted in the meantime.
     """

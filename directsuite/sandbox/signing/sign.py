@@ -2,9 +2,8 @@
 
 Each signature is a separate incremental update. The document is stored only after the last one.
 
-The appearance of a visible signature (picture, signer, reason and time) is drawn with pikepdf as a page of a new PDF,
-which pyHanko imports into the document. On a rotated page it is drawn with the opposite rotation, so that it reads
-upright.
+The appearance of a visible signature (picture, signer, reason and time) is a page of a new PDF, which pyHanko imports
+into the document. It is upright even on a rotated page.
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST_ALGORITHM = "sha256"
-_TOLERANCE = 0.5  # points by which a widget may exceed the page, because clients round
+_TOLERANCE = 0.5  # points beyond the page, because clients round
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
-_MAX_PIXELS = 8_000_000  # because a picture of a few kilobytes can unpack to gigabytes
-_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of all pictures of a request, which are in memory at the same time
+_MAX_PIXELS = 8_000_000  # a few kilobytes can unpack to gigabytes
+_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of a request
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture, and between picture and text
 
@@ -78,7 +77,7 @@ DrawFn = Callable[[float, float], bytes]
 
 
 def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
-    """Write the document to `target` with a signature for each request. Return the names of the signatures.
+    """Write the document to `target` with a signature for each request. Return the names of the signature fields.
 
     at: the time of signing, converted to each signer's time zone.
     Raises InvalidActionError if the document does not allow a signature, and InvalidParameterError if a request is
@@ -88,7 +87,7 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
         form = find_acro_form(pdf)
         outdated = form is not None and "/NeedAppearances" in form and not count_signatures(pdf)
         if outdated:
-            # If a viewer drew the form after the first signature, the signature would become invalid.
+            # Otherwise a viewer would draw the form later, which would invalidate the signature.
             complete_appearances(pdf)
             rewrite(pdf, target)
         signatures = _plan_signatures(pdf, requests)
@@ -105,19 +104,17 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
 
 @dataclass(frozen=True, slots=True)
 class _PlannedSignature:
-    """A valid signature request, with what was found out about its field and page."""
-
     request: SignatureRequest
     name: str
     new_field: SigFieldSpec | None
     """None if the field exists already."""
     rotation: int
-    """The clockwise rotation of the signature's page: 0, 90, 180 or 270 degrees."""
+    """Of the page, clockwise in degrees."""
     picture: Image | None
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    """Validate the requests, and return the signatures to add, each in a different unsigned field."""
+    """Validate the requests, and return the signatures to add."""
     if count_signatures(pdf) + len(requests) > MAX_SIGNATURES:
         raise InvalidActionError(f"the document would have more than {MAX_SIGNATURES} signatures")
     in_force = list_locks(pdf)
@@ -143,7 +140,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         picture = _read_picture(request.picture) if request.picture is not None else None
         pixels += picture.width * picture.height if picture is not None else 0
         if pixels > _MAX_PIXELS_TOGETHER:
-            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER} pixels together")
+            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels together")
         page = new_field.on_page + 1 if new_field is not None else _find_page(pdf, existing[name])
         turned = find_rotation(pdf.pages[page - 1]) if page is not None else 0
         made[name] = _PlannedSignature(request, name, new_field, turned, picture)
@@ -151,7 +148,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
 
 
 def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
-    """Raise InvalidActionError if a signature in this field would invalidate an earlier one."""
+    """Raise InvalidActionError if a signature in this field would break a lock."""
     for lock in in_force:
         if lock.permission == 1:
             raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
@@ -191,7 +188,7 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
 
 
 def _find_page(pdf: pikepdf.Pdf, field: PdfField) -> int | None:
-    """Return the number of the page that shows a field, from 1, or None if it is on no page."""
+    """Return the number, from 1, of the page of a field's first widget, or None if it is on no page."""
     place = map_widget_places(pdf).get(field.widgets[0].objgen)
     return place[0] if place is not None else None
 
@@ -222,12 +219,12 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
 
 
 async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
-    """Sign like pyHanko's async_sign_pdf, but step by step, because only this allows setting the time of signing."""
+    """Sign like pyHanko's async_sign_pdf, which does not allow setting the time of signing."""
     session: Any = pdf_signer.init_signing_session(open_incremental_writer(document))
     if session.timestamper is not None:
         raise SigningError(
-            "the field requires a time stamp from a server named by the document, but the sandbox sends no request"
-            " because of a document"
+            "the field requires a time stamp from a server that the document names, but the sandbox does not contact"
+            " such servers"
         )
     session.system_time = at
     validation = await session.perform_presign_validation(session.pdf_out)
@@ -241,18 +238,18 @@ async def _embed(document: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> Non
 
 
 def _read_picture(picture: bytes) -> Image:
-    """Return a graphical signature as an image. Raises InvalidParameterError if it is unreadable or too large."""
+    """Decode a graphical signature. Raises InvalidParameterError if it is unreadable or too large."""
     from PIL import Image
 
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
         if opened.width * opened.height > _MAX_PIXELS:
             raise InvalidParameterError(
-                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS} in total"
+                f"graphicalSignature has {opened.width} x {opened.height} pixels, more than {_MAX_PIXELS:,} in total"
             )
         return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InvalidParameterError(f"graphicalSignature has more than {_MAX_PIXELS} pixels") from None
+        raise InvalidParameterError(f"graphicalSignature has more than {_MAX_PIXELS:,} pixels") from None
     except (InvalidParameterError, MemoryError):
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
@@ -260,10 +257,9 @@ def _read_picture(picture: bytes) -> Image:
 
 
 def _apply_exif_orientation(picture: Image) -> Image:
-    """Return the picture with the orientation in its EXIF data, as viewers show it."""
     from PIL import ImageOps
 
-    picture.load()  # before the EXIF data, so that errors of the picture itself are raised
+    picture.load()  # so that errors of the picture itself are raised
     with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
         return ImageOps.exif_transpose(picture)
     return picture
@@ -272,9 +268,9 @@ def _apply_exif_orientation(picture: Image) -> Image:
 def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
     """Return a PDF of one page with the appearance of a signature.
 
-    width, height: the size of the signature on the unrotated page, in points.
+    width, height: the size on the unrotated page, in points.
     turned: the clockwise rotation of the page in degrees.
-    The background is white, because the page below may be a dark scan.
+    The background is white, because the page may be a dark scan.
     """
     across, up, matrix = compute_upright_matrix(turned, width, height)
     text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
@@ -312,7 +308,7 @@ def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image
 
 @dataclass(frozen=True)
 class _DrawnStampStyle(BaseStampStyle):
-    """Makes pyHanko use the PDF that `draw` returns for a width and height as the appearance of a signature."""
+    """Uses the PDF that `draw` returns for a width and height as the appearance of a signature."""
 
     draw: DrawFn | None = None
 
@@ -323,7 +319,7 @@ class _DrawnStampStyle(BaseStampStyle):
 class _DrawnStamp(AppearanceContent):
     def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: DrawFn | None) -> None:
         super().__init__(writer=writer, box=box)
-        self._signed_document: Any = writer  # the writer of the base class has no type
+        self._signed_document: Any = writer  # untyped in the base class
         self._draw = draw
 
     def register(self) -> Any:
@@ -334,8 +330,6 @@ class _DrawnStamp(AppearanceContent):
 
 
 def _make_image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
-    """Return a picture as a PDF image, with its transparency as a soft mask."""
-
     def make_channel(pixels: bytes, space: Name) -> pikepdf.Object:
         return make_stream(
             pdf,

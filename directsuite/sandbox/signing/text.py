@@ -1,9 +1,8 @@
 """Write text as PDF content: the fonts, and the layout of lines in a box.
 
 Helvetica, which every viewer has, covers Windows-1252. For other characters, a subset of a TrueType font of this
-machine is embedded: the first of FONT_PATHS that has all characters. If there is none, `find_font` returns None and
-the caller decides: replacing characters by question marks is acceptable in a signature's appearance, but not in the
-value of a form field.
+machine is embedded: the first of FONT_PATHS that has all characters. If none has, `find_font` returns None. Then
+question marks are acceptable in a signature's appearance, but not in the value of a form field.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ FONT_PATHS = (
     "C:/Windows/Fonts/segoeui.ttf",
 )
 
-# Widths of Helvetica's glyphs in thousandths of the font size, by the bytes 32 to 255 of Windows-1252 (Adobe's font
-# metrics; 0 if a code is unused).
+# Helvetica's glyph widths in thousandths of the font size, for bytes 32 to 255 of Windows-1252; 0 if unused.
 _HELVETICA_WIDTHS = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556,
     556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667,
@@ -55,12 +53,12 @@ _HELVETICA_WIDTHS = (
 )  # fmt: skip
 
 _EMBEDDED_TABLES = {"GlyphOrder", "cvt ", "fpgm", "glyf", "head", "hhea", "hmtx", "loca", "maxp", "prep"}
-_MARGIN = 2.0  # points between the edge of a box and its text
-_LEADING = 1.15  # distance of baselines, in font sizes
+_MARGIN = 2.0  # points between a box and its text
+_LEADING = 1.15  # between baselines, in font sizes
 _MIN_FONT_SIZE, _MAX_FONT_SIZE = 4.0, 12.0  # for automatic sizes
-_BASELINE = 0.22  # distance of the baseline from the bottom of a row, in font sizes
+_BASELINE = 0.22  # above the bottom of a row, in font sizes
 _CAP_HEIGHT = 0.72  # of Helvetica and similar fonts, in font sizes
-_HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # the usual background of viewers for a selected item
+_HIGHLIGHT = b"0.6 0.75686 0.8549 rg"  # the usual background of selected items
 
 
 class Helvetica:
@@ -83,7 +81,6 @@ class Helvetica:
 
     @staticmethod
     def covers(text: str) -> bool:
-        """Return True if Windows-1252 contains every character of the text."""
         """Return True if Windows-1252 has every character of the text."""
         return not any(0x80 <= ord(character) < 0xA0 for character in text) and text == text.encode(
             "cp1252", "ignore"
@@ -95,7 +92,7 @@ class Helvetica:
 
 
 class EmbeddedFont:
-    """A TrueType font, of which the glyphs for one text are embedded with their original numbers (Identity-H).
+    """The glyphs of a TrueType font for one text, embedded with their original numbers (Identity-H).
 
     May raise any exception if the font file is damaged.
     """
@@ -115,7 +112,7 @@ class EmbeddedFont:
         return b"<" + struct.pack(f">{len(glyphs)}H", *glyphs).hex().encode() + b">"
 
     def make_resource(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
-        """Create the font's dictionary in `pdf`, with the subset and a map to Unicode."""
+        """Create the font's dictionary in `pdf`, with its glyphs and a map to Unicode."""
         font = self._font
         name = Name("/DSBOXA+" + font.name)
         descriptor = Dictionary(
@@ -159,7 +156,7 @@ Font: TypeAlias = Helvetica | EmbeddedFont
 
 
 def find_font(text: str) -> Font | None:
-    """Return a font that has every character of the text, or None if this machine has none."""
+    """Return a font with every character of the text, or None if this machine has none."""
     printable = "".join(character for character in text if character >= " ")
     if Helvetica.covers(printable):
         return Helvetica()
@@ -172,11 +169,11 @@ class TextStyle:
 
     font: Font
     size: float
-    """The font size in points, or 0 for an automatic size."""
+    """In points, or 0 for an automatic size."""
     colour: str
-    """PDF operators that set the color."""
+    """PDF operators that set it."""
     alignment: int
-    """0 for left, 1 for centered, 2 for right."""
+    """0 left, 1 centered, 2 right."""
     width: float
     height: float
 
@@ -190,7 +187,7 @@ def draw_line(style: TextStyle, text: str) -> bytes:
 
 
 def draw_paragraph(style: TextStyle, text: str) -> bytes:
-    """Return content with lines that start at the top of the box and are wrapped between words."""
+    """Return content with lines from the top of the box, wrapped between words."""
     size = style.size or next(
         (
             float(size)
@@ -208,7 +205,7 @@ def draw_paragraph(style: TextStyle, text: str) -> bytes:
 
 
 def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
-    """Return content with one character in the center of each of `cells` cells of equal width."""
+    """Return content with one character in the center of each of `cells` equal cells."""
     size = style.size or min(_MAX_FONT_SIZE, max(_MIN_FONT_SIZE, style.height * 0.7))
     cell = style.width / cells
     middle = style.height / 2 - (_CAP_HEIGHT / 2) * size
@@ -220,10 +217,9 @@ def draw_comb(style: TextStyle, text: str, cells: int) -> bytes:
 
 
 def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], first: int) -> bytes:
-    """Return content with a list of items.
+    """Return content with a list of items, starting with the index `first`.
 
     chosen: the indexes of the items to highlight.
-    first: the index of the item at the top.
     """
     size = style.size or _MAX_FONT_SIZE
     row = size * _LEADING
@@ -240,14 +236,14 @@ def draw_item_list(style: TextStyle, items: Sequence[str], chosen: set[int], fir
 
 
 def wrap_text(font: Font, text: str, size: float, width: float) -> list[str]:
-    """Split a text into lines of a maximum width in points. A wider word is a line by itself."""
+    """Split a text into lines of a maximum width in points. A wider word gets its own line."""
     lines: list[str] = []
     space = font.measure_width(" ", 1000)
     for line in text.splitlines() or [""]:
         words, units = (
             list[str](),
             0.0,
-        )  # in thousandths of the font size: integers, so that sums have no rounding error
+        )  # integers, so that sums are exact
         for word in line.split(" "):
             added = font.measure_width(word, 1000)
             if words and (units + space + added) * size / 1000 > width:
@@ -288,21 +284,21 @@ def _clip(style: TextStyle, content: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TrueType:
-    """The data of a TrueType font file. Lengths are in thousandths of the font size."""
+    """A TrueType font file. Lengths are in thousandths of the font size."""
 
     name: str
     content: bytes
     glyphs: Mapping[int, int]
-    """The glyph numbers by code point."""
+    """Glyph numbers by code point."""
     advances: Sequence[int]
-    """The glyph widths by glyph number."""
+    """Widths by glyph number."""
     bounds: tuple[int, int, int, int]
     ascent: int
     descent: int
 
 
 def _embed_font(path: str, text: str) -> EmbeddedFont | None:
-    """Return the font at `path`, or None if it does not exist, is damaged, or lacks a character of the text."""
+    """Return the font at `path`, or None if it is missing, damaged, or lacks a character of the text."""
     try:
         font = _read_font(path)
         return EmbeddedFont(font, text) if all(ord(character) in font.glyphs for character in text) else None
@@ -336,7 +332,7 @@ def _read_font(path: str) -> TrueType:
 
 
 def _open_font(content: bytes) -> Any:
-    """Open a font with fontTools, with glyph numbers as names, because the names in a font may be missing or wrong."""
+    """Open a font with numbers as glyph names, because its own may be missing or wrong."""
     tables: Any = import_module("fontTools.ttLib")  # imported only if a text needs it
     font = tables.TTFont(io.BytesIO(content), lazy=True, recalcBBoxes=False, recalcTimestamp=False)
     font.setGlyphOrder([str(number) for number in range(font["maxp"].numGlyphs)])
@@ -344,9 +340,9 @@ def _open_font(content: bytes) -> Any:
 
 
 def _make_subset(font: TrueType, glyphs: set[int]) -> bytes:
-    """Return a font file that has only the outlines of these glyphs, with their original numbers.
+    """Return a font file with only these glyphs, numbered as before.
 
-    fontTools.subset is not used because its import takes half a second, and it logs the characters of the text.
+    fontTools.subset is not used because its import takes half a second, and it logs the text.
     """
     opened = _open_font(font.content)
     outlines = opened["glyf"]

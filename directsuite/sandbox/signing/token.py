@@ -1,8 +1,7 @@
 """The signing key in a PKCS #11 token, such as a hardware security module. Needs the extra `directsuite[hsm]`.
 
-The token makes each signature, through pyHanko's PKCS#11 signer. If it has no key with the label, a key that cannot be
-exported is created in it. If it has no certificate for the key, the sandbox issues one as for a key in a file, and
-stores this certificate and its authority's in the token.
+The token makes each signature. If it has no key with the label, a key that cannot be exported is created in it. If it
+has no certificate for the key, the sandbox issues one, and stores it and its authority's certificate in the token.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from directsuite.sandbox.signing.keys import Certificate
 
 _KEY_BITS = 2048
-_MAX_DER_OVERHEAD_BYTES = 9  # the maximum that DER adds to the two numbers of an ECDSA signature
+_MAX_DER_OVERHEAD_BYTES = 9  # around the two numbers of an ECDSA signature
 
 
 class TokenKeyStore:
@@ -44,9 +43,9 @@ class TokenKeyStore:
     token: the label of the token.
     key: the label of the key, which may be an RSA or elliptic curve key.
     pin: the PIN of the token, or None.
-    After a failure, the next signature opens a new session, and lets the library find its tokens again. A rejected PIN
-    is not used again, because tokens lock themselves after a few attempts. Only one store may exist for a library in a
-    process, because sessions and logins belong to the library.
+    Methods other than `close` raise KeyUnavailableError if they need the token and it cannot be used. After a failure,
+    the next signature opens a new session. A rejected PIN is not used again, because tokens lock themselves after a few
+    attempts. A process may have only one store for a library, because sessions and logins belong to the library.
     """
 
     def __init__(self, module: Path, token: str, *, key: str, pin: str | None) -> None:
@@ -55,12 +54,12 @@ class TokenKeyStore:
         self._key = key
         self._pin = pin
         self._is_pin_rejected = False
-        self._lock = threading.Lock()  # because a session allows only one operation at a time
+        self._lock = threading.Lock()  # a session allows one operation at a time
         self._signer: PKCS11Signer | None = None
         self._chain: list[bytes] = []
 
     def open(self) -> None:
-        """Log in to the token, and create the missing key and certificates. Raises KeyUnavailableError."""
+        """Log in to the token, and create the key and certificates if they are missing."""
         with self._lock:
             self._open_session()
 
@@ -70,21 +69,21 @@ class TokenKeyStore:
             self._end_session()
 
     def signer(self) -> Signer:
-        """Return a signer whose signatures are made by the token. Raises KeyUnavailableError."""
+        """Return a signer whose signatures are made by the token."""
         with self._lock:
             self._open_session()
             return _TokenSigner(self, [load_certificate(each) for each in self._chain])
 
     def trust_roots(self) -> Sequence[Certificate]:
-        """Return the last certificate of the key's chain in the token. Raises KeyUnavailableError."""
+        """Return the last certificate of the key's chain in the token."""
         return [load_certificate(self._get_root())]
 
     def authority_pem(self) -> bytes:
-        """Return that certificate as PEM. Raises KeyUnavailableError."""
+        """Return the root certificate as PEM."""
         return x509.load_der_x509_certificate(self._get_root()).public_bytes(Encoding.PEM)
 
     async def sign(self, content: bytes, digest_algorithm: str) -> bytes:
-        """Return the signature of `content`: PKCS #1 v1.5, or ECDSA. Raises KeyUnavailableError.
+        """Return the signature of `content`: PKCS #1 v1.5, or ECDSA.
 
         If the session fails, a new one is tried once, because the token may have been unavailable in the meantime.
         """
@@ -101,20 +100,23 @@ class TokenKeyStore:
 
     def _get_root(self) -> bytes:
         with self._lock:
-            if not self._chain:  # otherwise documents can be described while the token is unavailable
+            if not self._chain:  # a known chain is used even while the token is unavailable
                 self._open_session()
             return self._chain[-1]
 
     def _open_session(self) -> PKCS11Signer:
-        """Return the signer of an open session. The caller must hold the lock."""
+        """Return the signer of the open session, or of a new one. The caller must hold the lock."""
         if self._signer is not None:
             return self._signer
         if self._is_pin_rejected:
-            raise KeyUnavailableError("the token with the signing key has rejected its PIN, which is not tried again")
+            raise KeyUnavailableError(
+                "the token with the signing key has rejected the PIN, which is not tried again: restart the sandbox"
+                " with the correct PIN"
+            )
         session: Any = None
         try:
             library = pkcs11.lib(self._module)
-            library.reinitialize()  # because a library lists its tokens only at the start; this ends its sessions
+            library.reinitialize()  # ends sessions, and finds tokens again
             token = library.get_token(token_label=self._token)
             session = token.open(rw=TokenFlag.WRITE_PROTECTED not in token.flags, user_pin=self._pin)
             self._signer, self._chain = self._prepare_session(session)
@@ -129,14 +131,14 @@ class TokenKeyStore:
         return self._signer
 
     def _prepare_session(self, session: Any) -> tuple[PKCS11Signer, list[bytes]]:
-        """Return the signer of a session and the certificate chain of its key. Raises PKCS11Error."""
+        """Return the signer and the certificate chain of the key, after creating what is missing."""
         wanted = {Attribute.LABEL: self._key, Attribute.CLASS: ObjectClass.PRIVATE_KEY}
         private = next(iter(list(session.get_objects(wanted))), None)
         if private is None:
-            kept = {Attribute.SENSITIVE: True, Attribute.EXTRACTABLE: False}
+            template = {Attribute.SENSITIVE: True, Attribute.EXTRACTABLE: False}
             identifier = self._key.encode()
             _, private = session.generate_keypair(
-                KeyType.RSA, _KEY_BITS, id=identifier, label=self._key, store=True, private_template=kept
+                KeyType.RSA, _KEY_BITS, id=identifier, label=self._key, store=True, private_template=template
             )
         public = _find_public_key(session, private)
         found = [each[Attribute.VALUE] for each in session.get_objects({Attribute.CLASS: ObjectClass.CERTIFICATE})]
@@ -156,7 +158,7 @@ class TokenKeyStore:
             other_certs_to_pull=(),
             use_raw_mechanism=isinstance(public, ec.EllipticCurvePublicKey),  # few tokens compute digests for ECDSA
         )
-        _ = signer.signing_cert  # makes pyHanko load the key now, while the session works
+        _ = signer.signing_cert  # makes pyHanko load the key now
         return signer, chain
 
     def _end_session(self) -> None:
@@ -166,21 +168,19 @@ class TokenKeyStore:
 
 
 def _close_session(session: Any) -> None:
-    """Close a session, and ignore errors, because the token may be unavailable."""
-    with contextlib.suppress(PKCS11Error):
+    with contextlib.suppress(PKCS11Error):  # the token may be unavailable
         session.close()
 
 
 def _make_unavailable_error(error: PKCS11Error) -> KeyUnavailableError:
-    """Return an error with the name of the PKCS #11 error only, because its text may contain more."""
+    """Return an error without the text of the PKCS #11 error, which may contain secrets."""
     return KeyUnavailableError(f"the token with the signing key cannot be used ({type(error).__name__})")
 
 
 def _find_public_key(session: Any, private: Any) -> rsa.RSAPublicKey | ec.EllipticCurvePublicKey:
     """Return the public key of a private key. Raises KeyUnavailableError if it is unsuitable or cannot be found.
 
-    An elliptic curve private key does not contain its public key, which is read from a public key or certificate with
-    the same id.
+    For an elliptic curve key, it is read from a public key or certificate with the same id.
     """
     beside = {Attribute.ID: private[Attribute.ID]}
     public: object = None
@@ -227,5 +227,5 @@ class _TokenSigner(Signer):
         )
 
     async def async_sign_raw(self, data: bytes, digest_algorithm: str, dry_run: bool = False) -> bytes:
-        """Return the signature. pyHanko first calls it with `dry_run` for the size."""
+        # pyHanko first calls this with `dry_run` for the size of the signature.
         return bytes(self._size) if dry_run else await self._store.sign(data, digest_algorithm)

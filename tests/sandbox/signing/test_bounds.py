@@ -185,7 +185,7 @@ async def test_a_large_document_has_few_signatures(signing: SigningCaller, monke
     assert "too large for this number of signatures" in refused
     await signing.save(signed)
     body = base64.b64encode(with_signatures(250))
-    assert "too large to verify its signatures" in await signing.call_rejected("POST", body=body)
+    assert "too large for its number of signatures" in await signing.call_rejected("POST", body=body)
 
 
 async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCaller) -> None:
@@ -197,7 +197,7 @@ async def test_the_pictures_of_a_request_are_limited_together(signing: SigningCa
     signature = {"widget": widget, "graphicalSignature": picture}
     path = f"/{identifier}/multiSign"
     refused = await signing.call_rejected("PATCH", path, json={"Signatures": [signature] * 5})
-    assert "more than 32000000 pixels together" in refused
+    assert "more than 32,000,000 pixels together" in refused
 
 
 def form_with_widgets(number: int, shared: Callable[[pikepdf.Pdf], dict[str, Any]], **field: Any) -> bytes:
