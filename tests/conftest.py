@@ -106,7 +106,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _mark_wide_cases(cases: Sequence[pytest.Function]) -> None:
     mark = cases[0].get_closest_marker("exhaustive")
     assert mark is not None
-    values = [{(name, id(value)) for name, value in case.callspec.params.items()} for case in cases]
+    values: list[set[Hashable]] = [
+        {(name, id(value)) for name, value in case.callspec.params.items()} for case in cases
+    ]
     kept = select_cases(values, [get_operation_name(case) for case in cases], **mark.kwargs)
     for number in {*range(len(cases))} - {*kept}:
         cases[number].add_marker("wide")

@@ -183,10 +183,10 @@ class Control:
         content: dict[str, Any] = {"data": body} if isinstance(body, bytes) else {"json": body}
         try:
             # Redirects are not followed, because the body may contain a password.
-            async with self._http.request(method, f"{self._url}/{path}", allow_redirects=False, **content) as answer:
-                if answer.content_type != "application/json" or 300 <= answer.status < 400:
+            async with self._http.request(method, f"{self._url}/{path}", allow_redirects=False, **content) as response:
+                if response.content_type != "application/json" or 300 <= response.status < 400:
                     raise self._make_not_a_sandbox_error()
-                document: object = json.loads(await self._read(answer))
+                document: object = json.loads(await self._read(response))
         except (aiohttp.ClientError, OSError):
             raise ControlError(
                 f"no sandbox responds at {self._url}: start one with `directsuite sandbox`, or set the URL of another "
@@ -201,9 +201,9 @@ class Control:
             raise ControlError(str(members.get("description") or response.reason), response.status)
         return members
 
-    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         body = bytearray()
-        async for chunk in answer.content.iter_any():
+        async for chunk in response.content.iter_any():
             body += chunk
             if len(body) > _MAX_RESPONSE_BYTES:
                 raise self._make_not_a_sandbox_error()
