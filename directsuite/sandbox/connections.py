@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from aiohttp import StreamReader, web
@@ -32,41 +33,41 @@ def find_max_connections() -> int:
 def limit_connections(server: web.Server, limit: int) -> None:
     """Make a server close one connection for each new one above the limit, and fail bodies that arrive too slowly.
 
-    It closes the oldest connection that waits for the head of a request, or else the oldest with an incomplete body, or
-    else the new one.
+    It closes the oldest connection that waits for the head of a request. If there is none, it closes the oldest one
+    whose client has not sent the complete body or has not read the response, or otherwise the new connection.
     """
     admit, dismiss, make_request = server.connection_made, server.connection_lost, server.request_factory
-    waiting = dict[web.RequestHandler, asyncio.Transport]()
-    sending = dict[web.RequestHandler, asyncio.Transport]()
+    sending = set[web.RequestHandler]()
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         admit(handler, transport)
-        if len(server.connections) > limit:
-            victims = waiting or sending
-            (victims.pop(next(iter(victims))) if victims else transport).abort()
-        waiting[handler] = transport
+        if len(server.connections) <= limit:
+            return
+        handlers: list[Any] = [
+            each for each in server.connections if each.transport and not each.transport.is_closing()
+        ]
+        waiting = (each for each in handlers if each._waiter is not None)
+        blocked = (each for each in handlers if each in sending or each.transport.get_write_buffer_size() > 0)
+        if (victim := next(chain(waiting, blocked), None)) is not None:
+            victim.transport.abort()
+        else:
+            asyncio.get_running_loop().call_soon(transport.abort)  # later, because aiohttp first starts its task
 
     def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        waiting.pop(handler, None)
-        sending.pop(handler, None)
+        sending.discard(handler)
         dismiss(handler, exc)
 
     def begin_request(
         message: Any, payload: StreamReader, handler: web.RequestHandler, writer: Any, task: Any
     ) -> web.BaseRequest:
-        waiting.pop(handler, None)
         if not payload.is_eof() and handler.transport is not None:
-            sending[handler] = handler.transport
-            payload.on_eof(partial(_discard, sending, handler))
+            sending.add(handler)
+            payload.on_eof(partial(sending.discard, handler))
             _reject_slow_body(payload, 0)
         return make_request(message, payload, handler, writer, task)
 
     # aiohttp has no option for this.
     vars(server).update(connection_made=connection_made, connection_lost=connection_lost, request_factory=begin_request)
-
-
-def _discard(connections: dict[web.RequestHandler, asyncio.Transport], handler: web.RequestHandler) -> None:
-    connections.pop(handler, None)
 
 
 def _reject_slow_body(payload: StreamReader, received: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from aiohttp import StreamReader, web
+from aiohttp import ClientError, StreamReader, web
 from aiohttp.base_protocol import BaseProtocol
 
 from directsuite.sandbox import connections, serving
@@ -48,6 +49,13 @@ async def health(http: aiohttp.ClientSession, sandbox: Sandbox) -> int:
         return response.status
 
 
+async def can_connect(http: aiohttp.ClientSession, sandbox: Sandbox) -> bool:
+    try:
+        return await health(http, sandbox) == 200
+    except ClientError:
+        return False
+
+
 @pytest.mark.parametrize(
     "sent", [b"", HEAD, b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"], ids=["nothing", "half", "no end"]
 )
@@ -76,8 +84,34 @@ async def test_idle_connections_beyond_the_limit_make_way_for_new_ones(
         assert [await read_to_the_end(reader) for reader in idle[:5]] == [b""] * 5
 
 
-async def test_requests_in_progress_are_not_closed_for_new_connections(
+HEALTH = b"GET /_sandbox/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+async def test_idle_connections_after_a_request_make_way_for_new_ones(
     http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        for _ in range(3):
+            await (await connect(sandbox, stack, HEALTH)).readuntil(b'"ok"')
+        assert await health(http, sandbox) == 200
+
+
+async def test_connections_whose_responses_are_not_read_make_way_for_new_ones(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "find_max_connections", lambda: 3)
+    async with Sandbox() as sandbox, AsyncExitStack() as stack:
+        document = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        for _ in range(3):
+            await connect(sandbox, stack, 400 * document)
+        async with asyncio.timeout(30):
+            while not await can_connect(http, sandbox):  # the responses do not fill the buffers of the system yet
+                pass
+
+
+async def test_requests_in_progress_are_not_closed_for_new_connections(
+    http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "find_max_connections", lambda: 1)
     async with Sandbox() as sandbox, AsyncExitStack() as stack:
@@ -87,6 +121,8 @@ async def test_requests_in_progress_are_not_closed_for_new_connections(
         assert await read_to_the_end(await connect(sandbox, stack, HEAD)) == b""
         await sandbox.add_account("carol@direct.example.test", "x")
         assert await reader.readuntil(b"event: change") is not None
+    gc.collect()  # asyncio then logs the errors of tasks
+    assert not caplog.records
 
 
 BODY = b"PUT /message-rest/api/message/Send HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999999\r\n\r\n{"
