@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from asyncio import create_subprocess_exec
@@ -120,6 +121,22 @@ async def test_a_pin_file_that_others_may_read_is_refused(mode: int, tmp_path: P
 def test_a_report_without_an_end_is_refused() -> None:
     with pytest.raises(ValueError, match="it has more than"):
         imitation.read_report(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("status", ["099", "100", "101", "600", "999"])
+async def test_a_report_with_a_status_that_ends_no_request_is_imitated_without_it(
+    status: str, tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    differences = [{"path": path, "what": f"is {status}, not 200"} for path in ("status", "refusal status")]
+    report = {"operations": [{"operation": "GetUIDs", "differences": differences}]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    async with Sandbox(imitate=tmp_path / "report.json") as sandbox:
+        async with http.post(f"{sandbox.message_url}/GetUIDs/INBOX", json={}) as response:
+            assert response.status == 200
+        await sandbox.add_account("a@direct.example.test", "x")
+        login = {"username": "a@direct.example.test", "password": "x"}
+        async with http.post(f"{sandbox.message_url}/GetUIDs/INBOX", json=login) as response:
+            assert (response.status, (await response.json())["success"]) == (200, True)
 
 
 def list_names(folder: Path, pattern: str) -> list[str]:
