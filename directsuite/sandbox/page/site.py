@@ -545,6 +545,10 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
         return await request.post()
     except (ValueError, LookupError):  # a wrong boundary or charset
         raise UnreadableFormError from None
+    except web.HTTPRequestEntityTooLarge as error:
+        if "fields" in (error.text or ""):  # the form has more than client_max_fields
+            raise UnreadableFormError from None
+        raise
 
 
 def _redirect(where: str) -> web.Response:

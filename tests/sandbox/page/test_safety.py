@@ -101,6 +101,14 @@ async def test_a_form_of_very_many_fields_is_not_read(
         assert (answer.status, "form could not be read" in await answer.text()) == (400, True)
 
 
+async def test_a_form_of_very_many_parts_is_not_read(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n' * 10_000 + b"--x--\r\n"
+    path = "/page/do/POST/clock/freeze"
+    async with http.post(f"{populated_sandbox.root_url}{path}", data=body, headers=headers) as answer:
+        assert (answer.status, "form could not be read" in await answer.text()) == (400, True)
+
+
 async def test_long_texts_are_cut_on_the_page(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     long, lab = "x" * 100_000, "lab@lab.example.test"
     raw = f"From: {lab}\nTo: {long}@x.test\nSubject: {long}\nX-Long: {long}\n\nThe text."
