@@ -51,10 +51,11 @@ _PAINT_OPERATORS = {
     4: ("k", "K"),
 }  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
-_MAX_COVERED = 100  # rectangles compared on a page; after that, every widget counts as overlapping
-_MAX_COPIED_BYTES = 2**26  # of appearances with an optional content group (/OC)
-_MAX_TEXT_CHARS = 2**18  # of all generated appearances
-_FONT_CHARS = 2000  # added for an embedded font, because making its subset takes as long
+_MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
+_MAX_COPIED_BYTES = 2**26  # of appearances that have an optional content group (/OC)
+_MAX_TEXT_CHARS = 2**18  # of all texts that appearances are generated for
+_OPTION_CHARS = 16  # characters of an option that count as one, because options are read but not all drawn
+_FONT_CHARS = 2000  # characters that an embedded font counts as, because making its subset takes as long
 _MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
@@ -230,6 +231,10 @@ class _LimitedTexts:
         self.count_chars(len(text) + 1)
         return text
 
+    def count_option(self, text: str) -> str:
+        self.count_chars(len(text) // _OPTION_CHARS + 1)
+        return text
+
     def count_chars(self, number: int) -> None:
         self._chars += number
         if self._chars > _MAX_TEXT_CHARS:
@@ -303,9 +308,9 @@ def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
         if isinstance(item, pikepdf.Array) and len(item) == 2:
-            pairs.append((texts.count(value_to_text(item[0])), texts.count(value_to_text(item[1]))))
+            pairs.append((texts.count_option(value_to_text(item[0])), texts.count_option(value_to_text(item[1]))))
         else:
-            text = texts.count(value_to_text(item))
+            text = texts.count_option(value_to_text(item))
             pairs.append((text, text))
     return pairs
 

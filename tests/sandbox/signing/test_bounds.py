@@ -248,6 +248,13 @@ async def test_the_texts_that_flattening_draws_are_limited(signing: SigningCalle
     assert "more than 262,144 characters" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
+async def test_a_form_may_have_many_and_long_lists_of_options(signing: SigningCaller) -> None:
+    for widgets, number in ((100, 250), (1, 20_000)):
+        options = Array([String(f"an option with the number {each}") for each in range(number)])
+        form = form_with_widgets(widgets, nothing, FT=Name.Ch, Ff=1 << 17, Opt=options, V=options[1])
+        await signing.call_ok("PATCH", f"/{await signing.save(form)}/flatten")
+
+
 async def test_appearances_that_flattening_copies_are_limited(
     signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
