@@ -164,8 +164,9 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
     except UnicodeError:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        if isinstance(error, msgspec.ValidationError) and expected is not Any and not may_have_many_values:
-            parse_json(body)  # raises if the rest is not valid JSON
+        if isinstance(error, msgspec.ValidationError) and expected is not Any:
+            if not may_have_many_values:
+                parse_json(body)  # raises if the rest of the body is not valid JSON
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None
 
