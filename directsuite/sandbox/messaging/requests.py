@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from directsuite.sandbox.files import StoredFiles
     from directsuite.sandbox.messaging.receiving import Contents
 
+_MAX_IDS = 1_000_000
+_MAX_ITEMS = 10_000  # of other lists, because each item takes longer to process
+
 Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -98,7 +101,7 @@ class Message(msgspec.Struct, kw_only=True, rename="camel"):
 class MessageWithHeader(Message):
     """MessageWithHeader."""
 
-    headers: list[MessageHeader] | None = None
+    headers: Annotated[list[MessageHeader], msgspec.Meta(max_length=_MAX_ITEMS)] | None = None
 
 
 class SendRequest(AuthenticatedRequest):
@@ -116,7 +119,7 @@ class SendRequestWithHeader(AuthenticatedRequest):
 class UidsRequest(AuthenticatedRequest):
     """UidsRequestType."""
 
-    uids: Annotated[list[Uid], msgspec.Meta(min_length=1)]
+    uids: Annotated[list[Uid], msgspec.Meta(min_length=1, max_length=_MAX_IDS)]
     recipients: list[Recipient] | RecipientCollection | None = None
 
     def list_recipients(self) -> list[Recipient]:
@@ -128,13 +131,13 @@ class UidsRequest(AuthenticatedRequest):
 class SmtpIdsRequest(AuthenticatedRequest):
     """SmtpIdsRequestType."""
 
-    smtp_ids: list[str]
+    smtp_ids: Annotated[list[str], msgspec.Meta(max_length=_MAX_IDS)]
 
 
 class SetFoldersSubscribedRequest(AuthenticatedRequest):
     """SetFoldersSubscribedRequestType."""
 
-    folders: Annotated[list[str], msgspec.Meta(min_length=1)]
+    folders: Annotated[list[str], msgspec.Meta(min_length=1, max_length=_MAX_ITEMS)]
     subscribed: bool
 
 
@@ -147,7 +150,7 @@ class RawMessageData(msgspec.Struct, kw_only=True):
 class RawMessagesRequest(AuthenticatedRequest):
     """RawMessagesRequestType."""
 
-    messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1)]
+    messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1, max_length=_MAX_ITEMS)]
 
 
 RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)

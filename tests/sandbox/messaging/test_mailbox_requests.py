@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from directsuite.sandbox.messaging.mailboxes import set_password
-from directsuite.sandbox.messaging.requests import MailboxRequest, SendRequestWithHeader, UidsRequest
+from directsuite.sandbox.messaging.requests import (
+    MailboxRequest,
+    RawMessagesRequest,
+    SendRequestWithHeader,
+    SetFoldersSubscribedRequest,
+    SmtpIdsRequest,
+    UidsRequest,
+)
 from directsuite.sandbox.messaging.service import OPERATIONS
 from directsuite.sandbox.rejections import MalformedBodyError, parse_json
 from tests.sandbox.messaging.mailbox_server import (
@@ -123,6 +131,31 @@ async def test_json_must_be_announced(mail: MessagingServer) -> None:
 async def test_uids_are_a_list_of_whole_numbers(mail: MessagingServer, uids: Any) -> None:
     for operation in ("GetMessagesByUIDs", "MarkMessagesAsReadByUIDs", "GetRawMessagesByUIDs"):
         assert await mail.call_rejected(operation, "INBOX", body={"auth": make_credentials(), "uids": uids}) == 4
+
+
+@pytest.mark.parametrize(
+    ("expected", "members", "path"),
+    [
+        (UidsRequest, {"uids": [1] * 1_000_001}, "$.uids"),
+        (SmtpIdsRequest, {"smtpIds": [""] * 1_000_001}, "$.smtpIds"),
+        (SetFoldersSubscribedRequest, {"folders": ["INBOX"] * 10_001, "subscribed": True}, "$.folders"),
+        (RawMessagesRequest, {"messages": [{"data": ""}] * 10_001}, "$.messages"),
+        (
+            SendRequestWithHeader,
+            {"message": make_message(headers=[{"name": "X", "value": ""}] * 10_001)},
+            "$.message.headers",
+        ),
+    ],
+)
+def test_lists_are_limited(expected: type, members: dict[str, Any], path: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=rf"length <= .* - at `{re.escape(path)}`"):
+        parse_json(msgspec.json.encode(members), expected)
+
+
+async def test_a_long_text_with_many_commas_does_not_hide_what_is_wrong(mail: MessagingServer) -> None:
+    body = {"auth": make_credentials(), "message": make_message(body="," * 200_000, htmlBody="no")}
+    status, answer = await mail.request("PUT", "Send", json=body)
+    assert (status, answer["code"], "htmlBody" in answer["message"]) == (200, 4, True)
 
 
 async def test_the_largest_uid_is_only_unknown(mail: MessagingServer) -> None:
