@@ -155,7 +155,10 @@ async def serve(options: ServingOptions) -> None:
 
 
 class _LogLimit(logging.Filter):
-    """Passes at most MAX_LOG_RECORDS_PER_MINUTE. The next record that passes has the number of dropped ones."""
+    """Passes at most MAX_LOG_RECORDS_PER_MINUTE. The next record that passes has the number of dropped ones.
+
+    Only the first line of a message passes, because the others of asyncio's messages quote exceptions.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -169,12 +172,11 @@ class _LogLimit(logging.Filter):
         if self._passed_count > MAX_LOG_RECORDS_PER_MINUTE:
             self._dropped_count += 1
             return False
+        text = record.getMessage().partition("\n")[0]
         if self._dropped_count:
-            record.msg, record.args = (
-                f"{record.getMessage()} ({self._dropped_count} messages before it were omitted)",
-                (),
-            )
+            text += f" ({self._dropped_count} messages before it were omitted)"
             self._dropped_count = 0
+        record.msg, record.args = text, ()
         return True
 
 

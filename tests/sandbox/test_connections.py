@@ -237,6 +237,21 @@ async def test_internal_error_is_logged_without_exception_text(
     assert bearer["Authorization"] not in logged
 
 
+async def test_failed_task_is_logged_without_exception_text(capsys: pytest.CaptureFixture[str]) -> None:
+    async def fail() -> None:
+        raise KeyError("a secret")
+
+    with serving.log_to_stderr():
+        task = asyncio.create_task(fail())
+        await asyncio.wait([task])
+        del task
+        gc.collect()  # asyncio then logs the error
+    logged = capsys.readouterr().err
+    assert "Task exception was never retrieved" in logged
+    assert "KeyError('a secret')" not in logged
+    assert logged.rstrip().endswith("KeyError")
+
+
 @pytest.mark.parametrize("name", ["directsuite.sandbox.http", "asyncio"])
 def test_a_log_of_many_messages_is_cut_and_says_so(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     logger, now = logging.getLogger(name), [0.0]
