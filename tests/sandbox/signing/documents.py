@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pikepdf
@@ -218,3 +220,13 @@ def make_separate_widgets(*names: str) -> bytes:
     output = io.BytesIO()
     writer.write(output)
     return output.getvalue()
+
+
+def measure_peak() -> int:
+    """The largest size that this process has had, in bytes. Not on Windows."""
+    if sys.platform == "linux":  # where getrusage also counts the process that started this one
+        [line] = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")]
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import random
-import resource
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -78,11 +77,19 @@ async def exercise(folder: Path, size: int) -> None:
         ) as http,
     ):
         await _use(http, sandbox.signing_url, base64.b64encode(documents.make_plain_pages()))
-        before = _peak()
+        before = documents.measure_peak()
         signed = await _use(http, sandbox.signing_url, _in_base64(source))
         assert signed > source.stat().st_size
         assert [*(folder / "state" / "documents").iterdir()] == []
-        sys.stdout.write(json.dumps({"size": source.stat().st_size, "grown": _peak() - before, "peak": _peak()}))
+        sys.stdout.write(
+            json.dumps(
+                {
+                    "size": source.stat().st_size,
+                    "grown": documents.measure_peak() - before,
+                    "peak": documents.measure_peak(),
+                }
+            )
+        )
 
 
 async def _use(http: aiohttp.ClientSession, url: str, body: bytes | AsyncIterator[bytes]) -> int:
@@ -109,11 +116,6 @@ async def _use(http: aiohttp.ClientSession, url: str, body: bytes | AsyncIterato
     async with http.delete(one) as answer:
         assert answer.status == 200
     return size
-
-
-def _peak() -> int:
-    """The largest size that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @pytest.mark.process
