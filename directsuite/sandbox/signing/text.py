@@ -81,7 +81,7 @@ class Helvetica:
 
     @staticmethod
     def covers(text: str) -> bool:
-        """Return True if Windows-1252 has every character of the text."""
+        """Return True if Windows-1252 contains every character of the text."""
         return not any(0x80 <= ord(character) < 0xA0 for character in text) and text == text.encode(
             "cp1252", "ignore"
         ).decode("cp1252")
