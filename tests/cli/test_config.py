@@ -60,7 +60,7 @@ async def test_an_unknown_profile_is_refused(cli_runner: CliRunner) -> None:
     ended = await cli_runner.run("inbox", "list", "--profile", "tset")
     assert (ended.status, ended.out) == (2, "")
     assert "--profile" in ended.err
-    assert "it has test" in ended.err
+    assert "has the profiles test" in ended.err
 
 
 async def test_verbose_twice_reports_each_request(cli_runner: CliRunner) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -224,8 +223,9 @@ def make_separate_widgets(*names: str) -> bytes:
 
 def measure_peak() -> int:
     """The largest size that this process has had, in bytes. Not on Windows."""
-    if sys.platform == "linux":  # where getrusage also counts the process that started this one
-        [line] = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("VmHWM")]
+    status = Path("/proc/self/status")
+    if status.exists():  # on Linux, getrusage also counts the process that started this one
+        [line] = [each for each in status.read_text().splitlines() if each.startswith("VmHWM")]
         return int(line.split()[1]) * 1024
     import resource
 
