@@ -1,7 +1,7 @@
-"""The command `directsuite`, for use on a terminal and in scripts.
+"""The command `directsuite`.
 
-`app` and `options` declare the commands and options. They import nothing of the client, so that `--help` is fast; a
-command's module is imported when the command runs. The commands share these modules:
+`app` and `options` declare the commands. They import nothing of the client, so that `--help` is fast; a command's
+module is imported when the command runs. The function of a command returns the exit status. Shared modules:
 
     process      exit statuses, the process's streams, and required libraries
     usage        the sentence for invalid arguments
@@ -56,7 +56,7 @@ def _run_command_line(arguments: Sequence[str]) -> int:
         with contextlib.suppress(Exception):
             process.discard_stdout()
         return ExitStatus.FAILED
-    except OSError as error:  # of files and stdout, if the command doesn't handle it
+    except OSError as error:  # of files or stdout
         from directsuite.cli.errors import exit_for_error
 
         try:

@@ -151,7 +151,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _apply_common_options(options: object) -> Generator[None]:
-    """Pass --profile and --verbose to the configuration and the error output, in environment variables."""
+    """Set the environment variables of --profile and --verbose during the context."""
     if not isinstance(options, CommonOptions):
         yield
         return
@@ -192,8 +192,8 @@ app.command(inbox)
 def list_messages(*, options: InboxListOptions = InboxListOptions()) -> int:
     """List messages, newest first.
 
-    The service sends the headers of all messages of a folder, or only of the messages that match --since and --until.
-    The command applies the other filters, so --from, --to and --subject don't make it faster.
+    The service applies --since and --until. The command applies --from, --to and --subject itself, so they don't make
+    it faster.
     """
     from directsuite.cli import inbox
 
@@ -220,8 +220,8 @@ def read_message(uid: Uid, /, *, options: InboxReadOptions = InboxReadOptions())
 def save_messages(uid: Uids, /, *, options: InboxSaveOptions) -> int:
     """Save the attachments of messages, or the messages themselves.
 
-    Files are written only into the folder of --into, and no existing file is replaced: a second `report.pdf` becomes
-    `report-2.pdf`. Only you can read them. The command prints their paths and doesn't change the messages.
+    No existing file is replaced: a second `report.pdf` becomes `report-2.pdf`. Only you can read the files. The command
+    prints their paths and doesn't change the messages.
     """
     from directsuite.cli import inbox
 
@@ -599,7 +599,7 @@ def install_completion(
 def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
     """Run the four services on this machine, with sample content.
 
-    It prints each call, and ends with Ctrl-C. The commands below control a running sandbox.
+    The sandbox prints each call, and runs until Ctrl-C. The commands below control a running sandbox.
     """
     from directsuite.cli import sandbox
 

@@ -49,16 +49,16 @@ class Command:
     resume_hint: str = process.NOTHING_CHANGED
     """How to continue after Ctrl-C."""
     recovery_hint: str = ""
-    """What to do, with commands, if the response to a change was lost."""
+    """What to do if the response to a change was lost."""
     unknown_status: process.ExitStatus = process.ExitStatus.UNKNOWN
     """The exit status if the response to a change was lost."""
     option_names: Mapping[str, str] = attrs.field(factory=dict[str, str])
     """The option of each parameter that an InvalidArgumentError may name."""
     advice: Advice = attrs.field(factory=dict[type[BaseException] | int | str, str])
-    """What to do about an error, instead of the general text in `errors`."""
+    """What to do about an error, instead of the text in `errors`."""
     _is_outcome_unknown: bool = attrs.field(default=False, init=False)
     _failing_seconds: dict[int, float] = attrs.field(factory=dict[int, float], init=False)
-    """The seconds spent in failed attempts and in the waits after them, by the number of the call."""
+    """The seconds of failed attempts and the waits after them, by call number."""
     _is_delay_reported: bool = attrs.field(default=False, init=False)
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -113,7 +113,7 @@ class Command:
 
 
 def make_request_listeners() -> list[Listener]:
-    """Return a listener that reports each request on stderr, if --verbose was given twice; else no listener."""
+    """Return a listener that reports each request on stderr, or none unless --verbose was given twice."""
     return [_report_request] if process.get_verbosity() > 1 else []
 
 
@@ -131,14 +131,13 @@ _NO_RESPONSE_TEXTS = {
     "DeadlineExceededError": "no response in time",
     "AuthenticationError": "not sent, the login was rejected",
 }
-"""The text of -vv for an attempt without an HTTP status, by the name of the error's class."""
+"""The text of -vv for an attempt without an HTTP status, by the error's class."""
 
 
 def confirm(question: str, *, no_terminal_message: str, declined_message: str) -> None:
     """Ask a yes-or-no question on the terminal. Raise UsageError unless the answer is yes.
 
-    no_terminal_message: the error's text if stdin is not a terminal.
-    declined_message: the error's text for another answer than yes.
+    no_terminal_message: the error's text if stdin is not a terminal. declined_message: its text for another answer.
     """
     _ask_question(question, no_terminal_message)
     _require_yes(declined_message)
@@ -174,9 +173,9 @@ def _require_yes(declined_message: str) -> None:
 
 @contextlib.contextmanager
 def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Generator[None]:
-    """Call `handler` with the number of each received signal, in the event loop, instead of the default action.
+    """Call `handler` in the event loop with the number of each received signal, instead of the default action.
 
-    On Windows and in other threads than the main one, signals keep their default action.
+    On Windows and outside the main thread, signals keep their default action.
     """
     loop = asyncio.get_running_loop()
     with contextlib.ExitStack() as stack:

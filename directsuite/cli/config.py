@@ -20,7 +20,7 @@ _HIDDEN_VALUE = "(set)"
 
 
 def show_config(options: ConfigOptions) -> int:
-    """Print each setting with its value and source, and report an invalid one. Return the exit status."""
+    """Print each setting with its value and source, and report an invalid one."""
 
     async def show_settings() -> int:
         """Print the configuration."""
@@ -58,7 +58,7 @@ def show_config(options: ConfigOptions) -> int:
 
 
 def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
-    """Return the name, value and origin of each setting. Secrets are included only if a variable sets them."""
+    """Return the name, value and origin of each setting, and of secrets that a variable sets."""
     defaults = {field.name: field.default for field in attrs.fields(Settings)}
     defaults["retry_attempts"] = Settings().retry.attempts
     rows = list[tuple[str, object, str]]()

@@ -6,8 +6,8 @@ places that has it:
     the option's file ──► the variable ──► the file named in the configuration ──► the keyring
         ──► a question, if stdin is a terminal
 
-Files with secrets or personal data are read only if other users can't read them. The functions raise UsageError or
-ConfigurationError, which say what to set and contain nothing of a secret or a file.
+A file with secrets or personal data, a private file, is read only if other users can't read it. The errors contain no
+part of a secret or file.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ class SecretLookup:
     description: str
     """The kind of secret, such as "access token", for messages."""
     prompt: str = attrs.field(repr=False)
-    """The question on a terminal, which may contain the owner's name."""
+    """The question on a terminal. It may contain the owner's name."""
     option: str
     """The option with the secret's file."""
     setting: str
-    """The setting's name: in upper case it names a variable, with `_file` appended a key of the settings file."""
+    """The setting's name: in upper case it names a variable; with `_file` appended, a key of the settings file."""
     keyring_name: str = attrs.field(repr=False)
     """The secret's user name in the keyring."""
     keyring_placeholder: str
-    """The kind of `keyring_name`, such as ADDRESS, for messages that must not contain the name."""
+    """The kind of `keyring_name` for messages, such as ADDRESS."""
 
     def find_secret(
         self,
@@ -84,7 +84,7 @@ class SecretLookup:
     ) -> Secret:
         """Return the secret. Raises UsageError or ConfigurationError if it is missing or invalid.
 
-        file: the option's value; None if it was not given.
+        file: the value of `option`; None if it was not given.
         """
         if file is not None:
             return read_secret_file(file, f"the file of {self.option}")
@@ -119,7 +119,7 @@ class SecretLookup:
 
 
 def load_settings(service: Service) -> Settings:
-    """Return the configured settings. Raises UsageError if this service's URL is missing, or ConfigurationError."""
+    """Return the configured settings. Raises ConfigurationError, or UsageError if this service has no URL."""
     settings = Settings.from_env()
     if getattr(settings, f"{service}_url") is None:
         name = "messaging" if service == "message" else service
@@ -159,7 +159,7 @@ def get_mailbox_access(
 
 
 def is_address(text: str) -> bool:
-    """Return True if the services accept `text` as an address and it contains no whitespace."""
+    """Return True if the services accept the address and it contains no whitespace."""
     try:
         arguments.validate_address(text, "address")
     except InvalidArgumentError:
@@ -168,7 +168,7 @@ def is_address(text: str) -> bool:
 
 
 def make_password_lookup(address: str, option: str) -> SecretLookup:
-    """Return the places of a mailbox's password. option: the option with the password's file."""
+    """Return the places of a mailbox's password. option: the option with its file."""
     return SecretLookup(
         description="mailbox password",
         prompt=f"Password of {address}",
@@ -180,7 +180,7 @@ def make_password_lookup(address: str, option: str) -> SecretLookup:
 
 
 def read_token(file: Path | None) -> Secret:
-    """Return the access token for signing and fax. file: the value of --token-file, if given."""
+    """Return the access token for signing and fax. file: the value of --token-file."""
     places = SecretLookup(
         description="access token",
         prompt="Access token from the service's provider",
@@ -193,7 +193,10 @@ def read_token(file: Path | None) -> Secret:
 
 
 def read_login(username: str | None, password_file: Path | None) -> Login:
-    """Return the login for registration. username: None for the configured one."""
+    """Return the login for registration. Raises UsageError or ConfigurationError.
+
+    username: the value of --login; None for the configured user name. password_file: the value of --password-file.
+    """
     username = username or read_setting("login_username")
     if not username:
         raise UsageError(
@@ -212,7 +215,7 @@ def read_login(username: str | None, password_file: Path | None) -> Login:
 
 
 def is_interactive() -> bool:
-    """Return True if stdin is a terminal, so that the command can ask questions."""
+    """Return True if stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
@@ -238,11 +241,9 @@ def find_in_keyring(name: str) -> Secret | None:
 
 
 def read_private_document(path: Path, name: str, expected_members: str) -> dict[str, Any]:
-    """Read a TOML table or a JSON object from a private file or stdin. Raises UsageError or ConfigurationError.
+    """Read a TOML table or a JSON object from a private file. Raises UsageError or ConfigurationError.
 
-    path: - for stdin.
-    name: the file's name in messages.
-    expected_members: the expected content in words, for messages.
+    path: - for stdin. name: the file's name in messages. expected_members: the expected content in words, for messages.
     """
     content = sys.stdin.buffer.read(MAX_SECRETS_BYTES + 1) if str(path) == "-" else read_private_file(path, name)
     if len(content) > MAX_SECRETS_BYTES:
@@ -267,9 +268,8 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_private_passwords(
     path: Path, name: str = "the passwords file", *, keys: Literal["addresses", "usernames"] = "addresses"
 ) -> dict[str, Secret]:
-    """Read names and their passwords from a private TOML or JSON file. Raises UsageError or ConfigurationError.
-
-    name: the file's name in messages. keys: the kind of names in messages.
+    """Read names and their passwords from a private TOML or JSON file, like `read_private_document`. keys: the kind of
+    names in messages.
     """
     document = read_private_document(path, name, f"{keys} and their passwords, each name once")
     if not all(isinstance(each, str) for each in document.values()):

@@ -1,7 +1,7 @@
 """`directsuite sign` for single PDFs: sign into one file, verify, info, flatten and clear.
 
-Each command saves the PDF at the service, does one thing, and deletes the stored document. No journal is needed: an
-interrupted command has written nothing, and can be run again.
+Each command saves the PDF at the service, does one thing, and deletes the stored document. An interrupted command has
+written nothing, and can be run again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def is_one_file(sources: Sequence[Path], output: Path) -> bool:
 
 
 def sign_file(source: Path, options: SignOptions) -> int:
-    """Sign one PDF into one file, and return the exit status."""
+    """Sign one PDF into one file."""
     command = _make_command(source)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -77,7 +77,7 @@ def sign_file(source: Path, options: SignOptions) -> int:
         _validate_single_file_options(options)
 
         async def sign_stored(signing: Signing, stored: StoredDocument, output: Path) -> None:
-            """Sign the stored PDF into a file. Raises UsageError if a --name does not fit the PDF's fields."""
+            """Write the signed PDF to `output`."""
             if options.name:
                 _validate_fields(signatures, (await signing.get_doc_info(stored)).signatures)
             if len(signatures) == 1:
@@ -91,26 +91,26 @@ def sign_file(source: Path, options: SignOptions) -> int:
 
 
 def flatten(source: Path, options: DocumentOutputOptions) -> int:
-    """Flatten one PDF into another file, and return the exit status."""
+    """Flatten one PDF into another file."""
     command = _make_command(source)
     return command.run(lambda: _begin_change(command, source, options, _flatten))
 
 
 def clear(source: Path, options: DocumentOutputOptions) -> int:
-    """Remove the unsigned fields of one PDF into another file, and return the exit status."""
+    """Remove the unsigned fields of one PDF into another file."""
     command = _make_command(source)
     return command.run(lambda: _begin_change(command, source, options, _clear))
 
 
 def verify(sources: Sequence[Path], options: VerifyOptions) -> int:
-    """Show the signatures of PDFs. Return DONE if each PDF has a signature and all signatures are valid."""
+    """Show the signatures of PDFs. Return DONE only if each PDF has a signature and all are valid."""
     command = _make_command(*sources)
     is_one = len(sources) == 1 and not sources[0].is_dir()
     return command.run(lambda: _verify_files(command, _find_pdfs(sources, options), options, is_one=is_one))
 
 
 def show_info(source: Path, options: TokenOptions) -> int:
-    """Show the pages, fields and properties of a PDF, and return the exit status."""
+    """Show the pages, fields and properties of a PDF."""
     command = _make_command(source)
     return command.run(lambda: _show_info(command, source, options))
 
@@ -126,7 +126,6 @@ def _make_command(*sources: Path) -> Command:
 
 
 def _validate_single_file_options(options: SignOptions) -> None:
-    """Raise UsageError if an option that applies only to folders is not at its default."""
     fields = attrs.fields_dict(SignOptions)
     given_options = [name for name in _FOLDER_ONLY_OPTIONS if getattr(options, name) != fields[name].default]
     if given_options:
@@ -144,7 +143,6 @@ def _validate_fields(signatures: Sequence[Signature], fields: Sequence[DocumentS
 
 
 def _get_field_advice(problem: DocumentProblem, fields: Sequence[DocumentSignature]) -> str:
-    """Return what to do. It contains the names of the empty fields if stderr may show them."""
     if problem is DocumentProblem.FIELD_PLACED:
         return ", or give a new name"
     if problem is DocumentProblem.FIELD_SIGNED:
@@ -166,10 +164,7 @@ async def _clear(signing: Signing, stored: StoredDocument, output: Path) -> None
 def _begin_change(
     command: Command, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> Coroutine[Any, Any, int]:
-    """Check --output, and return the coroutine that changes the PDF and writes it, completely or not at all.
-
-    Raises UsageError.
-    """
+    """Return the coroutine that writes the changed PDF, completely or not at all."""
     if options.output.is_dir():
         raise UsageError("--output is a folder. Name a file.")
     if is_same_file(options.output, source):
@@ -183,7 +178,7 @@ async def _write_changed_pdf(
     suite: DirectSuite, source: Path, options: DocumentOutputOptions | SignOptions, change: _ChangeFunction
 ) -> int:
     output = options.output
-    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # in the same folder, so that it can be renamed
+    temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
     try:
         async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
             await change(suite.signing, stored, output if options.overwrite else temporary)
@@ -208,16 +203,13 @@ def _make_exists_error(output: Path) -> UsageError:
 
 @attrs.frozen(repr=False)
 class _VerificationResult:
-    """The signatures of a PDF, as the service verified them."""
-
     file: Path
     problem: str | None = None
-    """The reason why the PDF could not be verified. None: it was verified."""
+    """The reason why the PDF could not be verified; None if it was."""
     signatures: Sequence[DocumentSignature] = ()
 
     @property
     def rows(self) -> list[Sequence[object]]:
-        """The rows of the table: one for each signature, or a single one if there is none."""
         if self.problem is not None or not self.signatures:
             state = "no signature" if self.problem is None else f"not verified: {self.problem}"
             return [(self.file, None, None, None, None, state)]
@@ -235,7 +227,7 @@ class _VerificationResult:
 
 
 def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Path, str | None]]:
-    """Return the PDFs, and those in folders, each with its problem or None. Raises UsageError if there are none."""
+    """Return each PDF with its problem or None. Raises UsageError if there are none."""
     found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
     for source in sources:
         if source.is_dir():
@@ -254,9 +246,9 @@ def _find_pdfs(sources: Sequence[Path], options: VerifyOptions) -> list[tuple[Pa
 async def _verify_files(
     command: Command, files: Sequence[tuple[Path, str | None]], options: VerifyOptions, *, is_one: bool
 ) -> int:
-    """Show the signatures of the files, and return the exit status.
+    """Show the signatures of the files.
 
-    is_one: True if the source is a single file. Its problem then ends the command.
+    is_one: the source is a single file, so its problem ends the command.
     """
     found, failures_in_a_row, are_valid = list[_VerificationResult](), 0, False
     try:
@@ -294,9 +286,8 @@ async def _verify_files(
 
 
 def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
-    """Report PDFs that are not proven valid on stderr. Return True if there are none.
-
-    left: number of PDFs that were not verified because the command ended early.
+    """Report on stderr the PDFs that are not proven valid. Return True if there are none. left: number of unprocessed
+    PDFs.
     """
     unsigned = sum(each.problem is None and not each.signatures for each in found)
     invalid = sum(any(signature.is_valid is False for signature in each.signatures) for each in found)
@@ -315,16 +306,12 @@ def _report_problems(found: Sequence[_VerificationResult], left: int) -> bool:
 
 
 async def _verify_file(suite: DirectSuite, file: Path) -> _VerificationResult:
-    """Verify the signatures of a file at the service. Raises UsageError, DirectSuiteError."""
     signatures = (await _read_info(suite, file)).signatures
     return _VerificationResult(file, signatures=[each for each in signatures if each.is_signed])
 
 
 def _is_file_error(error: DirectSuiteError) -> bool:
-    """Return True if the error concerns only this file.
-
-    A wrong URL returns 404 for every file, and an unavailable service returns 503.
-    """
+    """Return True if the error concerns only this file. A wrong URL returns 404 for every file."""
     if isinstance(error, ServerError):
         return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
     if isinstance(error, NotFoundError):
@@ -352,7 +339,7 @@ def _show_results(found: Sequence[_VerificationResult], options: VerifyOptions) 
 
 
 def _parse_time(text: str | None) -> datetime | str | None:
-    """Return the time of a signature, or the text if it has a service's custom format."""
+    """Return the time of a signature, or the text if a service's format is not ISO 8601."""
     with suppress(ValueError):
         return None if text is None else datetime.fromisoformat(text)
     return text
@@ -387,10 +374,6 @@ async def _show_info(command: Command, source: Path, options: TokenOptions) -> i
 
 
 def _build_page_size_rows(pages: Sequence[Page]) -> list[Sequence[object]]:
-    """Return rows with the page sizes before rotation, and the rotation.
-
-    If the pages differ, each row names the pages to which it applies.
-    """
     pages_by_size = dict[str, list[int]]()
     for number, page in enumerate(pages, 1):
         if page.width and page.height:
@@ -402,13 +385,13 @@ def _build_page_size_rows(pages: Sequence[Page]) -> list[Sequence[object]]:
 
 
 def _format_ranges(numbers: Iterable[int]) -> str:
-    """Format ascending numbers as ranges, such as 1-3, 7."""
+    """Format ascending numbers, such as 1-3, 7."""
     runs = [[*run] for _, run in itertools.groupby(enumerate(numbers), lambda each: each[1] - each[0])]
     return ", ".join(f"{run[0][1]}-{run[-1][1]}" if len(run) > 1 else str(run[0][1]) for run in runs)
 
 
 def _format_position(field: DocumentSignature) -> str:
-    """Return the position of a field in the form of --widget, or an empty text if it is invisible."""
+    """Return the position of a field in the form of --widget; empty if it is invisible."""
     if not field.width or not field.height or field.left is None or field.top is None:
         return ""
     page = "" if field.page_index is None else f",{field.page_index}"
@@ -422,7 +405,7 @@ async def _read_info(suite: DirectSuite, source: Path) -> DocumentInfo:
 
 @asynccontextmanager
 async def _store_temporarily(signing: Signing, source: Path) -> AsyncGenerator[StoredDocument]:
-    """Save the PDF at the service, yield the stored document, and delete it. Raises UsageError if it can't be read."""
+    """Save the PDF at the service, yield the stored document, and delete it."""
     problem = await asyncio.to_thread(_find_problem, source)
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")
@@ -451,7 +434,6 @@ def _find_problem(source: Path) -> str | None:
 
 
 def _is_encrypted(pdf: Path) -> bool:
-    """Return True if a rejected PDF is encrypted. Return False also if it can't be read."""
     with (
         suppress(OSError, ValueError),  # mmap raises ValueError for an empty file
         pdf.open("rb") as opened,

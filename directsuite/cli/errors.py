@@ -1,7 +1,7 @@
 """The exit status and the sentence for each kind of error that ends a command.
 
-The sentence says what to do next. It names files and quotes the service only if `is_verbose()`. It is a fragment that
-follows `directsuite: `, so it starts in lower case and has no full stop.
+The sentence says what to do next. It names files and quotes the service only if `is_verbose()`. It follows
+`directsuite: `.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HINT_RENEW_CREDENTIAL = (
     "the token is wrong or has expired: get a new one from the service's provider, and set it with --token-file or "
     "DIRECTSUITE_TOKEN"
 )
-"""What to do if a service rejects an access token."""
-_TOKEN_SERVICES = ("signing", "fax")  # services that take an access token
+"""What to do if a service rejects a token."""
+_TOKEN_SERVICES = ("signing", "fax")
 _MAX_QUOTED_CHARS = 300
 _CONNECTION_ERROR = re.compile(r" \((?P<kind>[A-Za-z]+)(?:, errno (?P<number>-?\d+))?\)\Z")
 _CONNECTION_PROBLEMS = {
@@ -49,7 +49,7 @@ _CONNECTION_PROBLEMS = {
     "ConnectionTimeoutError": "it doesn't respond",
     "InvalidURL": "the proxy's URL is invalid",
 }
-"""The reason of a failed connection, by the name of aiohttp's error class. "It" is the service."""
+"""The reason of a failed connection, by aiohttp's error class. "It" is the service."""
 
 
 class UsageError(Exception):
@@ -99,7 +99,7 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
         "check that the service's URL is right; if it is, ask its provider",
     ),
 }
-"""The exit status and what to do, by the error's class or its nearest base; empty if the error's text contains it."""
+"""The exit status and what to do, by the error's class or nearest base. Empty: the error's text says what to do."""
 
 
 def with_value(label: str, value: object) -> str:
@@ -108,7 +108,7 @@ def with_value(label: str, value: object) -> str:
 
 
 def _insert_setting_value(explanation: str) -> str:
-    """Insert the setting's value into the explanation of a ConfigurationError, unless it may contain a password."""
+    """Insert the value of an invalid setting after its name, unless it may contain a password."""
     with contextlib.suppress(errors.ConfigurationError):
         for name, entry in Configuration.read().items():
             prefix = f"{entry.origin}: {name}"
@@ -118,7 +118,7 @@ def _insert_setting_value(explanation: str) -> str:
 
 
 def validate_text(text: str | None, source: str) -> None:
-    """Raise UsageError if `text` has bytes that could not be decoded. source: the text's option or variable."""
+    """Raise UsageError if `text` has undecodable bytes. source: the text's option or variable."""
     with contextlib.suppress(UnicodeEncodeError):  # as a context, the error would expose the text
         (text or "").encode()
         return
@@ -182,7 +182,7 @@ def quote_service_message(error: errors.DirectSuiteError) -> str:
 
 
 def quote_message(message: str | None) -> str:
-    """Return a service's message in quotes and parentheses, to follow a sentence; empty if there is none."""
+    """Return a service's message in quotes and parentheses; empty if there is none."""
     words = make_printable(" ".join((message or "").split()))
     if not words:
         return ""
@@ -225,7 +225,6 @@ def _explain_connection(match: re.Match[str]) -> str:
 
 
 def _explain_file_error(error: OSError) -> str:
-    # A file's name may contain a patient's name, so it is shown only if `is_verbose()`.
     reason = explain_os_error(error)
     if error.filename is not None and is_verbose():
         reason = f"{reason}: {make_printable(os.fsdecode(error.filename))}"

@@ -1,7 +1,7 @@
 """The examples at the end of each command's `--help`. Each fits on one line of 80 columns.
 
-In this order, they work with `directsuite sandbox`, which prints the variables that they need and the password of its
-mailboxes. SMTP_ID is the id that `send` printed, and HANDLE is a handle that `fax list` shows.
+In this order, they work with the variables and the mailbox password that `directsuite sandbox` prints. SMTP_ID is the
+id that `send` printed, and HANDLE is a handle that `fax list` shows.
 """
 
 from __future__ import annotations

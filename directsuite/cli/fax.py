@@ -26,7 +26,7 @@ _NO_SUCH_FAX = "check the number and the handle; `directsuite fax list` with the
 
 
 def list_faxes(number: str, options: FaxListOptions) -> int:
-    """List the newest faxes of a number, and return the exit status."""
+    """List the newest faxes of a number."""
     command = _make_command(number)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -38,7 +38,7 @@ def list_faxes(number: str, options: FaxListOptions) -> int:
 
 
 def show_fax(number: str, handle: str, options: TokenOptions) -> int:
-    """Show one fax, and return the exit status."""
+    """Show one fax."""
     command = Command(
         option_names={
             "fax_number": with_value("the fax number", number),
@@ -66,7 +66,7 @@ def _make_suite(command: Command, number: str, options: TokenOptions) -> DirectS
 
 
 def watch_faxes(number: str, options: FaxWatchOptions) -> int:
-    """Show each change of a number's faxes until Ctrl-C, or of one fax until it is final. Return the exit status."""
+    """Show each change of a number's faxes until Ctrl-C, or of one fax until it is final."""
     command = _make_command(number, resume="the same command starts again from the beginning")
     if options.handle is not None:
         command.option_names = {**command.option_names, "message_handle": with_value("--handle", options.handle)}
@@ -92,27 +92,21 @@ def watch_faxes(number: str, options: FaxWatchOptions) -> int:
 
 @attrs.define
 class _FaxWatch:
-    """The progress of a watch."""
-
     command: Command
     is_single_fax: bool
-    """True if only one fax is watched."""
     last_record: FaxMessage | None = None
-    """The last record received."""
     latest_update: datetime | None = None
-    """The latest update time of the records received."""
+    """The latest update time of the received records."""
     is_failing: bool = False
     """True if the last poll failed."""
 
     def add_record(self, fax: FaxMessage) -> None:
-        """Store the record, and update the latest update time."""
         self.last_record = fax
         self.latest_update = max(filter(None, (self.latest_update, fax.updated_ts)), default=None)
 
     def handle_poll(self, error: DirectSuiteError | None, _: float) -> None:
-        """Report once that polls fail, and once that they succeed again.
-
-        After a successful poll all changes up to now have been received, so `resume_hint` names the time to resume.
+        """Report the first failed poll, and the success after it. Set `resume_hint` to continue after the last change
+        received.
         """
         if error is not None and not self.is_failing:
             echo_err(
@@ -150,7 +144,7 @@ async def _watch_faxes(
 
 @contextlib.contextmanager
 def _explain_missing_fax() -> Generator[None]:
-    """Replace a BadRequestError by ItemNotFoundError, because the service has no error code for an unknown handle."""
+    """Convert HTTP 400 to ItemNotFoundError, because the service has no error code for an unknown handle."""
     try:
         yield
     except BadRequestError as error:

@@ -16,7 +16,7 @@ _GUIDES_FOLDER = Path(__file__).parents[1] / "guides"
 
 
 def show_guide(topic: str | None) -> int:
-    """Show a guide, or the list of guides if `topic` is None. Return the exit status."""
+    """Show a guide, or the list of guides if `topic` is None."""
     guides = {file.stem: file.read_text("utf-8") for file in sorted(_GUIDES_FOLDER.glob("*.md"))}
     if topic is None:
         show_table(("topic", "about"), [(name, _get_title(text)) for name, text in guides.items()], no_wrap=("topic",))

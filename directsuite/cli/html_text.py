@@ -25,7 +25,7 @@ _PREFORMATTED_ELEMENTS = frozenset(("pre", "textarea"))
 _STRIKETHROUGH_ELEMENTS = frozenset(("del", "s", "strike"))
 _DEL_OPEN, _DEL_CLOSE = "[DEL: ", " :DEL]"  # the markers of w3m
 _CDATA_PREFIX = "[CDATA["
-_LINE_END, _HARD_SPACE = "\v", "\x1f"  # placeholders for a line break and for a space that must not be collapsed
+_LINE_END, _HARD_SPACE = "\v", "\x1f"  # placeholders for a line break and a space to keep
 _WHITESPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _UNCLOSED_TITLE = re.compile(r"<title(?=[\s/>])[^<>]*+>(?=[^<]*+(?:\Z|<(?!/title\b)))", re.IGNORECASE)
 _NOSCRIPT = re.compile(r"(?<=<)(/?)noscript(?=[\s/>])", re.IGNORECASE)
@@ -61,21 +61,20 @@ def html_to_text(html: str) -> str:
 
 @attrs.define
 class _OpenFraction:
-    """A MathML fraction without its end tag yet."""
+    """A MathML fraction whose end tag has not been read."""
 
     parts: int = 0
-    """The number of parts that have started: the numerator and the denominator."""
+    """The number of parts begun (numerator, denominator)."""
     depth: int = 0
-    """The number of open elements in the fraction."""
 
 
 @attrs.define
 class _TextReader:
-    """Collects the text of a sequence of tags, which need not be balanced."""
+    """Collects the text of tags, which need not be balanced."""
 
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
     _pending_pieces: list[str] = attrs.field(factory=list[str], init=False)
-    """Text of a hidden element, which is dropped if the next tag is the element's end, and else shown."""
+    """Text of a hidden element: dropped if the next tag ends the element, else shown."""
     _hidden_element: str | None = attrs.field(default=None, init=False)
     _link_url: str | None = attrs.field(default=None, init=False)
     _foreign_depth: int = attrs.field(default=0, init=False)
@@ -84,7 +83,6 @@ class _TextReader:
     _open_fractions: list[_OpenFraction] = attrs.field(factory=list[_OpenFraction], init=False)
 
     def begin_element(self, name: str, attributes: dict[str, str | None]) -> None:
-        """Process a start tag."""
         self._show_pending()
         # An SVG's title is part of its picture.
         if name in _HIDDEN_ELEMENTS and not (name == "title" and self._foreign_depth):
@@ -108,7 +106,6 @@ class _TextReader:
             self._link_url = attributes.get("href")
 
     def end_element(self, name: str) -> None:
-        """Process an end tag."""
         if name == self._hidden_element:
             self._pending_pieces.clear()
         self._show_pending()
@@ -126,12 +123,10 @@ class _TextReader:
             self._end_link()
 
     def add_text(self, text: str) -> None:
-        """Process the text between two tags."""
         shown = _preserve_whitespace(text) if self._preformatted_depth else _collapse_control_chars(text)
         (self._pieces if self._hidden_element is None else self._pending_pieces).append(shown)
 
     def get_text(self) -> str:
-        """Return the complete text. Call it after the last tag."""
         if self._foreign_depth:
             self._show_pending()
         self._end_link()
@@ -179,7 +174,7 @@ def _get_input_text(attributes: dict[str, str | None]) -> str:
 
 
 def _get_cdata_text(comment: str) -> str:
-    """Return the text of a CDATA section, which a browser reads as a comment up to `>`; empty for other comments."""
+    """Return the text of a CDATA section, which a browser reads as a comment up to `>`; else ""."""
     if not comment.startswith(_CDATA_PREFIX):
         return ""
     text = comment.removeprefix(_CDATA_PREFIX)

@@ -1,6 +1,6 @@
-"""`directsuite inbox`: list the newest messages, show a message as text, save attachments or complete messages.
+"""`directsuite inbox`: list messages, show one as text, save attachments or complete messages.
 
-Names of attachments come from senders, so they are sanitised before they are used as file names. Existing files are
+Senders choose the names of attachments, so they are made safe before they are used as file names. Existing files are
 never overwritten.
 """
 
@@ -55,14 +55,13 @@ _MAX_NAME_BYTES = 150  # file systems allow 255
 _MAX_SUFFIX_BYTES = 20
 _INDENT_COLUMNS = 10  # width of the label and indentation of a line below a table row
 _RECIPIENT_HEADERS = ("To", "Cc", "Bcc")
-_MAX_LISTED_UIDS = 20  # in one message on stderr
-# Unicode categories of control characters (including ones that reverse or hide text) and of surrogates.
+_MAX_LISTED_UIDS = 20
 _UNSAFE_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 _OUTER_BLANKS = re.compile(r"\A[\s.]++|(?<![\s.])[\s.]++\Z")
 
 
 def list_messages(options: InboxListOptions) -> int:
-    """List the newest messages of a folder, and return the exit status."""
+    """List the newest messages of a folder."""
     command = _make_command("the number", options)
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -78,13 +77,13 @@ def list_messages(options: InboxListOptions) -> int:
 
 
 def read_message(uid: int, options: InboxReadOptions) -> int:
-    """Show one message, and return the exit status."""
+    """Show one message."""
     command = _make_command("the number", options)
     return command.run(lambda: _read_message(command, _get_access(options), uid, options))
 
 
 def save_messages(uids: Sequence[int], options: InboxSaveOptions) -> int:
-    """Save the attachments of messages, or the complete messages, and return the exit status."""
+    """Save the attachments of messages, or the complete messages."""
     command = _make_command(
         "the numbers",
         options,
@@ -107,8 +106,7 @@ def make_safe_name(name: str | None, fallback: str) -> str:
     """Return a file name that is valid on every system.
 
     It contains no folder and no control character, is not hidden, not a device name of Windows, and not too long.
-    name: the name that the sender chose. None: there is none.
-    fallback: the safe name to return if no usable character is left.
+    name: chosen by the sender. fallback: the result if no usable character is left.
     """
     last = re.split(r"[/\\]", unicodedata.normalize("NFC", name or ""))[-1]
     replaced = "".join(
@@ -121,10 +119,9 @@ def make_safe_name(name: str | None, fallback: str) -> str:
 
 
 def write_new_file(folder: Path, name: str, content: bytes) -> Path:
-    """Write a new file that only its owner can read. Return its path.
+    """Write a new file that only its owner can read. Return its path. Raises OSError.
 
     name: a result of `make_safe_name`. If the file exists, a number is appended.
-    Raises OSError. An incomplete file is removed.
     """
     stem, suffix = _split_suffix(name)
     number = 1
@@ -158,7 +155,7 @@ def _get_access(options: InboxOptions) -> MailboxAccess:
 
 
 def add_local_zone(value: datetime, option: str = "--since") -> datetime:
-    """Return the time with this machine's time zone if it has none.
+    """Return the time, in this machine's time zone if it has none.
 
     Raises UsageError, which names the option, if the result is out of range.
     """
@@ -222,11 +219,7 @@ def _has_conditions(options: InboxListOptions) -> bool:
 async def _find_newest(
     box: Mailbox, folders: Sequence[str], period: Period, options: InboxListOptions
 ) -> tuple[Sequence[MessageDetail], int]:
-    """Return the newest messages that match, and the number of further ones.
-
-    In a single folder, messages are ordered by uid, which ascends in the order of receipt. The list is cut regularly,
-    so that memory does not grow with the size of the folder.
-    """
+    """Return the newest messages that match, and the number of others."""
     newest, count = list[MessageDetail](), 0
     limit = None if options.all else options.limit
     age = _get_received_time if options.all_folders else _get_number
@@ -278,7 +271,7 @@ def _is_wanted(message: MessageDetail, period: Period, options: InboxListOptions
 
 
 def _has_text(wanted: str | None, *texts: str | None) -> bool:
-    """Return True if `wanted` is None or a part of one of the texts, ignoring case."""
+    """Return True if a text contains `wanted`, ignoring case, or `wanted` is None."""
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
@@ -303,7 +296,7 @@ def _build_row(message: MessageDetail) -> dict[str, object]:
 
 
 def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    """Return as many complete addresses as fit into the width, and the number of further ones."""
+    """Return the addresses that fit into the width, and the number of the others."""
     for count in range(len(addresses), 1, -1):
         more = f" and {len(addresses) - count} more" if count < len(addresses) else ""
         if len(text := ", ".join(addresses[:count]) + more) <= width:
@@ -349,7 +342,7 @@ def _show_message(message: MessageDetail, own: str) -> None:
         if not value:
             continue
         text = f"{name + ':':<10}{make_printable(value)}"
-        if name in _RECIPIENT_HEADERS:  # wrap between addresses only
+        if name in _RECIPIENT_HEADERS:
             text = textwrap.fill(
                 text, width, subsequent_indent=" " * 10, break_long_words=False, break_on_hyphens=False
             )
@@ -408,7 +401,7 @@ def _show_saved(saved: Sequence[tuple[int, Path, int]], options: InboxSaveOption
 
 
 async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> list[tuple[str, bytes]] | None:
-    """Return the names and contents of the files to save, or None if the message does not exist."""
+    """Return the names and contents of the files to save; None if the message does not exist."""
     box = box.with_strict_paths(CONTENT_PATHS)
     if options.eml:
         for raw in await box.get_raw_messages_by_uids(options.folder, [uid]):
@@ -424,9 +417,9 @@ async def _fetch_files(box: Mailbox, uid: int, options: InboxSaveOptions) -> lis
 
 @contextlib.asynccontextmanager
 async def explain_missing_folder(box: Mailbox, folder: str, *, option: str = "--folder") -> AsyncGenerator[None]:
-    """Replace a ServiceError by ItemNotFoundError if the mailbox has no such folder.
+    """Convert a ServiceError to ItemNotFoundError if the mailbox has no such folder.
 
-    The service has no error code for a missing folder, so this lists the folders.
+    The service has no error code for this, so the folders are listed.
     """
     try:
         yield

@@ -50,13 +50,13 @@ _HIDDEN_RECIPIENT_WARNING = (
 
 
 def list_folders(options: MailboxOptions) -> int:
-    """List the folders of a mailbox with their messages, and return the exit status."""
+    """List the folders of a mailbox with their numbers of messages."""
     command = Command(option_names=_OPTION_NAMES)
     return command.run(lambda: _list_folders(command, _get_access(options), options))
 
 
 def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
-    """Move messages to another folder, and return the exit status."""
+    """Move messages to another folder."""
 
     def move_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.move_messages_by_uids(options.folder, options.to, existing_uids)
@@ -65,7 +65,7 @@ def move(uids: Sequence[int], options: InboxMoveOptions) -> int:
 
 
 def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
-    """Copy messages to another folder, and return the exit status."""
+    """Copy messages to another folder."""
 
     def copy_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         return box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
@@ -74,7 +74,7 @@ def copy(uids: Sequence[int], options: InboxMoveOptions) -> int:
 
 
 def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
-    """Delete messages after confirmation, and return the exit status."""
+    """Delete messages after confirmation."""
     done = "deleted forever" if options.forever else "moved to INBOX.Trash"
 
     def delete_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
@@ -87,7 +87,7 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
             raise UsageError(_NO_TERMINAL_MESSAGE)
 
     async def ask_user(box: Mailbox, existing_uids: Sequence[int]) -> None:
-        """Show the affected messages and ask for confirmation."""
+        """Ask for confirmation."""
         if options.yes:
             return
         if is_verbose():
@@ -107,7 +107,7 @@ def delete(uids: Sequence[int], options: InboxDeleteOptions) -> int:
 
 
 def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
-    """Mark messages as read or unread, and return the exit status."""
+    """Mark messages as read or unread."""
 
     def mark_messages(box: Mailbox, existing_uids: Sequence[int]) -> Awaitable[object]:
         if options.unread:
@@ -118,14 +118,14 @@ def mark(uids: Sequence[int], options: InboxMarkOptions) -> int:
 
 
 def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
-    """Forward messages, and return the exit status."""
+    """Forward messages."""
 
     def validate_options() -> None:
         if not parse_addresses("--to", options.to):
             raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
     async def validate_no_bcc(box: Mailbox, existing_uids: Sequence[int]) -> None:
-        """Raise UsageError if a message has a Bcc header, unless --with-bcc is given."""
+        """Raise UsageError if a message has a Bcc header."""
         if options.with_bcc:
             return
         async with show_progress("reading the folder"):
@@ -152,7 +152,7 @@ def forward(uids: Sequence[int], options: InboxForwardOptions) -> int:
 
 
 def _make_recovery_hint(action: str) -> str:
-    """Return how to find out whether a forward or reply was sent, and how to distinguish it from earlier ones."""
+    """Return how to find out whether a forward or reply was sent."""
     return (
         f"{HINT_CHECK_SENT_FOLDER} (an earlier {action} has the same subject, "
         f"but a time before {format_time_to_minute(datetime.now(UTC))})"
@@ -160,7 +160,7 @@ def _make_recovery_hint(action: str) -> str:
 
 
 def reply(uid: int, options: InboxReplyOptions) -> int:
-    """Reply to a message, and return the exit status."""
+    """Reply to a message."""
     command = Command(
         resume_hint="nothing was sent: run the same command again",
         recovery_hint=_make_recovery_hint("reply"),
@@ -174,10 +174,8 @@ def reply(uid: int, options: InboxReplyOptions) -> int:
 
 
 def _explain_missing_destination(destination: str, work: _MailboxFunction) -> _MailboxFunction:
-    """Wrap `work` so that its error names a missing destination folder."""
 
     async def run_explained(box: Mailbox, existing_uids: Sequence[int]) -> object:
-        """Call `work`."""
         async with explain_missing_folder(box, destination, option="--to"):
             return await work(box, existing_uids)
 
@@ -193,13 +191,10 @@ def _change_messages(
     ask: _MailboxFunction | None = None,
     recovery_hint: str = _RECOVERY_HINT,
 ) -> int:
-    """Apply `work` to the messages that exist, and report their number. Return the exit status.
+    """Apply `work` to the messages that exist, and report their number.
 
-    If `work` sent a message, its SMTP id is printed.
-    done: the participle for the report, such as "moved".
-    check: validates options before any request; raises UsageError.
+    done: the participle for the report, such as "moved". check: called before any request.
     ask: called with the existing messages before `work`; raises UsageError to stop.
-    recovery_hint: how the user finds out what happened if the outcome is unknown.
     """
     named = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
     if isinstance(options, InboxMoveOptions):
@@ -257,7 +252,6 @@ async def _run_change(
 
 
 async def _fetch_metadata(box: Mailbox, folder: str, uids: Sequence[int]) -> list[MessageDetail]:
-    """Return the metadata of these messages. Read the folder's metadata until all are found."""
     wanted, found = set(uids), list[MessageDetail]()
     async with box.iter_metadata(folder, timeout=box.resolve_timeout()) as messages:
         async for message in messages:
@@ -326,10 +320,9 @@ def _make_reply_subject(subject: str | None) -> str:
 
 
 def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> list[Recipient]:
-    """Return the recipients of a reply, without duplicates, the mailbox itself and recipients of Bcc.
+    """Return the recipients of a reply, without duplicates, the mailbox itself and Bcc recipients.
 
-    A reply to a message sent from this mailbox goes to that message's recipients.
-    Raises UsageError if the message has no sender, or if no recipient is left.
+    A reply to a message sent from this mailbox goes to that message's recipients. Raises UsageError if there are none.
     """
     sender = message.reply_to or message.sender
     if not sender:
@@ -350,7 +343,6 @@ def _select_recipients(message: MessageDetail, own: str, *, to_all: bool) -> lis
 
 
 def _is_hidden_recipient(message: MessageDetail, own: str) -> bool:
-    """Return True if the other recipients can't see that this mailbox received the message."""
     seen = {*_get_addresses(message, RecipientType.TO), *_get_addresses(message, RecipientType.CC)}
     return not _is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
@@ -364,7 +356,6 @@ def _get_addresses(message: MessageDetail, kind: RecipientType) -> list[str]:
 
 
 def _describe_recipients(recipients: Sequence[Recipient]) -> str:
-    """Return the number of recipients, with the addresses if there are several and stderr may show them."""
     count = f"{len(recipients)} recipient{'s' * (len(recipients) != 1)}"
     if not recipients[1:]:
         return count

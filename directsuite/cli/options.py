@@ -1,8 +1,8 @@
 """The options of the commands, each declared once, and the headings of `directsuite --help`.
 
-cyclopts binds a command's options to an attrs class. Each field declares an option's name, type, default and help.
-An option that several commands have is a type alias. The `convert_*` functions are cyclopts converters: they raise
-ValueError with a fragment that follows the option's name: `--interval: {fragment}`.
+cyclopts binds a command's options to an attrs class. A field's docstring is the option's help. An option of several
+commands is a type alias. The `convert_*` functions are cyclopts converters: they raise ValueError with a fragment that
+follows the option's name: `--interval: {fragment}`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def convert_file_path(kind: Any, tokens: Sequence[Token]) -> Any:
 
 def convert_size(kind: Any, tokens: Sequence[Token]) -> int:
     """Convert a size such as 500M to bytes."""
-    from directsuite.sandbox.serving import parse_size  # slow to import, and only the sandbox needs it
+    from directsuite.sandbox.serving import parse_size  # slow to import
 
     return parse_size(tokens[0].value)
 
@@ -84,7 +84,6 @@ def convert_number(kind: Any, tokens: Sequence[Token]) -> float:
 
 
 def _make_seconds_parameter(**limits: float) -> Parameter:
-    """Make the parameter of a number of seconds. limits: arguments of `Number`, such as `gte`."""
     return Parameter(converter=convert_number, validator=Number(**limits))
 
 
@@ -148,14 +147,14 @@ _COMMON_GROUP = Group("Options of every command that calls a service", sort_key=
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class CommonOptions:
-    """The options of every command that calls a service."""
+    """Options of every command that calls a service."""
 
     profile: Annotated[str | None, Parameter(group=_COMMON_GROUP, show_default=False)] = None
     """Use the settings of `[profiles.NAME]` in the settings file. The default is DIRECTSUITE_PROFILE."""
     verbose: Annotated[
         int, Parameter(name=("--verbose", "-v"), count=True, negative=(), group=_COMMON_GROUP, show_default=False)
     ] = 0
-    """Show file names, values and the service's messages in errors, as on a terminal. Given twice, log each request."""
+    """Show file names, values and the service's messages in errors, as on a terminal. Twice: log each request."""
 
 
 DEFAULT_STORE = Path("directsuite-sync.db")
@@ -175,10 +174,10 @@ _Postgres = Annotated[bool, Flag, Parameter(group=_STORE_GROUP)]
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SyncRunOptions(CommonOptions):
-    """The options of `sync run`."""
+    """Options of `sync run`."""
 
     mailbox: Annotated[tuple[str, ...], Repeatable] = ()
-    """The address of a mailbox; repeat it for each. Without it and --mailboxes: DIRECTSUITE_MAILBOX."""
+    """A mailbox's address. Can be repeated. Without it and --mailboxes: DIRECTSUITE_MAILBOX."""
     mailboxes: _File = None
     """A file with one address per line."""
     passwords: _File = None
@@ -186,7 +185,7 @@ class SyncRunOptions(CommonOptions):
     DIRECTSUITE_MAILBOX_PASSWORD for a single mailbox, the keyring, or a question on the terminal.
     """
     folder: Annotated[tuple[str, ...], Repeatable, Parameter(group=_FOLDER_GROUP)] = ()
-    """A folder to synchronise; repeat it for each. The default is INBOX."""
+    """A folder to synchronise. Can be repeated. The default is INBOX."""
     all_folders: Annotated[bool, Flag, Parameter(group=_FOLDER_GROUP)] = False
     """Synchronise all folders of each mailbox."""
     store: _Store = None
@@ -194,7 +193,7 @@ class SyncRunOptions(CommonOptions):
     postgres: _Postgres = False
     """Run as one of several workers that share the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
     workers: Annotated[int, _make_integer_parameter(gte=1)] = 4
-    """The maximum number of workers with --postgres; they share the service's request rate."""
+    """The maximum number of workers with --postgres, which share the service's request rate."""
     maildir: Annotated[Path | None, Parameter(converter=convert_path)] = None
     """Write messages into Maildirs below this folder instead of the store."""
     keep_gone: Annotated[bool, Flag] = False
@@ -206,7 +205,7 @@ class SyncRunOptions(CommonOptions):
     grace: Annotated[float, _make_seconds_parameter(gte=0)] = 30.0
     """Seconds after a signal in which the worker may finish work in progress."""
     status_file: _File = None
-    """The file for the worker's report, which `sync status` reads. By default it is next to the store."""
+    """The file for the worker's report, which `sync status` reads. The default is next to the store."""
     log_names: Annotated[bool, Flag] = False
     """Show mailbox addresses in log lines, which otherwise contain only numbers."""
     json: Annotated[bool, Flag] = False
@@ -216,10 +215,10 @@ class SyncRunOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class StoreOptions(CommonOptions):
-    """The options of `sync audit` and `sync retry`."""
+    """Options of `sync audit` and `sync retry`."""
 
     mailbox: Annotated[tuple[str, ...], Repeatable] = ()
-    """The address of a mailbox; repeat it for each. The default is all mailboxes."""
+    """A mailbox's address. Can be repeated. The default is all mailboxes."""
     store: _Store = None
     """The store's SQLite file. The default is directsuite-sync.db."""
     postgres: _Postgres = False
@@ -229,16 +228,16 @@ class StoreOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SyncStatusOptions(StoreOptions):
-    """The options of `sync status`."""
+    """Options of `sync status`."""
 
     status_file: _File = None
-    """The file with the worker's report. By default it is next to the store."""
+    """The file with the worker's report. The default is next to the store."""
     max_age: Annotated[float | None, _make_seconds_parameter(gt=0)] = None
-    """Check only that the worker's last report is at most this many seconds old."""
+    """Check only whether the worker's last report is at most this many seconds old."""
     failing: Annotated[bool, Flag] = False
     """Show only failing mailboxes."""
     quarantined: Annotated[bool, Flag] = False
-    """Show the quarantined messages, the reason, and when each is retried."""
+    """Show the quarantined messages, which can't be fetched, with the reason and the time of the next try."""
     sort: Literal["status", "lag", "messages", "mailbox", "number"] = "status"
     """The order: failing mailboxes first, largest lag first, most messages first, or by address or number."""
     limit: Annotated[int | None, _make_integer_parameter(gte=1)] = None
@@ -265,22 +264,22 @@ _ProcessingParameter = Parameter(group=_PROCESSING_GROUP)
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SignOptions(CommonOptions):
-    """The options of `sign`."""
+    """Options of `sign`."""
 
     output: Annotated[Path, Parameter(converter=convert_path)]
     """The folder for the signed files, which keep their names; it is created if necessary. For a single PDF, it can be
-    a file whose name ends in .pdf.
+    a file that ends in .pdf.
     """
     recursive: Annotated[bool, Flag] = False
     """Include the folders in a folder."""
     name: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
-    """A signature's name; repeat it for each signature. Without --widget, it names an empty signature field: a PDF
-    without that field is not signed.
+    """A signature's name. Can be repeated. Without --widget, it names an empty signature field: a PDF without that
+    field is not signed.
     """
     widget: Annotated[tuple[str, ...], Repeatable, _SignatureParameter] = ()
-    """The position of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of
-    the page. PAGE counts from 1 and is 1 by default; `directsuite sign info` shows the number of pages and their size.
-    Repeat it for each signature. Without it, a signature is in the field named by --name, or invisible.
+    """The position of a signature: X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, in points from the top left corner of the
+    page. PAGE counts from 1, the default; `directsuite sign info` shows the number of pages and their size. Can be
+    repeated. Without it, a signature is in the field named by --name, or invisible.
     """
     image: Annotated[Path | None, _SignatureParameter] = None
     """A PNG or JPEG file that the signatures show."""
@@ -295,7 +294,7 @@ class SignOptions(CommonOptions):
     again: Annotated[bool, Flag, _ProcessingParameter] = False
     """Also sign the PDFs that failed before. Only if --output is a folder."""
     overwrite: Annotated[bool, Flag, _ProcessingParameter] = False
-    """Replace existing files in the output."""
+    """Replace existing files."""
     concurrency: Annotated[int, _make_integer_parameter(gte=1, lte=100), _ProcessingParameter] = 10
     """The number of PDFs processed at the same time. Only if --output is a folder."""
     patience: Annotated[float, _make_seconds_parameter(gte=0), _ProcessingParameter] = 120.0
@@ -307,7 +306,7 @@ class SignOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class TokenOptions(CommonOptions):
-    """The options of `sign info` and `fax show`."""
+    """Options of `sign info` and `fax show`."""
 
     token_file: TokenFile = None
     json: Json = False
@@ -316,7 +315,7 @@ class TokenOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class VerifyOptions(TokenOptions):
-    """The options of `sign verify`."""
+    """Options of `sign verify`."""
 
     recursive: Annotated[bool, Flag] = False
     """Include the folders in a folder."""
@@ -325,7 +324,7 @@ class VerifyOptions(TokenOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class DocumentOutputOptions(TokenOptions):
-    """The options of `sign flatten` and `sign clear`."""
+    """Options of `sign flatten` and `sign clear`."""
 
     output: Annotated[Path, Parameter(converter=convert_path)]
     """The file for the result."""
@@ -339,7 +338,7 @@ FaxNumber = Annotated[str, Parameter(help="Your fax number, as the service knows
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class FaxesOptions(TokenOptions):
-    """The common options of `fax list` and `fax watch`."""
+    """Common options of `fax list` and `fax watch`."""
 
     since: Annotated[datetime | None, Parameter(show_default=False)] = None
     """Only faxes updated since this time: 2026-05-01, or 2026-05-01T08:00 in this machine's time zone."""
@@ -350,7 +349,7 @@ class FaxesOptions(TokenOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class FaxListOptions(FaxesOptions):
-    """The options of `fax list`."""
+    """Options of `fax list`."""
 
     limit: Annotated[int, _make_integer_parameter(gte=1)] = 50
     """The maximum number of faxes to show."""
@@ -361,11 +360,10 @@ class FaxListOptions(FaxesOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class FaxWatchOptions(FaxesOptions):
-    """The options of `fax watch`."""
+    """Options of `fax watch`."""
 
     handle: str | None = None
-    """Only the fax with this handle, until its status is final. Exit status 1 means that the status is not complete.
-    """
+    """Only the fax with this handle, until its status is final. Exit status 1 means that it is not complete."""
     interval: Annotated[float, _make_seconds_parameter(gt=0, lte=86_400)] = 60.0
     """Seconds between two requests."""
     json: Annotated[bool, Flag] = False
@@ -375,7 +373,7 @@ class FaxWatchOptions(FaxesOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class PatientOptions(CommonOptions):
-    """The options of all `patient` commands."""
+    """Options of all `patient` commands."""
 
     domain: str
     """The Direct domain, such as direct.example.org."""
@@ -386,7 +384,7 @@ class PatientOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class PatientFindOptions(PatientOptions):
-    """The options of `patient find` and `patient by-username`."""
+    """Options of `patient find` and `patient by-username`."""
 
     json: Json = False
 
@@ -394,10 +392,10 @@ class PatientFindOptions(PatientOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class PatientAddOptions(PatientFindOptions):
-    """The options of `patient add`."""
+    """Options of `patient add`."""
 
     another: Annotated[bool, Flag] = False
-    """Provision an additional address for a person who has, or may have, one in the domain."""
+    """Provision an additional address, even if the person has one in the domain."""
     yes: Annotated[bool, Flag] = False
     """Don't ask for confirmation."""
 
@@ -424,24 +422,24 @@ Uids = Annotated[
 
 
 @Parameter(name="*")
-@attrs.frozen(kw_only=True, repr=False, slots=False)  # because it is a second base of classes with slots
+@attrs.frozen(kw_only=True, repr=False, slots=False)  # a second base of classes with slots
 class TextOptions:
-    """The common options of `send` and `inbox reply`: the content of a message."""
+    """Common options of `send` and `inbox reply`: the content of a message."""
 
     body: Annotated[str | None, Parameter(group=_BODY_GROUP)] = None
-    """The text. Other users of this machine can see it while the command runs; they can't see a --body-file."""
+    """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
     body_file: Annotated[Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True)] = None
     """A UTF-8 file with the text; - for stdin."""
     html: Annotated[bool, Flag] = False
     """The text is HTML."""
     attach: Annotated[tuple[Path, ...], Repeatable] = ()
-    """A file to attach, of any size; repeat it for each file."""
+    """A file to attach, of any size. Can be repeated."""
 
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SendOptions(CommonOptions, TextOptions):
-    """The options of `send`."""
+    """Options of `send`."""
 
     sender: Annotated[str | None, Parameter(name="--from", env_var="DIRECTSUITE_MAILBOX", show_default=False)] = None
     """The Direct address of the sending mailbox."""
@@ -452,11 +450,11 @@ class SendOptions(CommonOptions, TextOptions):
     cc: _Addresses = ()
     """A recipient of a copy, in the format of --to."""
     bcc: _Addresses = ()
-    """A recipient of a copy whom the others don't see, in the format of --to."""
+    """A recipient of a copy whom the other recipients don't see, in the format of --to."""
     subject: str | None = None
     """The subject. Other users of this machine can see it while the command runs."""
     key: str | None = None
-    """A unique name for this message, so that it is sent once: if you repeat the command, it first looks for it."""
+    """A unique name for this message. If you repeat the command with it, the message is still sent only once."""
     dry_run: Annotated[bool, Flag] = False
     """Show what would be sent, and send nothing."""
     password_file: PasswordFile = None
@@ -466,7 +464,7 @@ class SendOptions(CommonOptions, TextOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class MailboxOptions(CommonOptions):
-    """The common options of `status` and `inbox`."""
+    """Common options of `status` and `inbox`."""
 
     mailbox: MailboxOption = None
     password_file: PasswordFile = None
@@ -476,7 +474,7 @@ class MailboxOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class StatusOptions(MailboxOptions):
-    """The options of `status`."""
+    """Options of `status`."""
 
     watch: Annotated[bool, Flag] = False
     """Wait until each recipient has a final status: at most two hours, or 15 minutes for a message that the service
@@ -487,7 +485,7 @@ class StatusOptions(MailboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxOptions(MailboxOptions):
-    """The options of `inbox` commands that use one folder."""
+    """Options of `inbox` commands that use one folder."""
 
     folder: str = "INBOX"
     """The mailbox's folder."""
@@ -496,7 +494,7 @@ class InboxOptions(MailboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxListOptions(InboxOptions):
-    """The options of `inbox list`."""
+    """Options of `inbox list`."""
 
     folder: Annotated[str, Parameter(group=_FOLDER_GROUP)] = "INBOX"
     """The mailbox's folder."""
@@ -507,7 +505,7 @@ class InboxListOptions(InboxOptions):
     all: Annotated[bool, Flag] = False
     """List all messages; --limit is ignored."""
     before: Annotated[int | None, _make_integer_parameter(gte=1)] = None
-    """Only messages with lower numbers than this. A limited list shows the number to continue with."""
+    """Only messages with lower numbers than this. An incomplete list shows the number to continue with."""
     sender: Annotated[str | None, Parameter(name="--from")] = None
     """Only messages whose sender's address or name contains this."""
     to: str | None = None
@@ -519,15 +517,15 @@ class InboxListOptions(InboxOptions):
     until: Annotated[datetime | None, Parameter(converter=convert_end_time)] = None
     """Only messages received until this time: 2026-05-01, including that day, or 2026-05-01T08:00."""
     unread: Annotated[bool, Flag, Parameter(group=_SELECTION_GROUP)] = False
-    """Only unread messages. This takes longer, because the service sends them completely, with attachments. A list
-    without --unread doesn't mark unread messages, because the service doesn't report which ones are unread.
+    """Only unread messages. This takes longer, because the service sends them completely, with attachments. Other lists
+    don't mark unread messages, because the service doesn't report which ones are unread.
     """
 
 
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxReadOptions(InboxOptions):
-    """The options of `inbox read`."""
+    """Options of `inbox read`."""
 
     mark_read: Annotated[bool, Flag] = False
     """Mark the message as read after showing it."""
@@ -536,7 +534,7 @@ class InboxReadOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxSaveOptions(InboxOptions):
-    """The options of `inbox save`."""
+    """Options of `inbox save`."""
 
     into: Annotated[Path, Parameter(converter=convert_path)]
     """The folder for the files; it is created if necessary."""
@@ -547,7 +545,7 @@ class InboxSaveOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxMoveOptions(InboxOptions):
-    """The options of `inbox move` and `inbox copy`."""
+    """Options of `inbox move` and `inbox copy`."""
 
     to: str
     """The destination folder, such as INBOX.Archive."""
@@ -556,7 +554,7 @@ class InboxMoveOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxDeleteOptions(InboxOptions):
-    """The options of `inbox delete`."""
+    """Options of `inbox delete`."""
 
     forever: Annotated[bool, Flag] = False
     """Delete the messages permanently, instead of moving them to INBOX.Trash."""
@@ -567,7 +565,7 @@ class InboxDeleteOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxMarkOptions(InboxOptions):
-    """The options of `inbox mark`."""
+    """Options of `inbox mark`."""
 
     unread: Annotated[bool, Flag] = False
     """Mark as unread instead of read."""
@@ -576,7 +574,7 @@ class InboxMarkOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxForwardOptions(InboxOptions):
-    """The options of `inbox forward`."""
+    """Options of `inbox forward`."""
 
     to: _Addresses
     """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
@@ -589,7 +587,7 @@ class InboxForwardOptions(InboxOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class InboxReplyOptions(InboxOptions, TextOptions):
-    """The options of `inbox reply`."""
+    """Options of `inbox reply`."""
 
     to_all: Annotated[bool, Flag, Parameter(name="--all")] = False
     """Also reply to the other recipients, except Bcc recipients. The command asks before it sends to several."""
@@ -600,7 +598,7 @@ class InboxReplyOptions(InboxOptions, TextOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class ConfigOptions(CommonOptions):
-    """The options of `config show`."""
+    """Options of `config show`."""
 
     json: Json = False
 
@@ -611,7 +609,7 @@ _DEEP = Group("Comparison with the OpenAPI document")
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class DoctorOptions(CommonOptions):
-    """The options of `doctor`."""
+    """Options of `doctor`."""
 
     mailbox: MailboxOption = None
     password_file: PasswordFile = None
@@ -642,7 +640,7 @@ class DoctorOptions(CommonOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class DemoOptions:
-    """The options of `demo`."""
+    """Options of `demo`."""
 
     output: Annotated[Path, Parameter(converter=convert_path)] = Path("demo-output")
     """The folder for the signed PDFs and the messages."""
@@ -668,10 +666,10 @@ DEFAULT_SANDBOX = "http://127.0.0.1:8025"
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SandboxOptions:
-    """The options of `sandbox`."""
+    """Options of `sandbox`."""
 
     port: Annotated[int, _make_integer_parameter(gte=0, lte=65535)] = 8025
-    """The port to listen on; 0 takes a free one."""
+    """The port to listen on; with 0, any free port."""
     host: str = "127.0.0.1"
     """The address to listen on: a loopback address, or any with --allow-remote."""
     allow_remote: Annotated[bool, Flag] = False
@@ -681,12 +679,13 @@ class SandboxOptions:
     memory: Annotated[bool, Flag, Parameter(group=_STATE_GROUP)] = False
     """Keep the state in memory only."""
     profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], Repeatable] = ()
-    """Deviate from the specification as some servers do; may be repeated."""
+    """Deviate from the specification as some servers do. Can be repeated."""
     imitate: Annotated[Path | None, Parameter(converter=convert_path)] = None
     """Respond like the server whose differences are in this report of `doctor --deep`."""
     max_body: Annotated[int | None, Parameter(converter=convert_size)] = None
     """The maximum size of a request body, such as 500M. By default Save accepts documents of 1 GiB, Send and
-    SaveRawMessages attachments of 1 GiB, and other operations 64 MiB."""
+    SaveRawMessages attachments of 1 GiB, and other operations 64 MiB.
+    """
     quiet: Annotated[bool, Flag] = False
     """Don't print the calls."""
     json: Annotated[bool, Flag] = False
@@ -704,7 +703,7 @@ class SandboxOptions:
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class ControlOptions:
-    """The options of the commands that control a running sandbox."""
+    """Options of the commands that control a running sandbox."""
 
     at: Annotated[str, Parameter(group=_SANDBOX_GROUP, env_var="DIRECTSUITE_SANDBOX")] = DEFAULT_SANDBOX
     """The URL of the sandbox."""
@@ -713,7 +712,7 @@ class ControlOptions:
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class ControlListOptions(ControlOptions):
-    """The options of `sandbox ledger`."""
+    """Options of `sandbox ledger`."""
 
     json: Json = False
 
@@ -721,7 +720,7 @@ class ControlListOptions(ControlOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SandboxAccountOptions(ControlOptions):
-    """The options of `sandbox account`."""
+    """Options of `sandbox account`."""
 
     password_file: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None
     """A file that contains only the password and that other users can't read; - for stdin. Without it, the password is
@@ -732,7 +731,7 @@ class SandboxAccountOptions(ControlOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SandboxFaxOptions(ControlOptions):
-    """The options of `sandbox fax`."""
+    """Options of `sandbox fax`."""
 
     status: Literal["waiting", "complete"] = "complete"
     """The fax's status."""
@@ -745,7 +744,7 @@ class SandboxFaxOptions(ControlOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SandboxClockOptions(ControlOptions):
-    """The options of `sandbox clock`."""
+    """Options of `sandbox clock`."""
 
     advance: Annotated[timedelta | None, Parameter(group=_CLOCK_GROUP, converter=convert_duration)] = None
     """Advance the clock by a duration such as 31m or 2h30m, or by a number of seconds."""
@@ -760,7 +759,7 @@ class SandboxClockOptions(ControlOptions):
 @Parameter(name="*")
 @attrs.frozen(kw_only=True, repr=False)
 class SandboxFaultOptions(ControlOptions):
-    """The options of `sandbox fault`."""
+    """Options of `sandbox fault`."""
 
     status: Annotated[int, _make_integer_parameter(gte=200, lte=599)] = 503
     """The HTTP status, for the kind status."""
@@ -770,7 +769,7 @@ class SandboxFaultOptions(ControlOptions):
     retry_after: Annotated[int | None, _make_integer_parameter(gte=0)] = None
     """The seconds of the Retry-After header, for the kind status."""
     times: Annotated[int, _make_integer_parameter(gte=1)] = 1
-    """The number of times that the fault happens."""
+    """How often the fault happens."""
     skip: Annotated[int, _make_integer_parameter(gte=0)] = 0
     """The number of requests that this fault ignores first, whether or not other faults hit them."""
     processed: Annotated[bool, Flag] = False

@@ -1,6 +1,6 @@
 """The output of commands: tables and JSON documents on stdout, progress bars on stderr.
 
-Tables and lines of text are made printable: characters that could control a terminal are replaced.
+Tables and text contain no characters that could control a terminal (`make_printable`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from directsuite.secret import Secret
 
 Unit = Literal["bytes", "pieces", "waiting"]
 
-_NON_TERMINAL_COLUMNS = 1_000  # wide enough to keep each row on one line in a file or pipe
-_MIN_COLUMN_CHARS = 12  # of a wrapped column
-_BAR_DELAY = 1.0  # seconds before a bar is shown
+_NON_TERMINAL_COLUMNS = 1_000  # keeps each row of a file or pipe on one line
+_MIN_COLUMN_CHARS = 12
+_BAR_DELAY = 1.0  # seconds
 _EXCLUDED_FIELDS = ("extra", "source")
 
 
@@ -52,7 +52,7 @@ def show_json(document: object, *, indent: int | None = 2) -> None:
 
 
 def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Print the result of a change by calling `show`. Return False if stdout can't be written, and report that.
+    """Call `show` to print the result of a change. Return False if stdout can't be written, and report that.
 
     done: the change in words, for stderr.
     """
@@ -100,8 +100,8 @@ class TableOptions(TypedDict, total=False):
     right: Sequence[str]
     """The titles of right-aligned columns."""
     no_wrap: Sequence[str]
-    """The titles of columns that are never wrapped, because people copy their values, such as ids. If the terminal is
-    too narrow, each value is on a separate line below its row, with the title.
+    """The titles of columns that are never wrapped, because people copy their values. If the terminal is too narrow,
+    each value is on a separate line below its row, with the title.
     """
     styles: Mapping[str, str]
     """The rich style of cells, by their text."""
@@ -110,7 +110,7 @@ class TableOptions(TypedDict, total=False):
 def build_table(
     console: Console, titles: Sequence[str], rows: Iterable[Sequence[object]], **options: Unpack[TableOptions]
 ) -> Text:
-    """Return a table without borders, with printable cells.
+    """Return a table without borders.
 
     If the first title is empty, the table shows one object, a property per line; then times have seconds.
     """
@@ -186,7 +186,7 @@ def _get_zone_name() -> str:
 
 
 def show_text(text: str) -> None:
-    """Print text line by line, made printable, without wrapping."""
+    """Print the lines of a text through `show_line`, with tabs expanded."""
     for line in text.splitlines():
         show_line(line.expandtabs())
 
@@ -205,7 +205,7 @@ def format_time(value: datetime) -> str:
 
 
 def format_time_to_minute(value: datetime) -> str:
-    """Format a time to the minute in this machine's time zone, which the column's title names."""
+    """Format a time to the minute in this machine's time zone."""
     return _to_local_time(value).isoformat(" ", "minutes")[:16]
 
 
@@ -217,7 +217,7 @@ def _to_local_time(value: datetime) -> datetime:
 
 
 class Bar:
-    """The progress of a command. It is not shown if `progress` is None."""
+    """The progress of a command. Nothing is shown if `progress` is None."""
 
     def __init__(self, progress: Progress | None = None, title: str = "", total: float | None = None) -> None:
         self._progress = progress
@@ -229,7 +229,7 @@ class Bar:
             self._progress.advance(self._task, count)
 
     def update(self, done: int, total: int | None) -> None:
-        """Set the completed and the total number, of which None means unknown. It fits `progress=` of the services."""
+        """Set the completed and the total number. total: None if unknown."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
@@ -238,7 +238,7 @@ def format_size(count: int) -> str:
     """Format a number of bytes in B, KB or MB."""
     for unit, length in (("MB", 1_000_000), ("KB", 1_000)):
         if count >= length:
-            tenths = (20 * count // length + 1) // 2  # integers, because a server may report more than floats can hold
+            tenths = (20 * count // length + 1) // 2  # a server may report more than floats can hold
             return f"{tenths // 10}.{tenths % 10} {unit}"
     return f"{count} B"
 
@@ -252,11 +252,11 @@ async def show_progress(
     console: Console | None = None,
     delay: float = _BAR_DELAY,
 ) -> AsyncGenerator[Bar]:
-    """Show a progress bar on a terminal during the context, and remove it at the end.
+    """Show a progress bar on a terminal during the context.
 
     title: the activity, without names of people.
     unit: "waiting" shows only the elapsed time; the others also a rate and the remaining time.
-    total: the total number; None if it is unknown.
+    total: None if it is unknown.
     console: None for stderr.
     delay: the seconds before the bar appears.
     """
@@ -275,10 +275,9 @@ async def show_progress(
 
 @contextlib.contextmanager
 def show_live(render: Callable[[Console], Text], *, console: Console | None = None) -> Generator[None]:
-    """Show the result of `render` on a terminal, updated each second, and remove it at the end.
+    """Show the result of `render` on a terminal during the context, updated each second.
 
-    render: called in another thread.
-    console: None for stderr.
+    render: called in another thread. console: None for stderr.
     """
     console = Console(stderr=True, highlight=False) if console is None else console
     if not console.is_terminal:
@@ -290,7 +289,6 @@ def show_live(render: Callable[[Console], Text], *, console: Console | None = No
 
 class _RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
-        """Return the number of items per second, or an empty text if it is unknown."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:.1f}/s", style="progress.data.speed")
 

@@ -66,7 +66,7 @@ _MEMBER_RULES = {
 
 
 def find_patient(path: Path, options: PatientFindOptions) -> int:
-    """Find the patient described in a file, and return the exit status. path: the file, - for stdin."""
+    """Find the patient described in a file. path: - for stdin."""
     command = Command(option_names=_OPTION_NAMES, advice={BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"})
 
     def begin() -> Coroutine[Any, Any, int]:
@@ -76,7 +76,7 @@ def find_patient(path: Path, options: PatientFindOptions) -> int:
 
 
 def find_by_username(argument: str, options: PatientFindOptions) -> int:
-    """Find the patient with a username, and return the exit status.
+    """Find the patient with a username.
 
     argument: the username, - for the first line of stdin.
     """
@@ -93,7 +93,7 @@ def find_by_username(argument: str, options: PatientFindOptions) -> int:
 
 
 def add_patient(path: Path, options: PatientAddOptions) -> int:
-    """Provision an address once, after confirmation, and return the exit status."""
+    """Provision an address, after confirmation. path: - for stdin."""
     command = Command(
         resume_hint="nothing was provisioned or debited: run the same command again",
         recovery_hint=_RECOVERY_HINT,
@@ -125,7 +125,7 @@ def add_patient(path: Path, options: PatientAddOptions) -> int:
 
 
 def set_passwords(path: Path, options: PatientOptions) -> int:
-    """Set the passwords of a file, and return the exit status."""
+    """Set the passwords in a file. path: - for stdin."""
     command = Command(
         resume_hint=_HINT_REPEAT_PASSWORDS,
         option_names={**_OPTION_NAMES, "passwords": _PASSWORDS_FILE},
@@ -150,7 +150,7 @@ def set_passwords(path: Path, options: PatientOptions) -> int:
 
 
 def read_individual(path: Path) -> IDProofedIndividualRESTful:
-    """Read the person described in a file. Raises UsageError, which names an invalid member, but not its value."""
+    """Read the person described in a file. Raises UsageError or ConfigurationError, without values of the file."""
     members = read_private_document(path, with_value(_INDIVIDUAL_FILE, path), _EXPECTED_MEMBERS)
     if members.keys() - _KNOWN_MEMBERS:  # not named, because in a wrong file the key may be confidential
         raise UsageError(
@@ -191,7 +191,7 @@ def _make_suite(command: Command, options: PatientOptions, listeners: Sequence[L
 
 @asynccontextmanager
 async def _open_registration(suite: DirectSuite) -> AsyncGenerator[Registration]:
-    """Open the suite, and yield its registration service. Raises UsageError if the service doesn't know the domain."""
+    """Yield the registration service. Raises UsageError if the service doesn't know the domain."""
     async with suite:
         try:
             yield suite.registration
@@ -204,7 +204,7 @@ async def _open_registration(suite: DirectSuite) -> AsyncGenerator[Registration]
 async def _find_users(
     service: Registration, person_or_username: IDProofedIndividual | str, domain: str
 ) -> list[DirectUserDetail]:
-    """Return the users of a person or with a username in a domain, none if there is no such patient."""
+    """Return the users of a person or with a username in a domain."""
     try:
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)
@@ -263,7 +263,6 @@ async def _add_patient(suite: DirectSuite, individual: IDProofedIndividualRESTfu
 
 
 def _report_search(event: Event) -> None:
-    """Report on stderr that the client searches for the patient because the response was lost."""
     if (
         isinstance(event, AttemptFailed)
         and event.operation == operations.PROVISION_ID_PROOFED_PATIENT.name
@@ -309,7 +308,6 @@ def _users_to_dict(
 
 
 def _user_to_dict(user: DirectUserDetail, domain: str) -> Mapping[str, object]:
-    """Return a user as JSON. `direct_address` comes first, because `email` is not the Direct address."""
     return {"direct_address": _get_direct_address(user, domain), **model_to_dict(user)}
 
 

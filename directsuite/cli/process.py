@@ -22,10 +22,10 @@ from typing import Any, Self, cast
 
 INSTALL_COMMAND = "pip install 'directsuite[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: give the same command again"
-"""What to do after the interruption of a command that only reads or has not started."""
+"""What to do after an interrupted command that only reads or has not started."""
 
 has_begun = False
-"""True if the work of a command has started; set by `Command.run`. Before that, modules are imported."""
+"""True if the work of a command has started; set by `Command.run`."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),
@@ -39,7 +39,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "storage": ("fsspec",),
     "testing": ("aioresponses",),
 }
-"""The modules that each extra installs, to find out whether it is installed."""
+"""The modules that each extra installs."""
 _CONTROL_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 """The Unicode categories of control characters, lone surrogates, and line and paragraph separators."""
 _BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -53,7 +53,7 @@ class ExitStatus(enum.IntEnum):
     meaning: str
 
     def __new__(cls, number: int, meaning: str) -> Self:
-        """Create a member from its number and its meaning."""
+        """Create a member."""
         status = int.__new__(cls, number)
         status._value_ = number
         status.meaning = meaning
@@ -89,7 +89,7 @@ def require_extra(extra: str) -> None:
 
 
 def prepare_streams() -> None:
-    """Set up the standard streams as described at the top of this module. It may be called again."""
+    """Set up the standard streams as described at the top of this module. Can be called again."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  until the process ends
@@ -102,7 +102,7 @@ def prepare_streams() -> None:
 
 
 def prepare_width() -> None:
-    """Ignore an invalid COLUMNS, and set it to the minimum width if the terminal is narrower."""
+    """Ignore an invalid COLUMNS. Set COLUMNS to the minimum if the terminal is narrower."""
     named = os.environ.get("COLUMNS")
     if named is not None and not (named.isascii() and named.isdigit() and int(named[:9]) in _COLUMNS_RANGE):
         del os.environ["COLUMNS"]
@@ -111,7 +111,7 @@ def prepare_width() -> None:
 
 
 def is_verbose() -> bool:
-    """Return True if stderr may show file names, values and the service's messages: on a terminal or with --verbose.
+    """Return True on a terminal or with --verbose: stderr may show file names, values and the service's messages.
 
     Otherwise stderr may be a log that other people read.
     """
@@ -119,7 +119,7 @@ def is_verbose() -> bool:
 
 
 def get_verbosity() -> int:
-    """Return how often --verbose was given, or the value of DIRECTSUITE_VERBOSE; 1 if that is not a number."""
+    """Return the value of DIRECTSUITE_VERBOSE, which --verbose sets: 0 if it is not set, 1 if it is not a number."""
     text = os.environ.get("DIRECTSUITE_VERBOSE") or "0"
     return int(text) if text.isdecimal() else 1
 
@@ -135,22 +135,22 @@ def make_printable(text: str) -> str:
 
 
 def show_line(text: str = "") -> None:
-    """Write one line to stdout, made printable."""
+    """Write one line to stdout, through `make_printable`."""
     sys.stdout.write(f"{make_printable(text)}\n")
 
 
 def echo_err(sentence: str) -> None:
-    """Write a message to stderr, after the program's name. sentence: a fragment in lower case without a full stop."""
+    """Write a message to stderr, after the program's name."""
     echo_err_line(f"directsuite: {sentence}")
 
 
 def echo_err_line(text: str) -> None:
-    """Write one line to stderr, made printable."""
+    """Write one line to stderr, through `make_printable`."""
     sys.stderr.write(f"{make_printable(text)}\n")
 
 
 def end_line() -> None:
-    """End the line with ^C or a question, if stderr is a terminal."""
+    """End the line that has ^C or a question, if stderr is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write("\n")
 
@@ -166,7 +166,7 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
-    """Ignore errors of writing to stdout during the context. on_loss: called with the first error only."""
+    """Ignore errors of writing to stdout. on_loss: called with the first error only."""
     stdout: Any = sys.stdout
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = make_lossy_stream(stdout, on_loss)
@@ -193,11 +193,9 @@ class _LossyRawIO(io.RawIOBase):
         self._on_loss = on_loss
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def write(self, content: Any, /) -> int:
-        """Write `content`, and ignore an OSError. Return its full length."""
         rest = memoryview(content)
         try:
             while rest and (written := self._raw.write(rest)):  # None if a non-blocking file would block
@@ -209,9 +207,7 @@ class _LossyRawIO(io.RawIOBase):
         return len(content)
 
     def fileno(self) -> int:
-        """Return the descriptor of the underlying file."""
         return self._raw.fileno()
 
     def isatty(self) -> bool:
-        """Return True if the underlying file is a terminal."""
         return self._raw.isatty()

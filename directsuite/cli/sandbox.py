@@ -40,11 +40,10 @@ OptionsT = TypeVar("OptionsT", bound=ControlOptions)
 def _run_with_control(
     work: Callable[Concatenate[Control, OptionsT, P], Awaitable[int]],
 ) -> Callable[Concatenate[OptionsT, P], int]:
-    """Make a command of `work`, which controls the running sandbox at `options.at` and returns the exit status."""
+    """Make a command of `work`, which controls the sandbox at `options.at`. Its ControlError becomes a message."""
 
     def command(options: OptionsT, /, *args: P.args, **kwargs: P.kwargs) -> int:
         async def drive() -> int:
-            """Call `work`. Raises ItemNotFoundError if the sandbox did not respond, UsageError if it rejected."""
             try:
                 async with Control(options.at) as control:
                     return await work(control, options, *args, **kwargs)
@@ -57,7 +56,7 @@ def _run_with_control(
 
 
 def serve(options: SandboxOptions) -> int:
-    """Serve until Ctrl-C, and return the exit status."""
+    """Serve until Ctrl-C."""
     if not (options.allow_remote or is_loopback(options.host)):
         echo_err("--host: the sandbox listens only on loopback. Give 127.0.0.1, ::1 or localhost, or --allow-remote.")
         return ExitStatus.USAGE_ERROR
@@ -87,12 +86,12 @@ def serve(options: SandboxOptions) -> int:
     except serving.CannotStartError as error:
         echo_err(f"The sandbox cannot start: {error}.")
         return ExitStatus.FAILED
-    return ExitStatus.DONE  # also after SIGINT and SIGTERM, which end it as intended
+    return ExitStatus.DONE  # also after SIGINT and SIGTERM
 
 
 @_run_with_control
 async def show_environment(control: Control, options: ControlOptions) -> ExitStatus:
-    """Print the environment for a shell."""
+    """Print the variables for a shell. Raises ItemNotFoundError if another program responds."""
     environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
     try:
         lines = format_exports(environment)
@@ -124,7 +123,6 @@ async def add_account(
 
 
 def _read_password(file: Path) -> str:
-    """Return the password in a private file, or on the first line of stdin if the file is -."""
     if str(file) != "-":
         return read_secret_file(file, "the file of --password-file").reveal()
     text = sys.stdin.readline().rstrip("\r\n")
@@ -157,7 +155,6 @@ async def add_or_update_fax(control: Control, options: SandboxFaxOptions, number
 
 
 def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
-    """Print the key of the added item, and return the exit status."""
     if not show_effect(lambda: show_line(key), f"The {kind} was added with the {key_name} {key}"):
         return ExitStatus.FAILED
     echo_err(f"The {kind} was added with this {key_name}.")
@@ -215,10 +212,7 @@ async def manage_faults(
 
 
 def _parse_body(text: str) -> object:
-    """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text.
-
-    Raises UsageError.
-    """
+    """Return the value of --body, or of the file named after @: JSON if it can be parsed, else text."""
     if text.startswith("@"):
         try:
             with Path(text[1:]).open("rb") as file:

@@ -5,8 +5,8 @@ For each --key there is a record, a file with JSON lines:
     {"message": digest of the message, "at": time of the first attempt}   on disk before anything is sent
     {"smtp_id": …}                                                        once the message has been sent
 
-Records are in DIRECTSUITE_STATE or the user's state folder. Their names are hashes. A record is locked while a command
-sends. It contains neither the key nor any part of the message, only a hash.
+Records are in DIRECTSUITE_STATE or the user's state folder, named by a hash of the key, and locked while a command
+sends.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ _HINT_USE_NEW_KEY = (
     "only if it does not, run the command again with a new --key"
 )
 _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
-_BASE64_RATIO = 4 / 3  # encoded bytes for each byte of a file
+_BASE64_RATIO = 4 / 3
 
 _STDIN = Path("-")
 _MAX_TEXT_BYTES = 2**26
 """The maximum size of a message's text. A device such as /dev/zero never ends."""
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
-_NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")  # before an address in angle brackets
+_NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def send(options: SendOptions) -> int:
-    """Send one message, and return the exit status."""
+    """Send one message."""
     with_key = options.key is not None
     command = Command(
         resume_hint=_HINT_REPEAT_WITH_KEY if with_key else "nothing was sent: run the same command again",
@@ -104,7 +104,6 @@ def send(options: SendOptions) -> int:
 
 
 async def _show_dry_run(message: Message, sender: str, options: SendOptions) -> int:
-    """Show what would be sent."""
     record = None if options.key is None else _read_record(make_request_id(sender, options.key))
     if record is not None:
         record.validate_same_message(await arguments.compute_message_digest(message))
@@ -184,7 +183,7 @@ async def _send_once(
 ) -> tuple[bool, str]:
     """Send the message unless an earlier command did.
 
-    Return True if an earlier command is known to have sent it, and the SMTP id, empty if there is none.
+    Return True if an earlier command sent it, and the SMTP id, empty if there is none.
     """
     with _lock_record(make_request_id(access.address, key)) as record:
         record.record_attempt(await arguments.compute_message_digest(message))
@@ -226,7 +225,6 @@ def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
 
 
 def _build_message(options: SendOptions, sender: str) -> Message:
-    """Build the message. Files are read when it is sent. Raises UsageError, InvalidArgumentError."""
     kinds = ((RecipientType.TO, options.to), (RecipientType.CC, options.cc), (RecipientType.BCC, options.bcc))
     recipients = [
         Recipient(each, kind) for kind, values in kinds for each in parse_addresses(f"--{kind.lower()}", values)
@@ -252,9 +250,8 @@ def _get_attachment_bytes(attachment: Attachment) -> int:
 
 
 def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
-    """Return the addresses of an option's values.
-
-    A value contains addresses or `Name <address>`, separated by commas. Raises UsageError if one is not an address.
+    """Return the addresses of an option's values. Raises UsageError. A value contains `address` or `Name <address>`,
+    separated by commas.
     """
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
@@ -320,7 +317,6 @@ def _read_text(options: TextOptions) -> str | None:
 
 
 def _make_attachment(path: Path, number: int) -> Attachment:
-    """Return the attachment. Raises UsageError if the file can't be read, before anything is sent."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
         if is_file:  # opening a pipe would block until there is a writer
@@ -336,10 +332,7 @@ def _make_attachment(path: Path, number: int) -> Attachment:
 
 
 class _SendRecord:
-    """The record of one key.
-
-    first_attempt: time of the first attempt that may have sent the message. None: there is none.
-    """
+    """The record of one key. first_attempt: time of the first attempt that may have sent the message, if any."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -352,10 +345,7 @@ class _SendRecord:
         self.smtp_id = "" if done is None else str(done["smtp_id"] or "")
 
     def record_attempt(self, digest: str) -> None:
-        """Record, before sending, that the message may have been sent.
-
-        Raises UsageError if the key was used for a different message.
-        """
+        """Record that the message may have been sent. Raises UsageError if the key is that of a different message."""
         self.validate_same_message(digest)
         if self.first_attempt is None:
             self._write({"message": digest, "at": datetime.now(UTC).isoformat()})
@@ -369,7 +359,6 @@ class _SendRecord:
             )
 
     def record_sent(self, smtp_id: str) -> None:
-        """Record that the message was sent."""
         self._write({"smtp_id": smtp_id})
 
     def clear_attempt(self) -> None:
@@ -386,9 +375,8 @@ class _SendRecord:
 
 @contextlib.contextmanager
 def _lock_record(request_id: str) -> Generator[_SendRecord]:
-    """Lock and yield the record of a key. request_id: the hash of the key.
-
-    Raises UsageError if another command has locked it, or if it can't be written.
+    """Lock and yield the record of a key. Raises UsageError if another command has locked it, or if it can't be
+    written.
     """
     folder = _get_records_folder()
     with contextlib.ExitStack() as stack:
@@ -409,7 +397,7 @@ def _lock_record(request_id: str) -> Generator[_SendRecord]:
 
 
 def _read_record(request_id: str) -> _SendRecord | None:
-    """Return the record of a key without locking it, or None if it does not exist or can't be read."""
+    """Return the record of a key without locking it, or None if it can't be read."""
     try:
         with (_get_records_folder() / request_id).open("rb") as file:
             return _SendRecord(file)

@@ -1,10 +1,8 @@
 """`directsuite sign`: sign PDFs and folders of PDFs. Each PDF is signed once, even if the command is interrupted.
 
-    sources ──► Admission ──► SigningJob ──► --output
-                 │  skips and reports: files that are no PDF, PDFs signed before, names that the output has
-    journal ─────┴─ next to the output: the same command continues an interrupted run
-
-A signed PDF has the name of its source file, or its path below the source folder.
+sources ──► Admission ──► SigningJob ──► --output
+             │  skips and reports: files that are no PDF, PDFs signed before, names that the output has
+journal ─────┴─ next to the output: the same command continues an interrupted run
 """
 
 from __future__ import annotations
@@ -84,13 +82,12 @@ _PAGE_NUMBER_PATTERN = re.compile(r"[0-9]{1,9}")
 
 
 def sign(sources: Sequence[Path], options: SignOptions) -> int:
-    """Sign the PDFs of the sources, and return the exit status."""
+    """Sign the PDFs of the sources."""
     resume = "nothing was sent: run the same command again" if options.dry_run else _HINT_REPEAT_COMMAND
     return Command(resume_hint=resume).run(lambda: _prepare_run(sources, options))
 
 
 def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, Any, int]:
-    """Check the options, read the token, and return the coroutine to run. Raises UsageError."""
     options = attrs.evolve(options, output=_resolve_output(options.output))
     signatures = make_signatures(options)
     if not options.output.name:
@@ -113,7 +110,6 @@ def _prepare_run(paths: Sequence[Path], options: SignOptions) -> Coroutine[Any, 
 
 
 async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, options: SignOptions) -> int:
-    """Show which PDFs would be signed, and return the exit status. Raises UsageError."""
     async with AsyncExitStack() as stack:
         journal, path = None, _get_journal_path(options.output)
         if await _is_journal_obsolete(path, signatures):
@@ -147,18 +143,15 @@ async def _show_plan(signatures: Sequence[Signature], sources: PdfSources, optio
 async def _sign_sources(
     settings: Settings, access_token: Secret, signatures: Sequence[Signature], sources: PdfSources, options: SignOptions
 ) -> int:
-    """Sign and report. Return the exit status.
-
-    Raises UsageError, and DirectSuiteError if the job could not start.
-    """
-    from tenacity import stop_before_delay  # imported here because other commands don't need it
+    """Sign and report. Raises DirectSuiteError if the job could not start."""
+    from tenacity import stop_before_delay  # slow to import
 
     target, path = _make_target(options.output, overwrite=options.overwrite), _get_journal_path(options.output)
     # Not Command.make_suite: the journal resolves unknown outcomes.
     async with DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
         if await _is_journal_obsolete(path, signatures):
             await asyncio.to_thread(_remove_journal, path)
-            options = attrs.evolve(options, again=False)  # the removed journal had only failures
+            options = attrs.evolve(options, again=False)
         async with _open_journal(path) as journal:
             if options.again:
                 await journal.retry()
@@ -211,10 +204,6 @@ def _show_report(
     stopped: str | None,
     options: SignOptions,
 ) -> None:
-    """Show which PDFs were signed and which were not.
-
-    stopped: the reason why the job stopped early. None: it completed.
-    """
     signed, signed_before = job.progress.done, admission.counts[Decision.SIGNED_BEFORE]
     if options.json:
         show_json(
@@ -245,10 +234,7 @@ def _show_report(
 
 
 def _get_exit_status(sources: PdfSources, admission: Admission, options: SignOptions, *, failed: int = 0) -> int:
-    """Return the exit status of a completed command. Report the number of unsigned PDFs on stderr.
-
-    failed: number of documents that failed during this command.
-    """
+    """Return the exit status, and report the number of unsigned PDFs. failed: those that failed in this run."""
     if not admission.counts.total() and not options.dry_run:
         echo_err(describe_no_pdf(recursive=options.recursive))
     unsigned = failed + (0 if options.dry_run else len(admission.rejected))
@@ -326,7 +312,6 @@ def _format_count(number: int) -> str:
 
 
 def _resolve_output(output: Path) -> Path:
-    """Return the output path without symbolic links. Raises UsageError if it can't be a folder."""
     try:
         folder = output.resolve()
         is_other = folder.exists() and not folder.is_dir()
@@ -353,10 +338,7 @@ def _make_target(output: Path, *, overwrite: bool) -> TargetFolder:
 
 
 class _RunJournal(SigningJournal):
-    """A journal that remembers the names of documents that failed during this command.
-
-    The source of a failed document may no longer exist when the report is made.
-    """
+    """A journal that remembers which documents failed in this run."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -365,14 +347,13 @@ class _RunJournal(SigningJournal):
     async def abandon(
         self, entry: SigningEntry, *, then: DocumentState = DocumentState.NEW, **how: Any
     ) -> SigningEntry:
-        """Abandon the stored document, and remember the name if the document has failed."""
         if then is DocumentState.FAILED:
             self.failed_names.add(entry.name)
         return await super().abandon(entry, then=then, **how)
 
 
 async def _read_failures(journal: _RunJournal, sources: PdfSources) -> list[SigningEntry]:
-    """Return the failures of this command and of its sources. The journal also has those of other sources."""
+    """Return the failures of this run and of its sources, but not those of other sources."""
     failures, last = list[SigningEntry](), 0
     while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
         matching_names = journal.failed_names | await asyncio.to_thread(sources.matching, [each.name for each in batch])
@@ -386,7 +367,6 @@ def _get_journal_path(output: Path) -> Path:
 
 
 def _has_journal(path: Path) -> bool:
-    """Return True if the journal exists. Raises UsageError if its path is unusable."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -412,10 +392,10 @@ async def _open_journal(path: Path) -> AsyncGenerator[_RunJournal]:
 
 
 async def _is_journal_obsolete(path: Path, signatures: Sequence[Signature]) -> bool:
-    """Return True if the journal can be removed: it belongs to other signatures, with which no PDF was signed.
+    """Return True if the journal belongs to other signatures, with which no PDF was signed.
 
-    This is so if a user corrects, for example, a wrong --widget. Raises UsageError if documents were signed with the
-    other signatures, or are in progress.
+    This is so if a user corrects, for example, a wrong --widget. Raises UsageError if a PDF was signed or is in
+    progress.
     """
     if not await asyncio.to_thread(_has_journal, path):
         return False
@@ -445,7 +425,7 @@ def is_invisible(options: SignOptions) -> bool:
 
 
 def make_signatures(options: SignOptions) -> list[Signature]:
-    """Make a signature for each --name and --widget, paired in their order, or one if there are none.
+    """Make a signature for each --name and --widget, paired in their order, or one without either.
 
     Raises UsageError, which names the option.
     """
@@ -491,7 +471,6 @@ def make_signatures(options: SignOptions) -> list[Signature]:
 
 
 def _parse_widget(text: str, option: str) -> Widget:
-    """Parse X,Y,WIDTH,HEIGHT[,PAGE]. Raises UsageError, which names the option."""
     parts = [part.strip() for part in text.split(",")]
     error = UsageError(
         f"{with_value(option, text)} is not a position. Expected X,Y,WIDTH,HEIGHT or X,Y,WIDTH,HEIGHT,PAGE, "

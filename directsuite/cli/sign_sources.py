@@ -2,8 +2,8 @@
 
     PdfSources ──► Candidate ──► Admission ──► CandidateVerdict: sign, skip or reject, with the reason
 
-A folder may contain a million files. The name of a candidate is the file's name, or its path below the source folder.
-Files come first, then folders. If two have the same name, only the first is signed.
+A candidate's name is the file's name, or its path below the source folder. Files come first, then folders. If two have
+the same name, only the first is signed. A folder may contain a million files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Candidate:
     """The path of the signed file, relative to the output folder."""
     file: Path
     problem: str | None = None
-    """The reason why it can't be signed. None: it can."""
+    """The reason why it can't be signed, if any."""
 
     @property
     def display_name(self) -> str:
@@ -64,9 +64,8 @@ class Candidate:
 
 
 class PdfSources:
-    """The candidates of one command.
+    """The candidates of one command. output: the folder of the signed files, which is skipped inside a source.
 
-    output: the folder of the signed files. It is skipped if it is inside a source.
     Raises UsageError if signed files would replace the sources, or if a PDF would be signed under two names.
     """
 
@@ -77,7 +76,7 @@ class PdfSources:
         self._folders = dict[Path, Path]()  # by the path without symbolic links
         self._name_conflicts = list[Candidate]()
         self.problems = dict[int, str]()
-        """The problems of unusable sources, by the position of the source, counted from 1."""
+        """The problems of unusable sources, by the position of the source, from 1."""
         self.skipped = set[str]()
         """The paths of subfolders of the sources that were not read."""
         for number, source in enumerate(sources, 1):
@@ -127,7 +126,6 @@ class PdfSources:
         return {name for name in names if self._find_earlier(name, None) is not None}
 
     def _find_earlier(self, name: str, before_folder: Path | None) -> Path | None:
-        """Return the file with this name in the sources before `before_folder` (None: in all sources)."""
         if name in self._files:
             return self._files[name]
         if name.lower().endswith(_PDF_SUFFIX):
@@ -143,11 +141,11 @@ class PdfSources:
 def iter_pdfs(
     folder: Path, *, recursive: bool, skipped: set[str], excluded: Path | None = None
 ) -> Iterator[tuple[Path, str | None]]:
-    """Yield the PDFs of a folder, and folders that can't be read. Each has its problem, or None.
+    """Yield the PDFs of a folder in any order, and folders that can't be read, each with its problem or None.
 
-    Links to folders are not followed. The order is that of the file system.
-    skipped: receives the paths of subfolders that are not read because `recursive` is False.
-    excluded: a folder to ignore.
+    Links to folders are not followed.
+    skipped: receives the paths of subfolders that are not read because `recursive` is False. excluded: a folder to
+    ignore.
     """
     pending_folders = [folder]
     while pending_folders:
@@ -183,7 +181,7 @@ class Decision(enum.Enum):
 
     SIGN = enum.auto()
     SIGN_AGAIN = enum.auto()
-    """The journal entry is reset first, because it says that the document is signed."""
+    """The journal entry, which says that the document is signed, is reset first."""
     SIGNED_BEFORE = enum.auto()
     REJECTED = enum.auto()
     FAILED = enum.auto()
@@ -203,15 +201,12 @@ class CandidateVerdict:
 
     @property
     def is_wanted(self) -> bool:
-        """True if the candidate has to be signed."""
+        """True if the candidate must be signed."""
         return self.decision in _SIGNING_DECISIONS
 
 
 class Admission(AsyncIterable[Pdf]):
-    """The source of a signing job: yields the PDFs that have to be signed.
-
-    journal: the journal of earlier runs. None: there is none.
-    """
+    """The source of a signing job: yields the PDFs that must be signed. journal: that of earlier runs, if any."""
 
     def __init__(
         self, sources: PdfSources, journal: SigningJournal | None, *, output: Path, again: bool, overwrite: bool
@@ -228,7 +223,7 @@ class Admission(AsyncIterable[Pdf]):
 
     @property
     def wanted_count(self) -> int:
-        """The number of candidates so far that have to be signed."""
+        """The number of candidates so far that must be signed."""
         return sum(self.counts[each] for each in _SIGNING_DECISIONS)
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
@@ -292,7 +287,6 @@ class Admission(AsyncIterable[Pdf]):
         return Decision.REJECTED, _SIGNED_FILE_MISSING if is_same else _OTHER_DOCUMENT_SIGNED
 
     def _may_write(self, name: str) -> bool:
-        """Return True if this user can write to the file's folder in the output, as far as permissions show."""
         for folder in (self._output / name).parents:
             if folder == self._output:
                 return True
@@ -302,10 +296,7 @@ class Admission(AsyncIterable[Pdf]):
 
 
 async def _reset_document(journal: SigningJournal, name: str) -> None:
-    """Reset the entry of a signed document, so that it is signed again.
-
-    A stored document that the service still has is abandoned first; the job deletes it later.
-    """
+    """Reset the entry of a signed document, so that it is signed again. The job deletes its stored document later."""
     [entry] = await journal.entries([name])
     if entry.identifier is not None:
         entry = await journal.abandon(entry, at=time.time(), then=DocumentState.DONE)
@@ -317,7 +308,6 @@ def _take_batch(candidates: Iterator[Candidate]) -> list[Candidate]:
 
 
 def _is_present(place: Path) -> bool:
-    """Return True if the path exists. Raises OSError if it can't be checked."""
     try:
         place.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -368,7 +358,7 @@ def _find_content_problem(file: Path) -> str | None:
 
 
 def report_skipped(folders: Collection[str], location: str = "") -> None:
-    """Report on stderr the number of folders that were not read, if there are any."""
+    """Report on stderr how many folders were not read, if any."""
     if folders:
         echo_err(f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not read. --recursive includes them.")
 
@@ -380,7 +370,7 @@ def describe_no_pdf(*, recursive: bool) -> str:
 
 
 def is_named_as_pdf(output: Path) -> bool:
-    """Return True if --output is meant as a file: its name ends in .pdf, and it is not a folder."""
+    """Return True if --output is meant as a file: it ends in .pdf, and is not a folder."""
     return output.suffix.lower() == _PDF_SUFFIX and not output.is_dir()
 
 

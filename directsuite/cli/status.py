@@ -37,17 +37,14 @@ from directsuite.messaging.tracking import (
 )
 
 MAX_UNKNOWN_SECONDS = 900.0
-"""The seconds that --watch waits for a message that the service doesn't know.
-
-The specification doesn't say how soon after sending the service knows a message; some services need minutes.
-"""
+"""The seconds that --watch waits for a message that the service doesn't know, as shortly after sending."""
 
 _HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # Python's replacement for an undecodable byte of an argument
 
 
 def show_status(smtp_ids: Sequence[str], options: StatusOptions) -> int:
-    """Show the delivery status of messages. Return the exit status."""
+    """Show the delivery status of messages."""
     command = Command(
         option_names={"smtp_id": "the SMTP id", "smtp_ids": "the SMTP ids", "username": "--mailbox"},
         advice={BadRequestError: "check the SMTP ids and --mailbox"},
@@ -70,16 +67,16 @@ class DeliveryWatch:
 
     box: Mailbox
     records: dict[str, Sequence[DirectMessageLog]]
-    """The records of each message by its SMTP id; empty if the service doesn't know the message yet."""
+    """The records of each message by its SMTP id; empty if the service doesn't know the message."""
     given_up: set[str] = attrs.field(factory=set[str], init=False)
-    """The SMTP ids of messages that had no final status in time or remained unknown."""
+    """The SMTP ids of messages that had no final status in time."""
     failure: DirectSuiteError | None = attrs.field(default=None, init=False)
     """The error of a poll, because of which the records may be out of date."""
     give_up_after: float = DEFAULT_GIVE_UP_AFTER
     """The maximum time for all messages, in seconds."""
     clock: Clock = attrs.field(factory=SystemClock)
     _next_polls: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
-    """The clock's time of the next poll of each message in progress."""
+    """The clock's time of the next poll, by SMTP id."""
 
     @property
     def known_records(self) -> list[DirectMessageLog]:
@@ -98,9 +95,9 @@ class DeliveryWatch:
         return build_table(console, ("to", "status", "details", "next poll in"), rows, no_wrap=("to",))
 
     async def run(self) -> None:
-        """Wait until each message is final or given up, or until polling fails for good.
+        """Wait until each message is final or given up, or until polling fails for good (see `failure`).
 
-        The number of a message's recipients is unknown: more may appear after the statuses of the known ones are final.
+        More recipients of a message may appear after the statuses of the known ones are final.
         """
         ends_at = self.clock.monotonic() + self.give_up_after
         counts = {smtp_id: len(select_latest_by_recipient(records)) for smtp_id, records in self.records.items()}
@@ -123,13 +120,13 @@ class DeliveryWatch:
             async with asyncio.TaskGroup() as group:
                 for smtp_id, count in counts.items():
                     group.create_task(follow_one(smtp_id, count))
-        except* DirectSuiteError:  # stored in `failure`; the task group has cancelled the other tasks
+        except* DirectSuiteError:  # stored in `failure`
             pass
 
     async def _follow_message(self, smtp_id: str, count: int, ends_at: float) -> Delivery | None:
         """Follow a message until its status is final or the clock reaches `ends_at`. Return None if polling failed.
 
-        count: the number of its known recipients, 0 if the service doesn't know the message yet.
+        count: its known recipients, 0 if the service doesn't know the message.
         """
 
         def handle_poll(records: Sequence[DirectMessageLog], wait: float) -> None:
@@ -157,7 +154,7 @@ class DeliveryWatch:
             return None
 
     async def _find_late_recipients(self) -> dict[str, int]:
-        """Return the number of recipients of each final message that has more recipients than before."""
+        """Return the number of recipients of each final message that has more than before."""
         recorded = [smtp_id for smtp_id, records in self.records.items() if records]
         try:
             latest = (await self.box.get_message_statuses(recorded)).records
@@ -175,7 +172,6 @@ class DeliveryWatch:
 
 
 def _is_rejection(error: DirectSuiteError) -> bool:
-    """Return True if the service rejected the request, as some do for a message that they don't know yet."""
     return find_error_scope(error) is ErrorScope.ITEM
 
 
@@ -237,16 +233,14 @@ def _build_rows(records: Sequence[DirectMessageLog]) -> list[Sequence[object]]:
 
 
 def _may_concern_one_message(error: ServiceError) -> bool:
-    """Return True if the error may be about only one of the messages, so that the others can be requested."""
     return _is_rejection(error) or isinstance(error, PermissionDeniedError)
 
 
 async def _fetch_each(
     box: Mailbox, smtp_ids: Sequence[str], rejection: ServiceError
 ) -> tuple[list[DirectMessageLog], dict[str, PermissionDeniedError]]:
-    """Request the messages one by one. Raise `rejection` if the service rejects all of them.
-
-    Return the records, and the errors of messages that the mailbox may not see.
+    """Return the records, and the errors of messages that the mailbox may not see. Raise `rejection` if all are
+    rejected.
     """
     records, rejected_count, denied = list[DirectMessageLog](), 0, dict[str, PermissionDeniedError]()
     for smtp_id in smtp_ids:
@@ -285,7 +279,7 @@ def _get_exit_status(
     records: Sequence[DirectMessageLog],
     denied: Mapping[str, PermissionDeniedError],
 ) -> int:
-    """Report all problems. Return the exit status of the worst; a failed poll is the worst, as it may hide others."""
+    """Report all problems, and return the exit status of the last one."""
     status = ExitStatus.DONE
     unknown = sum(not message_records for message_records in watch.records.values())
     if unknown and watch.failure is not None:

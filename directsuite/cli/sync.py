@@ -88,8 +88,6 @@ _LOGGER = logging.getLogger("directsuite")
 
 
 class _SyncArguments(TypedDict, total=False):
-    """The common arguments of Synchronizer and Fleet. Those that no option sets are left out."""
-
     deliver: Deliver
     folders: Sequence[str] | None
     interval: float
@@ -105,13 +103,12 @@ class _SyncWorker:
 
 
 def run_sync(options: SyncRunOptions) -> int:
-    """Run a worker until it has finished or a signal stops it. Return the exit status."""
+    """Run a worker until it has finished or a signal stops it."""
     command = Command(resume_hint="the same command continues from here", option_names={"folder": "--maildir"})
     return command.run(lambda: _prepare_run(options))
 
 
 def _prepare_run(options: SyncRunOptions) -> Coroutine[Any, Any, int]:
-    """Check the options, ask for missing passwords, and return the coroutine that runs the worker."""
     addresses = read_addresses(
         options.mailbox, options.mailboxes, None if options.postgres else read_setting("mailbox")
     )
@@ -181,7 +178,7 @@ async def _run_worker(
         received = list[int]()
 
         def handle_signal(number: int) -> None:
-            """Stop the worker at the first signal. Cancel it at the second, or after `options.grace` seconds."""
+            """Stop the worker. Cancel it at a second signal, or after `options.grace` seconds."""
             received.append(number)
             if len(received) > 1:
                 work.cancel()
@@ -226,7 +223,6 @@ def _describe_destination(options: SyncRunOptions) -> str:
 
 
 async def _wait_for_end(work: asyncio.Future[Any]) -> None:
-    """Wait until the work has ended, and raise its error. If this task is cancelled, cancel the work."""
     try:
         await asyncio.wait([work])
     finally:
@@ -282,9 +278,7 @@ async def _report_progress(
 def read_addresses(option_values: Sequence[str], file: Path | None, variable: str | None = None) -> list[str]:
     """Return the addresses of --mailbox and of a file, without duplicates.
 
-    file: the value of --mailboxes, one address per line.
-    variable: the configured mailbox, which is used if neither option is given.
-
+    file: the value of --mailboxes, one address per line. variable: the configured mailbox, used if neither is given.
     Raises UsageError, which names the position of the invalid address.
     """
     addresses = [(source, address.strip()) for source, address in number_addresses(option_values)]
@@ -307,7 +301,7 @@ def read_addresses(option_values: Sequence[str], file: Path | None, variable: st
 
 
 def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield the position and the address of each line. Blank lines and lines that begin with # are skipped."""
+    """Yield each address after its position. Blank lines and lines that begin with # are skipped."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MAX_SECRETS_BYTES + 1)  # a device such as /dev/zero never ends
@@ -347,14 +341,12 @@ def make_password_source(
     environment: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] = getpass.getpass,
 ) -> Passwords:
-    """Return the source of the mailboxes' passwords. Raises UsageError if there is none.
-
-    The first of these places that has a password is used:
+    """Return the source of the mailboxes' passwords: the first of these places that has one.
 
         --passwords FILE ──► the configuration, for a single mailbox ──► the keyring ──► a question on a terminal
 
-    addresses: the mailboxes to ask for on a terminal.
-    file: the value of --passwords.
+    addresses: the mailboxes to ask for on a terminal. file: the value of --passwords. Raises UsageError or
+    ConfigurationError.
     """
     if file is not None:
         passwords_file = _PasswordsFile(file)
@@ -376,7 +368,7 @@ def make_password_source(
 
 
 class _PasswordsFile:
-    """Passwords by address in a private file. It is read again after a change, so no restart is needed."""
+    """Passwords by address in a private file. The file is read again after a change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -384,7 +376,6 @@ class _PasswordsFile:
         self._passwords: dict[str, Secret] = {}
 
     async def __call__(self, address: str) -> Secret:
-        """Return the password of a mailbox. Raises ConfigurationError if the file is invalid or lacks the mailbox."""
         try:
             self.load()
         except UsageError as error:
@@ -396,7 +387,7 @@ class _PasswordsFile:
         return self._passwords[address]
 
     def load(self) -> None:
-        """Read the file if it has changed. Raises UsageError if it can't be read."""
+        """Read the file if it has changed. Raises UsageError or ConfigurationError."""
         name = f"the passwords file {self._path}"
         try:
             file_stat = self._path.stat()
@@ -433,7 +424,7 @@ class LiveTable:
         self._live.stop()
 
     def handle_event(self, event: Event) -> None:
-        """Ignore an event of the suite: the table shows its effect."""
+        """Ignore the event."""
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Show as many mailboxes as fit on the screen, failing ones first. now: Unix time in seconds."""
@@ -442,15 +433,14 @@ class LiveTable:
         self._live.update(build_mailbox_table(self._console, sort_by_urgency(rows), max_rows=room), refresh=True)
 
     def show_event(self, event: str, words: str) -> None:
-        """Print an event of the worker itself above the table."""
+        """Print an event of the worker above the table."""
         self._console.print(make_printable(words), highlight=False, markup=False, soft_wrap=True)
 
 
 class LineDisplay:
-    """The display for anything else: a line for each round with changes or a failure, and a summary each minute.
+    """The display elsewhere: a line for each round with changes or a failure, and a summary each minute.
 
-    as_json: True to print JSON lines.
-    get_mailboxes: the source of the addresses to show in lines; None to show only the mailboxes' numbers.
+    as_json: True to print JSON lines. get_mailboxes: the source of addresses to show; None to show only numbers.
     """
 
     def __init__(self, *, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> None:
@@ -466,7 +456,7 @@ class LineDisplay:
         pass
 
     def handle_event(self, event: Event) -> None:
-        """Print a line about a finished round that has changes or a problem."""
+        """Print a line about a round with changes or a problem."""
         if not isinstance(event, RoundFinished):
             return
         counts = {name: count for name in _COUNT_FIELDS if (count := getattr(event, name))}
@@ -491,7 +481,7 @@ class LineDisplay:
         return self._names.get(number)
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
-        """Print a summary, at most once a minute; the first call prints none. now: Unix time in seconds."""
+        """Print a summary if a minute has passed. now: Unix time in seconds."""
         if self._summarized_at is None:
             self._summarized_at = now
         if now - self._summarized_at < _SUMMARY_INTERVAL:
@@ -508,7 +498,7 @@ class LineDisplay:
         )
 
     def show_event(self, event: str, words: str) -> None:
-        """Print a line about an event of the worker itself."""
+        """Print a line about an event of the worker."""
         self._write_line(event, words, {"words": words})
 
     def _write_line(self, event: str, words: str, members: Mapping[str, Any]) -> None:
@@ -519,7 +509,7 @@ class LineDisplay:
 
 
 def make_display(*, as_json: bool, get_mailboxes: _MailboxesFunction | None = None) -> LiveTable | LineDisplay:
-    """Return a LiveTable if stdout is a terminal and `as_json` is false, else a LineDisplay with these parameters."""
+    """Return a LiveTable if stdout is a terminal and `as_json` is false, else a LineDisplay."""
     console = Console(highlight=False)
     return (
         LiveTable(console)

@@ -43,7 +43,7 @@ from directsuite.sync.status import MailboxProgress, SyncStatus, WorkerStatus, b
 from directsuite.sync.store import DatabaseStore, SqliteStore
 
 SILENT_AFTER_SECONDS = 30.0
-"""Seconds without a report after which a worker counts as silent; a worker reports every 5 seconds."""
+"""Seconds without a report after which a worker counts as silent. It reports every 5 seconds."""
 CONNINFO_VAR = "DIRECTSUITE_POSTGRES"
 
 _STYLES = {
@@ -52,7 +52,7 @@ _STYLES = {
     SyncStatus.WAITING: "dim",
     SyncStatus.UP_TO_DATE: "green",
 }
-"""The statuses' colours, in the order of the table: failing mailboxes first."""
+"""The statuses' colours, in the order of the table."""
 _STATUS_ORDER = list(_STYLES)
 _MAX_TABLE_ROWS = 200
 _REQUEST_TEXTS = {
@@ -72,27 +72,27 @@ class MailboxRow:
     folders: Sequence[FolderStatus] | None = None
     """The folders in the store; None if they were not read."""
     is_reported: bool = True
-    """False if no worker reports the mailbox: the user's own program may synchronise it."""
+    """False if no worker reports the mailbox, as if the user's own program synchronises it."""
 
     @property
     def status(self) -> str:
-        """The mailbox's status as text; "unknown" if no worker reports it."""
+        """The status as text; "unknown" if no worker reports it."""
         return str(self.progress.status) if self.is_reported else "unknown"
 
     @property
     def lag(self) -> float | None:
-        """The number of seconds since the mailbox was last up to date; None if it never was."""
+        """The seconds since the mailbox was last up to date; None if it never was."""
         return self.progress.lag(self.now)
 
     @property
     def failing_for(self) -> float | None:
-        """The number of seconds for which the mailbox has been failing; None if it isn't failing or that is unknown."""
+        """The seconds for which the mailbox has been failing; None if it isn't, or that is unknown."""
         since = self.progress.failing_since
         return None if since is None else max(0.0, self.now - since)
 
     @property
     def moved(self) -> int:
-        """The number of messages that the worker has reported as moved or restored since its start."""
+        """The number of messages reported as moved or restored since the worker's start."""
         return self.progress.changes[Kind.MOVED] + self.progress.changes[Kind.RESTORED]
 
     @property
@@ -122,7 +122,7 @@ _SORT_KEYS: Mapping[str, Callable[[MailboxRow], Any]] = {
 
 @attrs.frozen(kw_only=True, repr=False)
 class StatusReport:
-    """The status of the workers and the mailboxes, from their reports and from the store."""
+    """The status of the workers and the mailboxes."""
 
     worker_summary: str
     """A sentence about the workers."""
@@ -134,17 +134,17 @@ class StatusReport:
 
 
 def show_status(options: SyncStatusOptions) -> int:
-    """Show the status of the mailboxes. Return the exit status."""
+    """Show the status of the mailboxes."""
     return Command().run(lambda: _show_status(options))
 
 
 def audit(options: StoreOptions) -> int:
-    """Request a comparison of mailboxes with the server. Return the exit status."""
+    """Request a comparison of mailboxes with the server."""
     return Command().run(lambda: _leave_request(OperatorRequest.AUDIT, options))
 
 
 def retry(options: StoreOptions) -> int:
-    """Request a retry of quarantined messages and failing mailboxes. Return the exit status."""
+    """Request a retry of quarantined messages and failing mailboxes."""
     return Command().run(lambda: _leave_request(OperatorRequest.RETRY, options))
 
 
@@ -280,19 +280,18 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
 
 
 async def _store_request(store: DatabaseStore, request: OperatorRequest, names: Sequence[str]) -> Sequence[str]:
-    """Store a request and return its mailboxes. Raises UsageError for an unknown name."""
     if names:
         validate_mailboxes(names, {each.name for each in await store.status()})
     return await store.request(request, names)
 
 
 def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the addresses of --mailbox, each after a description that doesn't show it: "number 2 of --mailbox"."""
+    """Yield each address of --mailbox after its position, such as "--mailbox number 2", for messages."""
     return ((f"number {number} of --mailbox", address) for number, address in enumerate(addresses, start=1))
 
 
 def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
-    """Raise UsageError for an address of --mailbox that is not in the store. existing: the store's mailboxes."""
+    """Raise UsageError for an address that is not in the store. existing: the store's mailboxes."""
     for source, address in number_addresses(addresses):
         if address not in existing:
             raise UsageError(
@@ -302,10 +301,7 @@ def validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> N
 
 
 def read_conninfo() -> Secret:
-    """Read PostgreSQL's connection string from the environment. Raises UsageError if it is missing or invalid.
-
-    It is not an argument, because other users can read the arguments of a process.
-    """
+    """Read PostgreSQL's connection string from the environment. Raises UsageError if it is missing or invalid."""
     text = os.environ.get(CONNINFO_VAR)
     if not text:
         raise UsageError(f"{CONNINFO_VAR} is not set: set it to a URL such as postgresql://user@host/database")
@@ -320,7 +316,7 @@ def read_conninfo() -> Secret:
 
 @contextlib.contextmanager
 def convert_store_errors(store: Path | None) -> Generator[None]:
-    """Convert an error of a store that can't be used to UsageError. store: None for PostgreSQL."""
+    """Convert an error of an unusable store to UsageError. store: None for PostgreSQL."""
     try:
         yield
     except (StoreError, OSError) as error:
@@ -328,7 +324,7 @@ def convert_store_errors(store: Path | None) -> Generator[None]:
 
 
 def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> UsageError:
-    """Return the error of a command whose store can't be used. store: None for PostgreSQL."""
+    """Return the error of a command whose store is unusable. store: None for PostgreSQL."""
     what_to_do = f"check {CONNINFO_VAR}, and whether PostgreSQL is running"
     explanation = exit_for_error(error)[1].replace("the next call connects again", what_to_do)
     if store is not None and is_verbose():
@@ -339,8 +335,7 @@ def make_store_usage_error(error: StoreError | OSError, store: Path | None) -> U
 async def build_worker_report(store: Path, status: WorkerStatus | None, now: float) -> StatusReport:
     """Build the report from a worker's status file and its SQLite store. Raises StoreError.
 
-    status: None if the status file doesn't exist.
-    now: Unix time in seconds.
+    status: None if the status file doesn't exist. now: Unix time in seconds.
     """
     async with SqliteStore(store, shared=True) as opened:
         stored = {each.name: each for each in await opened.status()}
@@ -378,7 +373,7 @@ async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
     from directsuite.sync.postgres import PostgresStore
 
     def make_progress(each: FleetMailbox) -> MailboxProgress:
-        """Convert a row of the fleet's table, which has no start of the failures."""
+        """Convert a row of the fleet's table."""
         status = SyncStatus.UP_TO_DATE if each.up_to_date_at is not None else SyncStatus.CATCHING_UP
         if each.failures:
             status = SyncStatus.FAILING
@@ -411,10 +406,7 @@ async def build_fleet_report(conninfo: Secret, now: float) -> StatusReport:
 
 
 def build_mailbox_table(console: Console, rows: Sequence[MailboxRow], *, max_rows: int | None = None) -> Text:
-    """Return a table of at most `max_rows` mailboxes, with the number of the others in a last line.
-
-    max_rows: None for all.
-    """
+    """Return a table of at most `max_rows` mailboxes (None: all), and the number of the others."""
     with_messages = any(each.messages is not None for each in rows)
     numbers = ("lag", *(["messages"] if with_messages else []), "new", "moved", "gone", "quarantined")
     cells = list[Sequence[object]]()

@@ -1,7 +1,6 @@
 """The sentence for invalid arguments: what is wrong, and which `--help` explains it.
 
-It quotes typed values only if `process.is_verbose()`. Otherwise it names only options, because values may be the text
-of a message or a person's name.
+It quotes typed values only if `process.is_verbose()`, because they may be the text of a message or a person's name.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""`directsuite demo`: all four services through the client, with a check of everything that comes back."""
+"""`directsuite demo`: use all four services through the client, and check every response."""

@@ -50,11 +50,7 @@ STEPS = (
 
 @attrs.frozen(kw_only=True)
 class StepResult:
-    """The result of a step.
-
-    seconds: duration of the step. outcome: None if the step failed.
-    problem: the reason why it failed. None: it passed.
-    """
+    """The result of a step. outcome: None if the step failed. problem: the reason why it failed; None if it passed."""
 
     step: DemoStep
     seconds: float
@@ -68,9 +64,9 @@ class StepResult:
 
 
 def run_demo(options: DemoOptions, steps: Sequence[DemoStep] = STEPS) -> int:
-    """Run the steps and report. Return 0 if all passed, 1 if one failed or the demo could not start.
+    """Run the steps, and print the report. Return 0 if all passed, 1 if one failed or the demo could not start.
 
-    The report is printed on stdout. With `options.json`, progress is shown on stderr instead of stdout.
+    With `options.json`, progress is shown on stderr instead of stdout.
     """
     try:
         folder = prepare_output_folder(options.output)
@@ -80,7 +76,7 @@ def run_demo(options: DemoOptions, steps: Sequence[DemoStep] = STEPS) -> int:
         )
 
     async def run() -> int:
-        """Run the steps, and return the exit status."""
+        """Run the steps."""
         console = Console(stderr=options.json, highlight=False)
         async with AsyncExitStack() as staying:
             with show_step_progress(console) as progress:
@@ -114,7 +110,6 @@ async def run_steps(context: DemoContext, steps: Sequence[DemoStep] = STEPS) -> 
 
 
 async def _wait_for_signal(sandbox: Sandbox, console: Console) -> None:
-    """Keep the sandbox running until SIGINT or SIGTERM, so that its page can be opened."""
     stop = asyncio.Event()
     with handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)):
         console.print(f"The sandbox runs until Ctrl-C; its page: [bold]{sandbox.root_url}/[/]", soft_wrap=True)
@@ -134,7 +129,7 @@ def _report_failure(text: str) -> int:
 
 
 async def run_step(step: DemoStep, context: DemoContext) -> StepResult:
-    """Run one step, and return its result. Exceptions become the result's problem."""
+    """Run one step, and return its result. An exception becomes its `problem`."""
     began = time.monotonic()
     outcome: StepOutcome | None = None
     problem: str | None = None
@@ -176,7 +171,7 @@ class DemoReport:
 
 
 def report_to_dict(report: DemoReport) -> Mapping[str, Any]:
-    """Return the report for JSON. `seconds` is the wall time. The paths in `files` are relative to `output`."""
+    """Return the report for JSON. The paths in `files` are relative to `output`."""
     return {
         "held": report.passed,
         "version": __version__,

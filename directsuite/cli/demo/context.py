@@ -1,4 +1,4 @@
-"""The context of all steps of the demo: a temporary sandbox, a suite for it, the output folder, the progress."""
+"""The context of the demo's steps: a temporary sandbox, a suite for it, the output folder, the progress."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StepProgress(Protocol):
     """Receives the progress of the steps."""
 
     def begin_step(self, title: str) -> None:
-        """Start a step, whose number of items is not known yet."""
+        """Start a step. The number of its items is set later."""
         ...
 
     def set_total(self, total: int) -> None:
@@ -66,14 +66,14 @@ class NoStepProgress:
 
 
 class BarStepProgress:
-    """Shows a bar for the current step, below the bars of the previous steps."""
+    """Shows a bar for each step."""
 
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._task: TaskID | None = None
 
     def begin_step(self, title: str) -> None:
-        """Finish the bar of the previous step, and add one for this step."""
+        """Finish the bar of the previous step, and add one."""
         self._finish_step()
         self._task = self._bars.add_task(title, total=None)
 
@@ -83,7 +83,7 @@ class BarStepProgress:
             self._bars.update(self._task, total=total)
 
     def advance(self, count: int = 1) -> None:
-        """Advance the bar by `count` items."""
+        """Advance the bar."""
         if self._task is not None:
             self._bars.advance(self._task, count)
 
@@ -94,7 +94,7 @@ class BarStepProgress:
 
 @contextmanager
 def show_step_progress(console: Console) -> Generator[StepProgress]:
-    """Yield a progress that shows bars if the console is a terminal. The bars are removed at the end."""
+    """Yield a progress that shows bars if the console is a terminal."""
     if not console.is_terminal:
         yield NoStepProgress()
         return
@@ -111,7 +111,7 @@ def show_step_progress(console: Console) -> Generator[StepProgress]:
 
 @attrs.frozen(kw_only=True)
 class DemoContext:
-    """A sandbox, and a suite configured from the sandbox's environment. output: the folder for files."""
+    """A sandbox, and a suite for it. output: the folder for files."""
 
     sandbox: Sandbox
     suite: DirectSuite
@@ -124,7 +124,7 @@ class DemoContext:
         self.sandbox.clock.advance(timedelta(**span))
 
     def reset_clock(self) -> None:
-        """Set the sandbox's clock to the current time, so that later signatures have no date in the future."""
+        """Set the sandbox's clock to the current time: later signatures must not be in the future."""
         self.sandbox.clock.set(datetime.now(UTC))
 
 
@@ -146,8 +146,7 @@ async def open_context(output: Path, options: DemoOptions, progress: StepProgres
 class StepOutcome:
     """The outcome of a step that passed.
 
-    count: number of items processed. unit: name of an item, in the singular.
-    passed_checks: a short description of each check. files: files written.
+    unit: name of a counted item, in the singular. passed_checks: a short description of each check.
     """
 
     count: int
@@ -157,7 +156,7 @@ class StepOutcome:
 
 
 def clear_folder(folder: Path, name_pattern: str) -> Path:
-    """Create the folder if it is missing, and delete files whose complete name matches the regular expression."""
+    """Create the folder if it is missing, and delete files whose complete name matches the pattern."""
     folder.mkdir(exist_ok=True)
     for file in folder.iterdir():
         if re.fullmatch(name_pattern, file.name) and file.is_file():

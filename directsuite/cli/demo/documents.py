@@ -1,7 +1,6 @@
 """The documents of the demo: consent forms to sign, a clinical document to send, and pyHanko's check of signatures.
 
-A consent form is a PDF with text, a text field, and an empty signature field on the first page. Coordinates in this
-module are those of the displayed page. If viewers rotate the page (/Rotate 90), the content is rotated back:
+Coordinates are those of the displayed page. If viewers rotate the page (/Rotate 90), the content is rotated back:
 
     displayed (x, y)  ──►  in the file (height - y, x)        height: height of the displayed page
 
@@ -61,7 +60,7 @@ class Form:
 
     @classmethod
     def from_number(cls, number: int) -> Form:
-        """Return the form with this number, from 1. Page size, rotation and page count vary with the number."""
+        """Return the form with this number, from 1, which determines page size, rotation and page count."""
         width, height = _PAGE_SIZES[number % len(_PAGE_SIZES)]
         return cls(
             number=number,
@@ -117,7 +116,7 @@ def build_consent_form(form: Form) -> bytes:
 
 @cache
 def draw_handwriting() -> bytes:
-    """Return a graphical signature: a PNG of a black pen stroke on a transparent background."""
+    """Return a PNG of a black pen stroke on a transparent background."""
     from PIL import Image, ImageDraw
 
     width, height, steps = 480, 160, 400
@@ -216,7 +215,7 @@ _TIMESTAMP = "20260301093000+0000"
 
 
 def build_clinical_summary() -> bytes:
-    """Return a Continuity of Care Document of one patient with one section, in UTF-8."""
+    """Return a Continuity of Care Document with one section, in UTF-8."""
     document = ET.Element("ClinicalDocument", {"xmlns": _NAMESPACE})
     _add_element(document, "realmCode", code="US")
     _add_element(document, "typeId", root="2.16.840.1.113883.1.3", extension="POCD_HD000040")
@@ -290,9 +289,9 @@ def _add_element(parent: ET.Element, name: str, text: str | None = None, /, **at
 class SignatureVerdict:
     """The result of verifying one signature.
 
-    intact: the signed bytes are unchanged. valid: it was made with the key of the certificate.
-    trusted: the certificate was issued by the authority. covers_revision: it covers the complete file at signing time.
-    has_only_allowed_changes: later changes are of the permitted kinds.
+    intact: the signed bytes are unchanged. valid: it was made with the certificate's key. trusted: the authority issued
+    the certificate. covers_revision: it covers the complete file at signing time. has_only_allowed_changes: later
+    changes are permitted.
     """
 
     field: str
@@ -309,10 +308,7 @@ class SignatureVerdict:
 
 
 def verify_signatures(content: bytes, authority: bytes) -> list[SignatureVerdict]:
-    """Verify every signature of a PDF. Blocks, so call it in a thread.
-
-    authority: the PEM certificate to trust.
-    """
+    """Verify every signature of a PDF. Blocks. authority: the PEM certificate to trust."""
     load: Any = load_certs_from_pemder_data
     roots = list(load(authority))
     opened: Any = PdfFileReader(io.BytesIO(content))

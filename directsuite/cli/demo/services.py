@@ -7,10 +7,6 @@ A message with a clinical document and a PDF is followed until the status of eac
     confirms in 30 minutes   Waiting     Delivered          Delivered         Delivered
     confirms in 2 hours      Waiting     Waiting            NO MDN Received   Delivered
     never confirms           Waiting     Waiting            NO MDN Received   NO MDN Received
-
-PDFs are signed in parallel:
-
-    save ──► sign_and_pull, or multi_sign and download ──► GetDocInfo ──► pyHanko ──► delete
 """
 
 from __future__ import annotations
@@ -228,15 +224,12 @@ _SENDER = "laboratory@hospital.example.test"
 
 @attrs.frozen
 class _SampleMessage:
-    """The content of a message in the demo's mailbox."""
-
     subject: str
     body: str
     attachment: bytes
 
     @classmethod
     def from_number(cls, number: int) -> _SampleMessage:
-        """Make the message with this number. Each is different, and the same in every run."""
         seed = hashlib.sha256(str(number).encode()).digest()
         size = 1 + int.from_bytes(seed[:4]) % _MAX_ATTACHMENT_BYTES
         return cls(
@@ -247,13 +240,11 @@ class _SampleMessage:
 
     @classmethod
     def from_received(cls, message: MessageDetail) -> _SampleMessage:
-        """Extract the content of a received message."""
         parts = message.attachments
         body = (message.body or "").replace("\r\n", "\n")
         return cls(message.subject or "", body, parts[0].content if len(parts) == 1 else b"")
 
     def to_bytes(self, number: int) -> bytes:
-        """Return the message as RFC 5322 text. number: for its Message-ID."""
         message = EmailMessage(policy=policy.SMTP)
         message["From"], message["To"] = _SENDER, _RESULTS_ADDRESS
         message["Subject"] = self.subject
@@ -376,7 +367,6 @@ async def sign_documents(context: DemoContext) -> StepOutcome:
 
 
 async def _process_document(context: DemoContext, form: Form, file: Path, in_flight: asyncio.Semaphore) -> int:
-    """Run the steps of one document when a slot is free. Return the number of its signatures."""
     async with in_flight:
         signatures = await _run_document_steps(context, form, file)
         context.progress.advance()
@@ -402,7 +392,6 @@ async def _run_document_steps(context: DemoContext, form: Form, file: Path) -> i
 
 
 def _make_signatures(form: Form) -> list[Signature]:
-    """Return the patient's signature, in the field of the form, and for some forms that of the clinic next to it."""
     patient = Signature(
         name=PATIENT_FIELD, gs_name="Ada Example", reason="I consent to the treatment", timezone="America/New_York"
     )
@@ -448,10 +437,7 @@ _FAX_NUMBER = "15550100199"
 
 
 async def read_faxes(context: DemoContext) -> StepOutcome:
-    """Read every page, then iterate over all records while a new one arrives.
-
-    Each record must come once, the newest first.
-    """
+    """Read every page, then iterate over all records, newest first, while a new one arrives."""
     count = context.options.faxes
     context.progress.set_total(count * 3)
     newest_first: list[str] = []
